@@ -1,0 +1,1 @@
+"""One module per public corpus: fetch, check, split, write."""

@@ -1,0 +1,112 @@
+"""Where each token of a batch sits: tokens live flat, attention alone sees the padded grid.
+
+Legend: N tokens in the batch, B sentences, L longest sentence. Everything token-wise (norms,
+projections, feed-forward, logits, loss) runs on [N, ...] and never touches padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Lengths of B sentences and the indices between flat [N] and padded [B, L] order.
+
+    Attributes:
+        lengths: [B] int64, each at least 1.
+        positions: [N] int64, the place of each token in its sentence, from 0.
+        to_padded: [B, L] int64, flat index of each slot; padding slots repeat their sentence's
+            last token, so they hold finite values that the mask hides.
+        to_flat: [N] int64, slot (row-major in [B, L]) of each token.
+        visible: [B, L] bool, True at tokens.
+        padded: whether any slot is padding.
+    """
+
+    lengths: Tensor
+    positions: Tensor
+    to_padded: Tensor
+    to_flat: Tensor
+    visible: Tensor
+    padded: bool
+
+    @classmethod
+    def of(cls, lengths: Sequence[int] | np.ndarray) -> Layout:
+        """The layout of sentences of these lengths (host side, before any copy to a device)."""
+        sizes = np.asarray(lengths, dtype=np.int64)
+        if sizes.size == 0 or sizes.min() < 1:
+            raise ValueError("a layout needs sentences of at least one token")
+        longest = int(sizes.max())
+        starts = np.cumsum(sizes) - sizes
+        slots = np.arange(longest)[None, :]
+        visible = slots < sizes[:, None]
+        to_padded = starts[:, None] + np.minimum(slots, sizes[:, None] - 1)
+        return cls(
+            lengths=torch.from_numpy(sizes),
+            positions=torch.from_numpy(np.broadcast_to(slots, visible.shape)[visible].copy()),
+            to_padded=torch.from_numpy(to_padded),
+            to_flat=torch.from_numpy(np.flatnonzero(visible)),
+            visible=torch.from_numpy(visible),
+            padded=not bool(visible.all()),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(B, L)."""
+        return self.to_padded.shape[0], self.to_padded.shape[1]
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> Layout:
+        """The same layout on another device."""
+        moved = {
+            name: getattr(self, name).to(device, non_blocking=non_blocking)
+            for name in ("lengths", "positions", "to_padded", "to_flat", "visible")
+        }
+        return Layout(**moved, padded=self.padded)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """[N, ...] -> [B, L, ...]; gradient reaches each token from its own slot alone."""
+        if not self.padded:
+            return x.view(*self.shape, *x.shape[1:])
+        return _Pad.apply(x, self.to_padded, self.to_flat)
+
+    def flat(self, x: Tensor) -> Tensor:
+        """[B, L, ...] -> [N, ...]; the inverse of ``pad`` at tokens, padding slots are dropped."""
+        if not self.padded:
+            return x.reshape(-1, *x.shape[2:])
+        return _Flat.apply(x, self.to_flat)
+
+
+class _Pad(torch.autograd.Function):
+    """Gather forward and gather backward: a padding slot's gradient is zero or unwanted."""
+
+    @staticmethod
+    def forward(ctx, x, to_padded, to_flat):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(to_flat)
+        return x.index_select(0, to_padded.view(-1)).view(*to_padded.shape, *x.shape[1:])
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (to_flat,) = ctx.saved_tensors
+        return grad.reshape(-1, *grad.shape[2:]).index_select(0, to_flat), None, None
+
+
+class _Flat(torch.autograd.Function):
+    """Gather forward; backward writes each token's gradient to its slot and zero to padding."""
+
+    @staticmethod
+    def forward(ctx, x, to_flat):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(to_flat)
+        ctx.shape = x.shape
+        return x.reshape(-1, *x.shape[2:]).index_select(0, to_flat)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (to_flat,) = ctx.saved_tensors
+        slots = grad.new_zeros(ctx.shape[0] * ctx.shape[1], *ctx.shape[2:])
+        slots.index_copy_(0, to_flat, grad)
+        return slots.view(ctx.shape), None

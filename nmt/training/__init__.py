@@ -1,0 +1,1 @@
+"""Schedules, loss and the training loop."""
