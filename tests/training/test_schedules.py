@@ -1,0 +1,204 @@
+"""Schedules against formulas written out, and the decay rules against histories traced by hand."""
+
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from nmt.training.schedules import (
+    SCHEDULES,
+    Constant,
+    InverseSqrt,
+    Linear,
+    LrRamp,
+    NoWarmup,
+    ValDecay,
+    count_decays,
+)
+from tests import reference
+
+NAN = math.nan
+
+
+def history(*scores: float, every: int = 100, start: int = 100) -> list[tuple[int, float]]:
+    return [(start + every * i, score) for i, score in enumerate(scores)]
+
+
+@pytest.mark.parametrize("dim", [64, 512])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("warmup", [1, 400, 8000])
+@pytest.mark.parametrize("update", [1, 2, 399, 400, 401, 7999, 8000, 8001, 100_000])
+def test_inverse_sqrt_is_equation_7(dim, scale, warmup, update):
+    schedule = InverseSqrt(scale=scale, warmup_updates=warmup)
+    expected = reference.inverse_sqrt_lr(update, dim, scale, warmup)
+    assert schedule.lr(update, [], dim) == pytest.approx(expected, rel=1e-12)
+
+
+def test_inverse_sqrt_by_hand():
+    # d = 4, 100 updates of warm-up: up to 1/2 * 1/10 at update 100, half of that at 400.
+    schedule = InverseSqrt(warmup_updates=100)
+    assert schedule.lr(1, [], 4) == pytest.approx(0.5 / 1000)
+    assert schedule.lr(50, [], 4) == pytest.approx(0.025)
+    assert schedule.lr(100, [], 4) == pytest.approx(0.05)
+    assert schedule.lr(400, [], 4) == pytest.approx(0.025)
+
+
+def test_twice_the_rate_peaks_at_about_a_thousandth_as_the_paper_says():
+    """T section 3.3: lambda = 2 gives a peak of about 10^-3 (d 512, 8k updates)."""
+    assert InverseSqrt(scale=2.0).lr(8000, [], 512) == pytest.approx(1e-3, rel=0.02)
+
+
+def test_inverse_sqrt_without_warmup_only_falls():
+    schedule = InverseSqrt(warmup_updates=0)
+    assert schedule.lr(1, [], 4) == pytest.approx(0.5)
+    assert schedule.lr(25, [], 4) == pytest.approx(0.1)
+
+
+def test_inverse_sqrt_and_constant_do_not_look_at_scores():
+    falling = history(5, 4, 3, 2, 1, 0, 0, 0, 0)
+    assert InverseSqrt().lr(9000, falling, 512) == InverseSqrt().lr(9000, [], 512)
+    assert Constant(lr=0.01).lr(9000, falling, 512) == 0.01
+
+
+# Each history is traced in the comment: * marks the validation at which the rate falls.
+NO_GAIN = [
+    ([], 0),
+    ([10], 0),
+    ([10, 11, 12, 13, 14], 0),
+    ([10, 9, 9], 0),  # two without a gain
+    ([10, 9, 9, 9], 1),  # 10, 9, 9, 9*
+    ([10, 10, 10, 10], 1),  # a tie is no gain
+    ([10, 9, 9, 9, 9, 9], 1),  # counted anew after the decay: 2 of 3
+    ([10, 9, 9, 9, 9, 9, 9], 2),  # 10, 9, 9, 9*, 9, 9, 9*
+    ([10, 9, 9, 11, 9, 9], 0),  # 11 is a gain just in time
+    ([10, 9, 9, 9, 9.5, 9.7, 9.9], 2),  # rising, but below the best: still no gain
+    ([10, 9, 9, 9, 11, 10, 10, 10], 2),  # a gain between two decays
+    ([10, NAN, NAN, NAN], 1),  # NaN is no gain
+    ([NAN, 1, 0, 0, 0], 1),  # NaN is never the best: 1 is a gain over it
+    ([0, 0, 0, 0], 1),  # BLEU 0 for all
+]
+
+
+@pytest.mark.parametrize(("scores", "decays"), NO_GAIN)
+def test_no_gain_decays_when_patience_validations_bring_no_new_best(scores, decays):
+    assert count_decays(history(*scores), 3, "no_gain") == decays
+
+
+BELOW_ALL = [
+    ([], 0),
+    ([10, 11, 12], 0),
+    ([10, 11, 12, 9], 1),  # 9 < 10, 11, 12
+    ([10, 11, 12, 10], 0),  # equal to the lowest is not below it
+    ([10, 11, 12, 9, 8], 2),  # 8 < 11, 12, 9: at once again
+    ([12, 11, 10, 11, 10, 11], 0),  # no gain for five, but never below all three
+    ([10, 11, 9], 0),  # only two before it
+    ([10, 11, 12, NAN], 0),  # NaN is not below anything
+]
+
+
+@pytest.mark.parametrize(("scores", "decays"), BELOW_ALL)
+def test_below_all_decays_when_the_newest_is_below_each_of_the_last_patience(scores, decays):
+    assert count_decays(history(*scores), 3, "below_all") == decays
+
+
+def test_patience_is_the_number_of_validations():
+    flat = history(*[5.0] * 7)
+    assert [count_decays(flat, patience, "no_gain") for patience in (1, 2, 3, 6, 7)] == [
+        6,
+        3,
+        2,
+        1,
+        0,
+    ]
+
+
+def test_val_decay_warms_up_as_equation_7_then_stays_until_scores_flatten():
+    schedule = ValDecay(warmup_updates=400, decay=0.8, patience=3)
+    peak = reference.inverse_sqrt_lr(400, 512, 1.0, 400)
+    assert schedule.lr(200, [], 512) == pytest.approx(peak / 2)
+    assert schedule.lr(400, [], 512) == pytest.approx(peak)
+    assert schedule.lr(10_000, history(1, 2, 3, start=400), 512) == pytest.approx(peak)
+    one = history(9, 8, 8, 8, start=400)
+    assert schedule.lr(10_000, one, 512) == pytest.approx(0.8 * peak)
+    two = history(9, 8, 8, 8, 8, 8, 8, start=400)
+    assert schedule.lr(10_000, two, 512) == pytest.approx(0.64 * peak)
+
+
+def test_val_decay_counts_no_validation_of_the_warm_up():
+    schedule = ValDecay(warmup_updates=400, patience=3)
+    early = history(9, 8, 8, 8, start=100, every=90)  # the last one at update 370
+    assert schedule.lr(380, early, 64) == pytest.approx(
+        reference.inverse_sqrt_lr(380, 64, 1.0, 400)
+    )
+    assert schedule.lr(500, early, 64) == pytest.approx(
+        reference.inverse_sqrt_lr(400, 64, 1.0, 400)
+    )
+
+
+def test_no_warmup_is_the_paper_s_rate_from_the_first_update():
+    schedule = NoWarmup()
+    assert schedule.lr(1, [], 512) == 3e-4
+    assert schedule.lr(5000, history(9, 8, 8, 8), 512) == pytest.approx(3e-4 * 0.8)
+    other = NoWarmup(lr=1e-3, decay=0.5, patience=1)
+    assert other.lr(5000, history(9, 8, 8), 512) == pytest.approx(1e-3 / 4)
+
+
+def test_rule_of_the_released_code_can_be_chosen():
+    scores = history(12, 11, 11, 11.5, 11)  # no gain for four; the last one is not below all
+    assert NoWarmup(rule="no_gain").lr(9, scores, 512) == pytest.approx(3e-4 * 0.8)
+    assert NoWarmup(rule="below_all").lr(9, scores, 512) == pytest.approx(3e-4)
+
+
+def test_linear_by_hand():
+    schedule = Linear(lr=1e-3, warmup_updates=100, total_updates=300, end_lr=2e-4)
+    expected = {1: 1e-5, 50: 5e-4, 100: 1e-3, 200: 6e-4, 300: 2e-4, 400: 2e-4}
+    for update, rate in expected.items():
+        assert schedule.lr(update, [], 512) == pytest.approx(rate), update
+    assert [schedule.finished(update, 1.0) for update in (299, 300, 301)] == [False, True, True]
+
+
+def test_linear_without_warmup_starts_near_its_peak():
+    schedule = Linear(lr=1.0, warmup_updates=0, total_updates=10)
+    assert schedule.lr(1, [], 8) == pytest.approx(0.9)
+    assert schedule.lr(10, [], 8) == 0
+
+
+def test_ramp_rises_by_a_constant_until_the_loss_explodes():
+    """N section 4.1, figure 5: from 0, +5e-5 an update."""
+    schedule = LrRamp()
+    assert [schedule.lr(n, [], 512) for n in (1, 2, 100)] == pytest.approx([5e-5, 1e-4, 5e-3])
+    assert not schedule.finished(100, 1.5)
+    assert schedule.finished(100, 1.51)
+    assert schedule.finished(100, NAN)
+    assert schedule.finished(100, math.inf)
+
+
+REQUIRED = {"linear": {"lr": 1e-3, "total_updates": 1000}, "constant": {"lr": 1e-3}}
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_every_schedule_is_pure_positive_and_refuses_unknown_keys(kind):
+    keys = REQUIRED.get(kind, {})
+    schedule = SCHEDULES[kind](**keys)
+    scores = history(3, 2, 1, 1, 1)
+    rates = [schedule.lr(update, scores, 512) for update in range(1, 1000, 37)]
+    assert rates == [SCHEDULES[kind](**keys).lr(n, list(scores), 512) for n in range(1, 1000, 37)]
+    assert all(math.isfinite(rate) and rate > 0 for rate in rates)
+    with pytest.raises(ValidationError):
+        SCHEDULES[kind](**keys, warm_steps=3)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"kind": "linear", "lr": 1e-3, "warmup_updates": 10, "total_updates": 10},
+        {"kind": "linear", "lr": 1e-3, "total_updates": 1000, "end_lr": 1e-2},
+        {"kind": "no_warmup", "lr": 0},
+        {"kind": "no_warmup", "decay": 1.0},
+        {"kind": "val_decay", "patience": 0},
+        {"kind": "inverse_sqrt", "scale": -1},
+    ],
+)
+def test_contradictions_and_ranges_are_refused(keys):
+    with pytest.raises(ValidationError):
+        SCHEDULES[keys["kind"]](**keys)
