@@ -1,0 +1,130 @@
+"""Splits by group, and near-duplicates between them: a score must not measure memory."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from data_prep.pairs import Drops, Pair
+
+Words = tuple[str, ...]
+
+# What a near-duplicate may differ in besides words: placeholders, addresses, digits, punctuation.
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
+# A letter of a script that puts no spaces between words counts as a word.
+_WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]+")
+_SHORT = 4  # below, one changed word makes another text: "Battery level", "Battery low"
+
+
+def normalised(text: str) -> Words:
+    """Lowercased words without digits, placeholders and punctuation."""
+    return tuple(_WORD.findall(_PLACEHOLDER.sub(" ", text.lower())))
+
+
+def _one_word_less(words: Words) -> Iterator[Words]:
+    """The text itself and, unless short, the text without each one of its words.
+
+    Two texts that differ in one replaced, added or moved word share one of these.
+    """
+    yield words
+    if len(words) >= _SHORT:
+        for i in range(len(words)):
+            yield words[:i] + words[i + 1 :]
+
+
+def _trigrams(words: Words) -> set[Words]:
+    return {words[i : i + 3] for i in range(len(words) - 2)}
+
+
+class NearIndex:
+    """Finds which of a list of texts are near-duplicates of another text.
+
+    Near: equal when normalised; or one word replaced, added or moved; or at least ``overlap`` of
+    the word trigrams of both in common (Jaccard).
+    """
+
+    def __init__(self, texts: Sequence[str], overlap: float = 0.5) -> None:
+        self._overlap = overlap
+        self._variants: dict[Words, list[int]] = defaultdict(list)
+        self._holders: dict[Words, list[int]] = defaultdict(list)
+        self._sizes: list[int] = []
+        for i, text in enumerate(texts):
+            words = normalised(text)
+            for variant in set(_one_word_less(words)):
+                self._variants[variant].append(i)
+            trigrams = _trigrams(words)
+            self._sizes.append(len(trigrams))
+            for trigram in trigrams:
+                self._holders[trigram].append(i)
+
+    def near(self, text: str) -> set[int]:
+        """Places in the list of the texts that are near-duplicates of ``text``."""
+        words = normalised(text)
+        found = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
+        trigrams = _trigrams(words)
+        common = Counter(i for t in trigrams for i in self._holders.get(t, ()))
+        for i, n in common.items():
+            if n >= self._overlap * (len(trigrams) + self._sizes[i] - n):
+                found.add(i)
+        return found
+
+
+def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> tuple[set[int], set[int]]:
+    """Which ``pairs`` and which ``others`` are near-duplicates of one another, on either side.
+
+    Only ``pairs`` is indexed, so let it be the smaller. Texts without a word (digits, placeholders)
+    are all near each other.
+    """
+    sides = NearIndex([p.src for p in pairs]), NearIndex([p.tgt for p in pairs])
+    hit: set[int] = set()
+    hitting: set[int] = set()
+    for j, other in enumerate(others):
+        found = sides[0].near(other.src) | sides[1].near(other.tgt)
+        hit |= found
+        if found:
+            hitting.add(j)
+    return hit, hitting
+
+
+def without_near_duplicates(
+    pairs: Sequence[Pair], others: Iterable[Pair], reason: str, drops: Drops
+) -> list[Pair]:
+    """``pairs`` less those that nearly recur in ``others``."""
+    hit, _ = near_duplicates(pairs, others)
+    for i in sorted(hit):
+        drops.add(reason, pairs[i].place)
+    return [pair for i, pair in enumerate(pairs) if i not in hit]
+
+
+def _shuffled(names: Iterable[str]) -> list[str]:
+    """An order that depends on the names alone, so a new version of a source moves few groups."""
+    return sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+
+
+def split_by_group(
+    pairs: Sequence[Pair], sizes: Mapping[str, int]
+) -> dict[str, list[Pair]]:
+    """Whole groups to each split of ``sizes`` until it has that many pairs, the rest to train.
+
+    Groups over a tenth of a split's size stay in train, so that no split is about one thing.
+
+    Returns:
+        Split name -> pairs in their given order; ``train`` first.
+    """
+    by_group = Counter(pair.group for pair in pairs)
+    split_of: dict[str, str] = {}
+    names = iter(_shuffled(by_group))
+    for split, size in sizes.items():
+        have = 0
+        for name in names:
+            if by_group[name] * 10 <= size:
+                split_of[name] = split
+                have += by_group[name]
+            if have >= size:
+                break
+    splits: dict[str, list[Pair]] = {"train": [], **{name: [] for name in sizes}}
+    for pair in pairs:
+        splits[split_of.get(pair.group, "train")].append(pair)
+    return splits

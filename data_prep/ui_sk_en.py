@@ -1,0 +1,121 @@
+"""Slovak-English user-interface texts of Home Assistant (Apache-2.0), from the package index.
+
+The quickstart's corpus: labels, messages and help texts that people of a localisation community
+translated, joined by key from the translations/{sk,en}.json files of each integration. Slovak is
+one of the languages of "Transformers without Tears"; the text is another (the paper's is TED).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from data_prep.common import Corpus, check_out, command, finish
+from data_prep.fetch import Source, opened
+from data_prep.pairs import (
+    Drops,
+    Filter,
+    Pair,
+    apply_filters,
+    drop_duplicates,
+    empty_side,
+    identical_sides,
+    length,
+    length_ratio,
+    one_line,
+)
+from data_prep.splits import split_by_group, without_near_duplicates
+
+SOURCE = Source(
+    what="Home Assistant's interface texts",
+    licence="Apache-2.0",
+    filename="homeassistant-2026.2.3-py3-none-any.whl",
+    sha256="8167820cac4b8defe895fd2c36ac23402a445d1fe6028e8cde24caabb935282c",
+    package="homeassistant==2026.2.3",
+    python="3.14",
+)
+SRC, TGT = "sk", "en"
+HELD_OUT = {"dev": 2800, "test": 2800}  # pairs before repeats and labels are dropped: a third stays
+NOTES = [
+    "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} stay.",
+    "Dev and test are whole integrations that train has nothing of. They keep texts of at least "
+    "three words that have no near-duplicate in train (nor test in dev) on either side.",
+]
+_FILE = re.compile(r"homeassistant/components/([^/]+)/translations/sk\.json")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def _leaves(tree: dict[str, Any], key: str) -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{key}.{name}")
+        elif isinstance(value, str):
+            yield f"{key}.{name}", value
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Non-empty lines without Markdown's link targets and bold marks."""
+    plain = _LINK.sub(r"\1", text).replace("**", "")
+    return [line for line in map(one_line, plain.splitlines()) if line]
+
+
+def read_pairs(wheel: Path, drops: Drops) -> Iterator[Pair]:
+    """Pairs of all integrations; texts of several paragraphs become one pair per paragraph."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in sorted(archive.namelist()):
+            if not (found := _FILE.fullmatch(name)):
+                continue
+            group = found[1]
+            src, tgt = (
+                dict(_leaves(json.loads(archive.read(file)), group))
+                for file in (name, name.replace("sk.json", "en.json"))
+            )
+            for key in [key for key in tgt if key in src]:
+                sides = _paragraphs(src[key]), _paragraphs(tgt[key])
+                if len(sides[0]) != len(sides[1]):
+                    drops.add("unequal numbers of paragraphs", key)
+                    continue
+                for one, other in zip(*sides, strict=True):
+                    yield Pair(one, other, key, group)
+
+
+FILTERS: list[Filter] = [
+    empty_side(),
+    identical_sides(),
+    length(1, 80),
+    length_ratio(2.5),
+]
+
+
+def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
+    """Fetch (or read ``local``), clean, split and write {train,dev,test}.{sk,en}."""
+    check_out(out, force)
+    drops = Drops()
+    with opened(SOURCE, local) as wheel:
+        pairs = apply_filters(read_pairs(wheel, drops), FILTERS, drops)
+    splits = {
+        name: drop_duplicates(part, drops)
+        for name, part in split_by_group(pairs, HELD_OUT).items()
+    }
+    labels = Filter("label of under 3 words, in dev or test", length(3, 80).drops)
+    for split, against in (("dev", ("train",)), ("test", ("train", "dev"))):
+        kept = apply_filters(splits[split], [labels], drops)
+        others = [pair for name in against for pair in splits[name]]
+        reason = f"{split}: near-duplicate of a pair of {' or '.join(against)}"
+        splits[split] = without_near_duplicates(kept, others, reason, drops)
+    corpus = Corpus("ui-sk-en", SRC, TGT, splits, drops, [SOURCE.record()], NOTES)
+    finish(corpus, out, force)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    return command(prepare, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
