@@ -1,0 +1,128 @@
+"""Multi-head attention with HeadScale and query/key/value norms (V 3.2; N 2.1, table 4).
+
+Legend: N flat tokens, B sentences, T queries, S keys, K beams, D model dim, H heads, E = D / H.
+Masks are boolean, True = may look.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt.layout import Layout
+from nmt.model.dropout import Dropout
+from nmt.model.norms import MakeNorm
+
+
+class MultiHeadAttention(nn.Module):
+    """``Concat(gamma_1 h_1, ..., gamma_H h_H) W_O`` (N 2.1); gamma = 1 without HeadScale.
+
+    HeadScale comes before the output projection, as N's text has it (its release scales after).
+    ``qkv_norm`` norms queries, keys and values over D, before they are split into heads.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        dropout: Dropout,
+        *,
+        bias: bool,
+        cross: bool = False,
+        causal: bool = False,
+        head_scale: bool = False,
+        qkv_norm: MakeNorm | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim, self.heads, self.cross, self.causal = dim, heads, cross, causal
+        self.dropout = dropout
+        if cross:
+            self.q = nn.Linear(dim, dim, bias=bias)
+            self.kv = nn.Linear(dim, 2 * dim, bias=bias)
+        else:
+            self.qkv = nn.Linear(dim, 3 * dim, bias=bias)
+        self.out = nn.Linear(dim, dim, bias=bias)
+        self.head_scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
+        self.q_norm, self.k_norm, self.v_norm = (
+            qkv_norm(dim) if qkv_norm else None for _ in range(3)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        layout: Layout,
+        memory: Tensor | None = None,
+        memory_layout: Layout | None = None,
+    ) -> Tensor:
+        """Attend within sentences, or from x to memory: [N, D] -> [N, D]."""
+        if self.cross:
+            assert memory is not None
+            assert memory_layout is not None
+            q = self._heads(layout.pad(self.queries(x)))
+            k, v = self._heads(memory_layout.pad(self.keys_values(memory)), parts=2)
+            visible = memory_layout.visible[:, None, None, :] if memory_layout.padded else None
+        else:
+            q, k, v = self._heads(layout.pad(self.project(x)), parts=3)
+            # right padding is never in a causal row's past, so only a free row needs the mask
+            hidden = layout.padded and not self.causal
+            visible = layout.visible[:, None, None, :] if hidden else None
+        return self.mix(layout.flat(self.attend(q, k, v, visible).transpose(1, 2)))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
+        """Attention of whole sentences: [B, H, T, E], [B, H, S, E] -> [B, H, T, E].
+
+        torch's fused CPU kernel has no dropout; with dropout the weights are formed here.
+        """
+        if not (self.dropout.active and q.device.type == "cpu"):
+            p = self.dropout.p if self.dropout.active else 0.0
+            return F.scaled_dot_product_attention(
+                q, k, v, attn_mask=visible, dropout_p=p, is_causal=self.causal
+            )
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+        if self.causal:
+            length = q.shape[-2]
+            future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu_(1)
+            scores = scores.masked_fill_(future, float("-inf"))
+        elif visible is not None:
+            scores = scores.masked_fill_(~visible, float("-inf"))
+        return self.dropout(scores.softmax(-1)) @ v
+
+    def look(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
+        """Attention of K beams at one position to what ``visible`` shows them, without dropout.
+
+        [B, H, K, E], [B, H, S, E], [B, 1, K or 1, S] -> [B, H, K, E].
+        """
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+
+    def mix(self, h: Tensor) -> Tensor:
+        """HeadScale and the output projection: [..., H, E] -> [..., D]."""
+        if self.head_scale is not None:
+            h = h * self.head_scale.view(-1, 1).to(h.dtype)
+        return self.out(h.flatten(-2))
+
+    def project(self, x: Tensor) -> Tensor:
+        """Queries, keys and values of self-attention side by side: [N, D] -> [N, 3D]."""
+        qkv = self.qkv(x)
+        if self.q_norm is None:
+            return qkv
+        q, k, v = qkv.chunk(3, dim=-1)
+        return torch.cat([self.q_norm(q), self.k_norm(k), self.v_norm(v)], dim=-1)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Queries of cross-attention: [N, D] -> [N, D]."""
+        q = self.q(x)
+        return q if self.q_norm is None else self.q_norm(q)
+
+    def keys_values(self, memory: Tensor) -> Tensor:
+        """Keys and values of cross-attention side by side: [N, D] -> [N, 2D]."""
+        kv = self.kv(memory)
+        if self.k_norm is None:
+            return kv
+        k, v = kv.chunk(2, dim=-1)
+        return torch.cat([self.k_norm(k), self.v_norm(v)], dim=-1)
+
+    def _heads(self, x: Tensor, parts: int = 1) -> Tensor:
+        """[B, L, parts * D] -> [parts, B, H, L, E], without the first axis for one part."""
+        split = x.view(*x.shape[:2], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return split[0] if parts == 1 else split

@@ -1,0 +1,155 @@
+"""Decoding position by position: caches that are written once and never moved.
+
+Legend: B sentences, K beams, H heads, E = D / H, S source length, C positions allocated, V types.
+
+Keys and values of position t stay in the slots t*K .. t*K+K-1 of a [B, H, C*K, E] buffer, whichever
+beams survive. Which slots a beam descends from is a boolean ancestry [B, K, C*K]: one small gather
+per position instead of copying every cache. Cross-attention keys exist once per sentence; the beams
+are its queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from nmt.layout import Layout
+from nmt.model.attention import MultiHeadAttention
+
+FIRST_CAPACITY = 32  # positions allocated at the start; doubled when they run out
+
+
+class DecodeState:
+    """Everything B sentences with K beams each need to be decoded one position at a time."""
+
+    def __init__(
+        self,
+        blocks: Iterable[nn.Module],
+        embed: Callable[[Tensor, int], Tensor],
+        project: Callable[[Tensor], Tensor],
+        memory: Tensor,
+        memory_layout: Layout,
+        beam: int,
+        max_len: int,
+    ) -> None:
+        """``embed(tokens [N], position)`` -> [N, D]; ``project(states [N, D])`` -> logits [N, V]."""
+        self.embed, self.project = embed, project
+        self.beam, self.max_len = beam, max_len
+        self.position = 0
+        self.capacity = min(FIRST_CAPACITY, max_len)
+        batch, device = memory_layout.shape[0], memory.device
+        self.source_visible = memory_layout.visible[:, None, None, :]  # [B, 1, 1, S]
+        self.ancestry = torch.zeros(
+            batch, beam, self.capacity * beam, dtype=torch.bool, device=device
+        )
+        self.layers = [
+            _LayerCache(block, memory, memory_layout, batch, self.capacity * beam)
+            for block in blocks
+        ]
+
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Take the tokens at this position, [B, K]; return fp32 logits of the next, [B, K, V]."""
+        batch, beam = tokens.shape
+        if self.position == self.capacity:
+            self._grow()
+        first = self.position * beam
+        self.ancestry[:, :, first : first + beam] = torch.eye(
+            beam, dtype=torch.bool, device=tokens.device
+        )
+        visible = self.ancestry[:, None, :, : first + beam]  # [B, 1, K, slots]
+        x = self.embed(tokens.reshape(-1), self.position)  # [B*K, D]
+        for layer in self.layers:
+            x = layer.step(x, first, beam, visible, self.source_visible)
+        self.position += 1
+        return self.project(x).view(batch, beam, -1).float()
+
+    def select(self, parents: Tensor) -> None:
+        """Say which beam each new beam continues: parents [B, K] int64."""
+        used = self.position * self.beam
+        index = parents[:, :, None].expand(-1, -1, used)
+        self.ancestry[:, :, :used] = self.ancestry[:, :, :used].gather(1, index)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop every sentence but these, [B'] int64 indices into the present ones."""
+        self.source_visible = self.source_visible[sentences]
+        longest = int(self.source_visible.sum(-1).max())
+        self.source_visible = self.source_visible[..., :longest]
+        self.ancestry = self.ancestry[sentences]
+        used = self.position * self.beam
+        for layer in self.layers:
+            layer.keep(sentences, longest, used)
+
+    def _grow(self) -> None:
+        self.capacity = min(2 * self.capacity, self.max_len)
+        if self.position == self.capacity:
+            raise IndexError(f"decoding went past max_len {self.max_len}")
+        slots = self.capacity * self.beam
+        wider = self.ancestry.new_zeros(*self.ancestry.shape[:2], slots)
+        wider[..., : self.ancestry.shape[-1]] = self.ancestry
+        self.ancestry = wider
+        for layer in self.layers:
+            layer.grow(slots)
+
+
+class _LayerCache:
+    """One decoder block with its keys and values."""
+
+    def __init__(
+        self, block: nn.Module, memory: Tensor, layout: Layout, batch: int, slots: int
+    ) -> None:
+        self.block = block
+        attention: MultiHeadAttention = block.self_attn
+        self.heads, self.head_dim = attention.heads, attention.dim // attention.heads
+        kv = layout.pad(block.cross_attn.keys_values(memory))  # [B, S, 2D]
+        kv = kv.view(*kv.shape[:2], 2, self.heads, self.head_dim)
+        self.source_k, self.source_v = (
+            part.transpose(1, 2).contiguous() for part in kv.unbind(2)
+        )  # [B, H, S, E]
+        self.k, self.v = (
+            kv.new_zeros(batch, self.heads, slots, self.head_dim) for _ in range(2)
+        )  # zeros, not empty: a slot hidden by the mask must still be finite
+
+    def step(
+        self, x: Tensor, first: int, beam: int, visible: Tensor, source_visible: Tensor
+    ) -> Tensor:
+        """[B*K, D] -> [B*K, D]; writes this position's keys and values from slot ``first`` on."""
+        split = (-1, beam, self.heads, self.head_dim)  # [B, K, H, E]
+
+        def attend_self(h: Tensor) -> Tensor:
+            attention = self.block.self_attn
+            q, k, v = (
+                part.view(split).transpose(1, 2) for part in attention.project(h).chunk(3, -1)
+            )
+            stop = first + beam
+            self.k[:, :, first:stop] = k
+            self.v[:, :, first:stop] = v
+            mixed = attention.look(q, self.k[:, :, :stop], self.v[:, :, :stop], visible)
+            return attention.mix(mixed.transpose(1, 2).flatten(0, 1))
+
+        def attend_source(h: Tensor) -> Tensor:
+            attention = self.block.cross_attn
+            q = attention.queries(h).view(split).transpose(1, 2)
+            mixed = attention.look(q, self.source_k, self.source_v, source_visible)
+            return attention.mix(mixed.transpose(1, 2).flatten(0, 1))
+
+        return self.block(x, attend_self, attend_source)
+
+    def keep(self, sentences: Tensor, longest: int, used: int) -> None:
+        """Drop the other sentences, and the source positions that none of these has."""
+        self.source_k = self.source_k[sentences, :, :longest]
+        self.source_v = self.source_v[sentences, :, :longest]
+        for name in ("k", "v"):
+            old = getattr(self, name)
+            kept = old.new_zeros(len(sentences), *old.shape[1:])
+            kept[:, :, :used] = old[sentences, :, :used]
+            setattr(self, name, kept)
+
+    def grow(self, slots: int) -> None:
+        """Allocate more positions."""
+        for name in ("k", "v"):
+            old = getattr(self, name)
+            wider = old.new_zeros(*old.shape[:2], slots, old.shape[-1])
+            wider[:, :, : old.shape[2]] = old
+            setattr(self, name, wider)

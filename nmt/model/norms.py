@@ -1,0 +1,123 @@
+"""LayerNorm, RMSNorm and ScaleNorm, statistics in fp32, and the table that names them.
+
+Legend: x [..., D]. Each norm is ``(dim, eps) -> module``. RMSNorm and ScaleNorm are one autograd
+function each, so that they cost fewer passes over memory than LayerNorm and not more, as a chain of
+elementary operations would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+MakeNorm = Callable[[int], nn.Module]
+
+
+class LayerNorm(nn.Module):
+    """``(x - mean) / sqrt(var + eps) * weight + bias`` (N section 1)."""
+
+    def __init__(self, dim: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(nn.Module):
+    """``x / sqrt(mean(x^2) + eps) * weight`` (Zhang and Sennrich 2019; T section 4.2)."""
+
+    def __init__(self, dim: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return _RMSNorm.apply(x, self.weight, self.eps)
+
+
+class ScaleNorm(nn.Module):
+    """``g * x / max(|x|, eps)`` (T equation 5, listing in appendix C).
+
+    The parameter is g itself, started at sqrt(D): a factor on sqrt(D) would train at another speed
+    under Adam. With ``learned=False`` g stays sqrt(D) (T table 7).
+    """
+
+    def __init__(self, dim: int, eps: float, learned: bool = True) -> None:
+        super().__init__()
+        self.eps = eps
+        gain = torch.tensor(float(dim) ** 0.5)
+        if learned:
+            self.g = nn.Parameter(gain)
+        else:
+            self.register_buffer("g", gain, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return _ScaleNorm.apply(x, self.g, self.eps)
+
+
+NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+    "layernorm": LayerNorm,
+    "rmsnorm": RMSNorm,
+    "scalenorm": ScaleNorm,
+}
+
+
+def _row_dot(a: Tensor, b: Tensor) -> Tensor:
+    """Sum of products along the last axis, kept as an axis of size 1, in fp32."""
+    return (a * b).sum(-1, keepdim=True, dtype=_stats_type(a))
+
+
+def _row_norm(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=_stats_type(x))
+
+
+def _stats_type(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+class _ScaleNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, g: Tensor, eps: float) -> Tensor:
+        length = _row_norm(x)
+        inverse = length.clamp(min=eps).reciprocal()
+        # below eps the length is a constant, so backward projects nothing out there
+        ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
+        return x * (g * inverse).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        x, g, inverse, pull = ctx.saved_tensors
+        along = _row_dot(grad, x) * inverse  # the gradient's component along x / |x|
+        dx = torch.addcmul(grad, x, (along * pull).to(x.dtype), value=-1).mul_((g * inverse).to(x.dtype))
+        return dx, along.sum().to(g.dtype) if ctx.needs_input_grad[1] else None, None
+
+
+class _RMSNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        inverse = (_row_norm(x).square() / x.shape[-1] + eps).rsqrt()
+        ctx.save_for_backward(x, weight, inverse)
+        return (x * inverse.to(x.dtype)).mul_(weight.to(x.dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, inverse = ctx.saved_tensors
+        unit = x * inverse.to(x.dtype)
+        d_weight = (grad * unit).flatten(0, -2).sum(0, dtype=_stats_type(x)).to(weight.dtype)
+        scaled = grad * weight.to(x.dtype)
+        mean = _row_dot(scaled, unit) / x.shape[-1]
+        dx = scaled.addcmul_(unit, mean.to(x.dtype), value=-1).mul_(inverse.to(x.dtype))
+        return dx, d_weight, None
