@@ -6,12 +6,9 @@ generator; on a GPU torch's own fused dropout is used, seeded alike.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -28,13 +25,12 @@ class DropoutRng:
         if torch.cuda.is_available():
             torch.cuda.manual_seed_all(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
-    def drop(self, shape: torch.Size, p: float, device: torch.device) -> Tensor:
-        """Bool tensor, True with probability p (rounded to 1/65536): the elements to drop."""
-        if device.type == "cuda":
-            return torch.rand(shape, device=device) < p
+    def keep(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
+        """0 with probability p (rounded to 1/65536), else 1, on the CPU."""
         words = self._bits.random_raw((shape.numel() + 3) // 4)  # 64 bits hold four 16-bit draws
-        draws = torch.from_numpy(words.view(np.int16))[: shape.numel()]
-        return (draws < round(p * 65536) - 32768).view(shape)
+        draws = torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
+        # a copy into the target type, then a comparison in place: no slow bool-to-float pass
+        return torch.empty(shape, dtype=dtype).copy_(draws).ge_(round(p * 65536) - 32768)
 
 
 class Dropout(nn.Module):
@@ -55,18 +51,20 @@ class Dropout(nn.Module):
             return x
         if x.is_cuda:
             return F.dropout(x, self.p, training=True)
-        return _Masked.apply(x, self.rng.drop(x.shape, self.p, x.device), 1 / (1 - self.p))
+        return x * self.rng.keep(x.shape, self.p, x.dtype).mul_(1 / (1 - self.p))
 
 
-class _Masked(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, drop: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(drop)
-        ctx.scale = scale
-        return x.mul(scale).masked_fill_(drop, 0.0)
+class WordDropout(nn.Module):
+    """Input tokens replaced by UNK with probability p, out of place (T appendix A)."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (drop,) = ctx.saved_tensors
-        return grad.mul(ctx.scale).masked_fill_(drop, 0.0), None, None
+    def __init__(self, p: float, unk: int, rng: DropoutRng) -> None:
+        super().__init__()
+        self.p, self.unk, self.rng = p, unk, rng
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """[N] -> [N]."""
+        if not self.training or self.p == 0:
+            return ids
+        if ids.is_cuda:
+            return ids.masked_fill(torch.rand(ids.shape, device=ids.device) < self.p, self.unk)
+        return ids.masked_fill(self.rng.keep(ids.shape, self.p, torch.float32) == 0, self.unk)

@@ -18,7 +18,7 @@ from nmt.data.batches import Batch
 from nmt.data.vocab import UNK
 from nmt.layout import Layout
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.dropout import Dropout, DropoutRng
+from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import Positions, TiedEmbedding
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
@@ -106,6 +106,7 @@ class Transformer(nn.Module):
         self.out_embed = table() if config.tie == "none" else None
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
         self.positions = Positions(config.dim)
+        self.word_dropout = WordDropout(config.word_dropout, UNK, self.dropout_rng)
         self.embed_dropout = Dropout(config.dropout, self.dropout_rng)
         allowed = torch.ones(vocab_size, dtype=torch.bool)
         if config.logit_mask and tgt_types is not None:
@@ -146,7 +147,7 @@ class Transformer(nn.Module):
         src_rows, tgt_rows, out_rows = self.tables()
         memory = self.encode(batch.src, batch.src_layout, src_rows)
         x = self._embed(
-            self._drop_words(batch.tgt_in),
+            self.word_dropout(batch.tgt_in),
             tgt_rows,
             batch.tgt_layout.positions,
             batch.tgt_layout.shape[1],
@@ -162,7 +163,7 @@ class Transformer(nn.Module):
 
     def encode(self, src: Tensor, layout: Layout, rows: Tensor) -> Tensor:
         """Source ids [Ns] -> encoder output [Ns, D]."""
-        x = self._embed(self._drop_words(src), rows, layout.positions, layout.shape[1])
+        x = self._embed(self.word_dropout(src), rows, layout.positions, layout.shape[1])
         return self.encoder(self.embed_dropout(x), layout)
 
     def logits(self, states: Tensor, rows: Tensor) -> Tensor:
@@ -204,13 +205,6 @@ class Transformer(nn.Module):
         """``sqrt(D) * row + sinusoid`` (V section 3.4), [N] -> [N, D]."""
         words = F.embedding(ids, rows)
         return torch.add(self.positions(positions, longest), words, alpha=self.config.dim**0.5)
-
-    def _drop_words(self, ids: Tensor) -> Tensor:
-        """Word dropout: input tokens replaced by UNK, out of place (T appendix A)."""
-        p = self.config.word_dropout
-        if not self.training or p == 0:
-            return ids
-        return ids.masked_fill(self.dropout_rng.drop(ids.shape, p, ids.device), UNK)
 
 
 def _norm_maker(config: ModelConfig) -> MakeNorm:
