@@ -86,6 +86,14 @@ def _stats_type(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
+def _in_type_of(x: Tensor, factor: Tensor) -> Tensor:
+    """``factor`` in x's type; g / eps of a zero vector is beyond fp16's range and saturates."""
+    if x.dtype == torch.float16:
+        limit = torch.finfo(torch.float16).max
+        factor = factor.clamp(-limit, limit)
+    return factor.to(x.dtype)
+
+
 class _ScaleNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, g: Tensor, eps: float) -> Tensor:
@@ -93,14 +101,15 @@ class _ScaleNorm(torch.autograd.Function):
         inverse = length.clamp(min=eps).reciprocal()
         # below eps the length is a constant, so backward projects nothing out there
         ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
-        return x * (g * inverse).to(x.dtype)
+        return x * _in_type_of(x, g * inverse)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, g, inverse, pull = ctx.saved_tensors
         along = _row_dot(grad, x) * inverse  # the gradient's component along x / |x|
-        dx = torch.addcmul(grad, x, (along * pull).to(x.dtype), value=-1).mul_((g * inverse).to(x.dtype))
+        dx = torch.addcmul(grad, x, (along * pull).to(x.dtype), value=-1)
+        dx.mul_(_in_type_of(x, g * inverse))
         return dx, along.sum().to(g.dtype) if ctx.needs_input_grad[1] else None, None
 
 
@@ -116,8 +125,8 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, inverse = ctx.saved_tensors
         unit = x * inverse.to(x.dtype)
-        d_weight = (grad * unit).flatten(0, -2).sum(0, dtype=_stats_type(x)).to(weight.dtype)
+        d_weight = (grad * unit).reshape(-1, x.shape[-1]).sum(0, dtype=_stats_type(x))
         scaled = grad * weight.to(x.dtype)
         mean = _row_dot(scaled, unit) / x.shape[-1]
         dx = scaled.addcmul_(unit, mean.to(x.dtype), value=-1).mul_(inverse.to(x.dtype))
-        return dx, d_weight, None
+        return dx, d_weight.to(weight.dtype), None
