@@ -154,7 +154,7 @@ class Reference:
     def log_probs(self, sources: Sequence[Sequence[int]], inputs: Sequence[Sequence[int]]) -> Array:
         """Log-probabilities of every target position, sentence after sentence: [all T, U].
 
-        ``sources`` end with EOS and ``inputs`` begin with BOS. Masked types get -inf (T appendix A).
+        ``sources`` end with EOS, ``inputs`` begin with BOS; masked types get -inf (T appendix A).
         """
         return np.concatenate(
             [self.sentence(src, tgt) for src, tgt in zip(sources, inputs, strict=True)]

@@ -1,0 +1,55 @@
+"""Dropout: rate, scale, and masks that depend on (seed, epoch, batch) alone."""
+
+import pytest
+import torch
+
+from nmt.model.dropout import Dropout, DropoutRng
+
+DRAWS = 20_000
+
+
+def mask(seed: int, epoch: int, batch: int) -> torch.Tensor:
+    rng = DropoutRng()
+    rng.seed(seed, epoch, batch)
+    return Dropout(0.5, rng).train()(torch.ones(50, 3)) == 0
+
+
+def test_masks_are_a_function_of_seed_epoch_and_batch():
+    assert mask(1, 2, 3).equal(mask(1, 2, 3))
+    for other in [(2, 2, 3), (1, 3, 3), (1, 2, 4)]:
+        assert not mask(1, 2, 3).equal(mask(*other))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.4, 0.9])
+def test_rate_and_scale(p):
+    dropout = Dropout(p, DropoutRng()).train()
+    out = dropout(torch.ones(DRAWS))
+    kept = out[out != 0]
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - p)))
+    # five standard deviations of a binomial share
+    assert 1 - len(kept) / DRAWS == pytest.approx(p, abs=5 * (p * (1 - p) / DRAWS) ** 0.5)
+
+
+def test_calls_within_a_batch_draw_different_masks():
+    dropout = Dropout(0.5, DropoutRng()).train()
+    assert not dropout(torch.ones(99)).equal(dropout(torch.ones(99)))
+
+
+def test_gradient_passes_where_the_value_passed():
+    dropout = Dropout(0.5, DropoutRng()).train()
+    x = torch.ones(99, requires_grad=True)
+    out = dropout(x)
+    out.sum().backward()
+    assert x.grad.equal(out.detach())
+
+
+def test_nothing_happens_in_eval_mode_or_at_rate_zero():
+    x = torch.ones(9)
+    assert Dropout(0.5, DropoutRng()).eval()(x).equal(x)
+    assert Dropout(0.0, DropoutRng()).train()(x).equal(x)
+
+
+def test_the_input_is_left_alone():
+    x = torch.ones(99)
+    Dropout(0.5, DropoutRng()).train()(x)
+    assert x.equal(torch.ones(99))

@@ -1,0 +1,97 @@
+"""FixNorm, the tied tables and the sinusoids."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.model.embedding import Positions, TiedEmbedding, sinusoids
+from tests import reference
+from tests.model_cases import build, tiny
+
+
+def table(fixnorm: bool, seed: int = 0) -> TiedEmbedding:
+    embedding = TiedEmbedding(5, 8, fixnorm)
+    with torch.no_grad():
+        embedding.weight.normal_(generator=torch.Generator().manual_seed(seed))
+    return embedding
+
+
+def test_fixnorm_rows_have_length_one_and_keep_their_direction():
+    embedding = table(fixnorm=True)
+    rows = embedding.rows()
+    torch.testing.assert_close(rows.norm(dim=-1), torch.ones(5))
+    expected = reference.fix_norm(embedding.weight.detach().double().numpy())
+    np.testing.assert_allclose(rows.detach().numpy(), expected, rtol=1e-5)
+
+
+def test_without_fixnorm_rows_are_the_weights():
+    embedding = table(fixnorm=False)
+    assert embedding.rows().equal(embedding.weight)
+
+
+def test_the_length_of_a_row_does_not_matter_under_fixnorm():
+    embedding = table(fixnorm=True)
+    before = embedding.rows().detach().clone()
+    with torch.no_grad():
+        embedding.weight *= 0.003
+    torch.testing.assert_close(embedding.rows(), before)
+
+
+def test_fixnorm_gradient_is_at_right_angles_to_the_row():
+    """A direction has no gradient along itself: that is what fixing the length means."""
+    embedding = table(fixnorm=True)
+    (embedding.rows() * torch.arange(40.0).view(5, 8)).sum().backward()
+    along = (embedding.weight.grad * embedding.weight).sum(-1)
+    torch.testing.assert_close(along, torch.zeros(5), atol=1e-4, rtol=0)
+    assert embedding.weight.grad.norm() > 1
+
+
+# no fp16: 1 / 1e-5 is beyond its range, and weights are never fp16 in this toolkit
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_zero_row_is_finite_and_so_is_its_gradient(dtype):
+    embedding = table(fixnorm=True)
+    with torch.no_grad():
+        embedding.weight[2] = 0
+    embedding.to(dtype)
+    rows = embedding.rows()
+    assert rows.isfinite().all()
+    assert rows[2].abs().max() == 0
+    rows.float().sum().backward()
+    assert embedding.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dim", [2, 6, 64])
+def test_sinusoids_are_interleaved_and_follow_the_formula(dim):
+    expected = np.stack([reference.sinusoid(place, dim) for place in range(40)])
+    np.testing.assert_allclose(sinusoids(40, dim).numpy(), expected, atol=1e-6)
+
+
+def test_sinusoids_by_hand():
+    first, second = sinusoids(2, 4)
+    torch.testing.assert_close(first, torch.tensor([0.0, 1.0, 0.0, 1.0]))
+    expected = [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]
+    torch.testing.assert_close(second, torch.tensor(expected))
+
+
+def test_positions_grow_past_their_first_length_and_are_not_saved():
+    positions = Positions(6, longest=4)
+    places = torch.tensor([0, 3, 900])
+    out = positions(places, 901)
+    expected = np.stack([reference.sinusoid(int(place), 6) for place in places])
+    np.testing.assert_allclose(out.numpy(), expected, atol=1e-6)
+    assert not positions.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("tie", "tables"),
+    [
+        ("src_tgt_out", {"embed.weight"}),
+        ("tgt_out", {"embed.weight", "src_embed.weight"}),
+        ("none", {"embed.weight", "src_embed.weight", "out_embed.weight"}),
+    ],
+)
+def test_tie_says_how_many_tables_there_are(tie, tables):
+    model = build(tiny(tie=tie))
+    assert {name for name in model.state_dict() if "embed" in name} == tables

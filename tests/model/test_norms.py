@@ -1,0 +1,163 @@
+"""Norms against their formulas, and at the edges: zero vectors, half precision, huge values."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.model.norms import NORMS, LayerNorm, RMSNorm, ScaleNorm
+from tests import reference
+
+DIM = 6
+EPS = 1e-5
+HALF = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def randomised(norm: torch.nn.Module) -> torch.nn.Module:
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in norm.parameters():
+            parameter += 0.5 * torch.randn(parameter.shape, generator=generator)
+    return norm
+
+
+def sample(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 3 + 1
+
+
+def rows(x: torch.Tensor) -> np.ndarray:
+    return x.double().detach().numpy()
+
+
+def test_the_table_has_the_three_norms_of_the_papers():
+    assert set(NORMS) == {"layernorm", "rmsnorm", "scalenorm"}
+
+
+# A large eps shows its place in the formula, which 1e-5 would hide.
+@pytest.mark.parametrize("eps", [EPS, 0.5])
+def test_layer_norm_is_the_formula(eps):
+    norm, x = randomised(LayerNorm(DIM, eps)), sample(4, DIM)
+    weight, bias = rows(norm.weight), rows(norm.bias)
+    expected = [reference.layer_norm(row, weight, bias, eps) for row in rows(x)]
+    np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("eps", [EPS, 0.5])
+def test_rms_norm_is_the_formula(eps):
+    norm, x = randomised(RMSNorm(DIM, eps)), sample(4, DIM)
+    expected = [reference.rms_norm(row, rows(norm.weight), eps) for row in rows(x)]
+    np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_scale_norm_is_the_formula():
+    norm, x = randomised(ScaleNorm(DIM, EPS)), sample(4, DIM)
+    expected = [reference.scale_norm(row, norm.g.item(), EPS) for row in rows(x)]
+    np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_scale_norm_clamps_the_length_instead_of_adding_to_it():
+    short = torch.full((1, 4), 0.1)  # length 0.2, below an eps of 0.5
+    norm = ScaleNorm(4, 0.5)
+    torch.testing.assert_close(norm(short), norm.g.detach() * short / 0.5)
+    long = torch.full((1, 4), 1.0)  # length 2, above it: no trace of eps
+    torch.testing.assert_close(norm(long), norm.g.detach() * long / 2)
+
+
+def test_scale_norm_output_has_length_g():
+    norm, x = randomised(ScaleNorm(DIM, EPS)), sample(5, DIM)
+    torch.testing.assert_close(norm(x).norm(dim=-1), norm.g.abs().detach().expand(5))
+
+
+def test_scale_norm_starts_at_sqrt_d_as_g_itself():
+    norm = ScaleNorm(DIM, EPS)
+    assert [name for name, _ in norm.named_parameters()] == ["g"]
+    assert norm.g.numel() == 1
+    assert norm.g.item() == pytest.approx(math.sqrt(DIM))
+
+
+def test_fixed_scale_norm_has_no_parameter_and_length_sqrt_d():
+    norm, x = ScaleNorm(DIM, EPS, learned=False), sample(5, DIM)
+    assert not list(norm.parameters())
+    torch.testing.assert_close(norm(x).norm(dim=-1), torch.full((5,), math.sqrt(DIM)))
+    torch.testing.assert_close(norm(x), ScaleNorm(DIM, EPS)(x))
+
+
+def test_rms_norm_with_tied_gains_over_sqrt_d_is_scale_norm():
+    """T section 4.2: "tying the g_i of RMSNorm and dividing by sqrt(d) retrieves ScaleNorm"."""
+    x = sample(5, DIM)
+    rms, scale = RMSNorm(DIM, 1e-12), ScaleNorm(DIM, 1e-12)
+    with torch.no_grad():
+        scale.g.fill_(1.7)
+        rms.weight.fill_(1.7 / math.sqrt(DIM))
+    torch.testing.assert_close(rms(x), scale(x))
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_parameter_counts(name):
+    """2d for LayerNorm, d for RMSNorm, one for ScaleNorm (T sections 2.3 and 4.2)."""
+    count = sum(p.numel() for p in NORMS[name](DIM, EPS).parameters())
+    assert count == {"layernorm": 2 * DIM, "rmsnorm": DIM, "scalenorm": 1}[name]
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("factor", [0.5, 7.0])
+def test_scale_of_the_input_does_not_matter(name, factor):
+    norm, x = randomised(NORMS[name](DIM, 1e-9)), sample(5, DIM)
+    torch.testing.assert_close(norm(factor * x), norm(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_every_vector_is_on_its_own_in_any_shape(name):
+    norm, x = randomised(NORMS[name](DIM, EPS)), sample(2, 3, DIM)
+    torch.testing.assert_close(norm(x)[1, 2], norm(x[1, 2]))
+    torch.testing.assert_close(norm(x).reshape(-1, DIM), norm(x.reshape(-1, DIM)))
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_zero_vector_has_finite_output_and_gradient(name, dtype):
+    norm = NORMS[name](DIM, EPS)
+    x = torch.zeros(3, DIM, dtype=dtype, requires_grad=True)
+    out = norm(x)
+    assert out.isfinite().all()
+    assert out.abs().max() == 0
+    out.float().sum().backward()
+    assert x.grad.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in norm.parameters())
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("dtype", HALF[1:], ids=str)
+def test_half_precision_takes_statistics_in_fp32(name, dtype):
+    # 300^2 * 512 overflows fp16, and bf16 sums of 512 squares would lose over a percent.
+    norm = NORMS[name](512, EPS)
+    x = (sample(4, 512) * 100).to(dtype)
+    exact = norm(x.float())
+    relative = (norm(x).float() - exact).abs().max() / exact.abs().max()
+    assert relative < torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_gradient_is_the_finite_difference_of_the_formula(name):
+    norm = randomised(NORMS[name](DIM, EPS))
+    x = sample(DIM).requires_grad_()
+    weights = sample(DIM, seed=9)
+    (norm(x) @ weights).backward()
+
+    def formula(vector: np.ndarray) -> float:
+        values = {key: rows(value) for key, value in norm.named_parameters()}
+        if name == "layernorm":
+            out = reference.layer_norm(vector, values["weight"], values["bias"], EPS)
+        elif name == "rmsnorm":
+            out = reference.rms_norm(vector, values["weight"], EPS)
+        else:
+            out = reference.scale_norm(vector, float(values["g"].item()), EPS)
+        return float(out @ rows(weights))
+
+    step = 1e-6
+    expected = [
+        (formula(rows(x) + step * unit) - formula(rows(x) - step * unit)) / (2 * step)
+        for unit in np.eye(DIM)
+    ]
+    np.testing.assert_allclose(rows(x.grad), expected, rtol=1e-3, atol=1e-5)

@@ -1,0 +1,270 @@
+"""The whole model against the sentence-by-sentence reference, against torch, and by arithmetic."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nmt.model.transformer import Transformer
+from tests.model_cases import (
+    ALLOWED,
+    BASES,
+    BOS,
+    EOS,
+    NORM_NAMES,
+    SOURCES,
+    TARGETS,
+    TYPES,
+    UNK,
+    batch_of,
+    build,
+    log_probs,
+    random_variants,
+    short,
+    tiny,
+)
+from tests.reference import Reference, sinusoid
+
+INPUTS = [[BOS, *row] for row in TARGETS]
+
+# Every key that changes the function, by itself, on top of T's own model.
+ONE_BY_ONE: list[dict[str, Any]] = [
+    {"activation": "gelu"},
+    {"activation": "relu2"},
+    {"activation": "geglu"},
+    {"bias": False},
+    {"out_bias": False},
+    {"logit_mask": False},
+    {"tie": "tgt_out"},
+    {"tie": "none"},
+    {"tie": "none", "fixnorm": False},
+    {"scalenorm_gain": "fixed"},
+    {"scalenorm_gain": "fixed", "norm_place": "post"},
+    {"head_scale": True},
+    {"post_attn_norm": True},
+    {"post_attn_norm": True, "norm_place": "post"},
+    {"ffn_norm": True, "extra_norm": "scalenorm"},
+    {"qkv_norm": True, "extra_norm": "rmsnorm"},
+    {"res_scale": "ffn"},
+    {"res_scale": "all", "norm_place": "post"},
+    {"res_scale": "scalar"},
+    {"normformer": True, "norm": "layernorm", "activation": "gelu", "res_scale": "ffn"},
+    {"norm_eps": 0.3, "norm": "layernorm"},
+    {"norm_eps": 0.3, "norm": "rmsnorm", "norm_place": "post"},
+    {"dim": 12, "heads": 3, "ffn_dim": 5, "enc_layers": 1, "dec_layers": 3},
+]
+VARIANTS = [*BASES, *ONE_BY_ONE, *random_variants(40, seed=7)]
+
+
+@pytest.mark.parametrize("keys", VARIANTS, ids=short)
+def test_log_probabilities_are_those_of_the_reference(keys):
+    config = tiny(**keys)
+    model = build(config)
+    ours = log_probs(model, batch_of(SOURCES, TARGETS))
+    slow = Reference(config, model.state_dict(), ALLOWED).log_probs(SOURCES, INPUTS)
+    allowed = ALLOWED if config.logit_mask else np.ones(TYPES, dtype=bool)
+    assert ours.shape == slow.shape
+    np.testing.assert_allclose(ours.numpy()[:, allowed], slow[:, allowed], rtol=1e-3, atol=2e-4)
+    assert np.isneginf(slow[:, ~allowed]).all()
+    assert (ours.exp().numpy()[:, ~allowed] == 0).all()
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+@torch.no_grad()
+def test_layernorm_model_is_torch_s_encoder_and_decoder(place):
+    config = tiny(norm="layernorm", norm_place=place, fixnorm=False, logit_mask=False)
+    model = build(config)
+    args = (config.dim, config.heads, config.ffn_dim, 0.0)
+    keys: dict[str, Any] = {"batch_first": True, "norm_first": place == "pre"}
+
+    def last() -> nn.LayerNorm | None:
+        return nn.LayerNorm(config.dim) if place == "pre" else None
+
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(*args, **keys), 2, last(), enable_nested_tensor=False
+    )
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*args, **keys), 2, last())
+    copy_stack(model.encoder, encoder)
+    copy_stack(model.decoder, decoder)
+    table = model.embed.weight
+    for src, tgt_in, tgt in zip(SOURCES, INPUTS, TARGETS, strict=True):
+        x, y = (torch.stack([table[k] * math.sqrt(8) for k in ids]) for ids in (src, tgt_in))
+        x += torch.tensor(np.stack([sinusoid(t, 8) for t in range(len(src))])).float()
+        y += torch.tensor(np.stack([sinusoid(t, 8) for t in range(len(tgt_in))])).float()
+        causal = nn.Transformer.generate_square_subsequent_mask(len(tgt_in))
+        states = decoder.eval()(y[None], encoder.eval()(x[None]), tgt_mask=causal)[0]
+        expected = (states @ table.T + model.out_bias).log_softmax(-1)
+        torch.testing.assert_close(
+            log_probs(model, batch_of([src], [tgt])), expected, rtol=1e-4, atol=1e-5
+        )
+
+
+def copy_stack(ours: nn.Module, theirs: nn.Module) -> None:
+    """Weights of ours into torch's stack, through the public parameter names."""
+    has_cross = any(".cross_attn." in name for name in ours.state_dict())
+    renamed = {
+        "self_attn.qkv.": "self_attn.in_proj_",
+        "cross_attn.out.": "multihead_attn.out_proj.",
+        "self_attn.out.": "self_attn.out_proj.",
+        "ffn.fc1.": "linear1.",
+        "ffn.fc2.": "linear2.",
+        "self_attn_res.norm.": "norm1.",
+        "cross_attn_res.norm.": "norm2.",
+        "ffn_res.norm.": "norm3." if has_cross else "norm2.",
+    }
+    state, target = dict(ours.state_dict()), {}
+    for name in [name for name in state if ".cross_attn.q." in name]:
+        fused = name.replace("cross_attn.q.", "multihead_attn.in_proj_")
+        target[fused] = torch.cat([state.pop(name), state.pop(name.replace(".q.", ".kv."))])
+    for name, value in state.items():
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        target[name] = value
+    theirs.load_state_dict(target)
+
+
+def test_logits_are_g_times_a_cosine_under_prenorm_scalenorm_and_fixnorm():
+    """T equation 6: never beyond g, and proportional to it."""
+    config = tiny(out_bias=False, logit_mask=False)
+    model, batch = build(config), batch_of(SOURCES, TARGETS)
+    g = model.decoder.norm.g
+    with torch.no_grad():
+        g.fill_(5.0)
+        logits = model(batch)
+        assert logits.abs().max() <= 5 * (1 + 1e-6)
+        g.fill_(15.0)
+        torch.testing.assert_close(model(batch), 3 * logits, rtol=1e-4, atol=1e-5)
+
+
+def test_no_tgt_types_means_no_mask():
+    model = Transformer(tiny(), TYPES)
+    assert log_probs(model.eval(), batch_of(SOURCES, TARGETS)).min() > -1e3
+
+
+def test_logits_come_in_the_order_of_tgt_out():
+    model = build(tiny())
+    batch = batch_of(SOURCES, TARGETS)
+    with torch.no_grad():
+        logits = model(batch)
+        assert logits.shape == (len(batch.tgt_out), TYPES)
+        second = model(batch_of(SOURCES[1:2], TARGETS[1:2]))
+    start = len(TARGETS[0]) + 1
+    torch.testing.assert_close(logits[start : start + len(second)], second, rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- parameter arithmetic
+
+
+def count(**keys: Any) -> int:
+    return sum(p.numel() for p in Transformer(tiny(**keys), TYPES).parameters())
+
+
+@pytest.mark.parametrize("norm", NORM_NAMES)
+def test_normformer_adds_2d_2ffn_and_heads_per_encoder_layer(norm):
+    """N 2.1: LayerNorm of d, LayerNorm of ffn, a gamma per head; cross-attention counts again."""
+    d, ffn, heads, layers = 8, 12, 2, 2
+    encoder_layer = 2 * d + 2 * ffn + heads
+    decoder_layer = encoder_layer + 2 * d + heads
+    added = count(norm=norm, normformer=True) - count(norm=norm)
+    assert added == layers * (encoder_layer + decoder_layer)
+
+
+def test_normformer_adds_what_the_paper_s_125m_model_adds():
+    """N's early version, table 6: 124,471,296 - 124,379,136, which counts the two norms only."""
+    keys = {"dim": 768, "ffn_dim": 3072, "heads": 12, "enc_layers": 12, "dec_layers": 1}
+    with torch.device("meta"):
+        plain, extended = (
+            Transformer(tiny(**keys, norm="layernorm", post_attn_norm=on, ffn_norm=on), 4).encoder
+            for on in (False, True)
+        )
+    sizes = [sum(p.numel() for p in encoder.parameters()) for encoder in (plain, extended)]
+    assert sizes[1] - sizes[0] == 124_471_296 - 124_379_136
+
+
+@pytest.mark.parametrize(
+    ("res_scale", "added"), [("ffn", 2 * 8 + 2 * 8), ("all", 2 * 16 + 2 * 24), ("scalar", 4 + 6)]
+)
+def test_res_scale_adds_a_vector_or_a_scalar_per_residual(res_scale, added):
+    assert count(res_scale=res_scale) - count() == added
+
+
+def test_qkv_norm_adds_three_norms_per_attention():
+    """N table 4, "+ 3 more LN": 2 encoder and 4 decoder attentions, three norms of 2d each."""
+    assert count(qkv_norm=True) - count() == 6 * 3 * 2 * 8
+
+
+def test_norm_parameters_are_2d_d_and_one_per_norm():
+    """4 encoder sublayers, 6 decoder sublayers, one more norm at the end of each stack."""
+    norms = 2 * 2 + 2 * 3 + 2
+    assert count(norm="layernorm") - count(norm="scalenorm") == norms * (2 * 8 - 1)
+    assert count(norm="rmsnorm") - count(norm="scalenorm") == norms * (8 - 1)
+
+
+def test_postnorm_has_no_norm_at_the_end_of_its_stacks():
+    assert count(norm_place="pre") - count(norm_place="post") == 2
+
+
+def test_fixed_gain_keeps_one_learned_g():
+    """T table 7: O(L) gains become O(1)."""
+    fixed = Transformer(tiny(scalenorm_gain="fixed"), TYPES)
+    assert [name for name, _ in fixed.named_parameters() if name.endswith(".g")] == [
+        "decoder.norm.g"
+    ]
+    post = Transformer(tiny(scalenorm_gain="fixed", norm_place="post"), TYPES)
+    assert [name for name, _ in post.named_parameters() if name.endswith(".g")] == [
+        "decoder.layers.1.ffn_res.norm.g"
+    ]
+
+
+# ---------------------------------------------------------------- dropout
+
+
+def train_log_probs(seed: int = 1, **keys: Any) -> torch.Tensor:
+    model = build(tiny(**keys)).train()
+    model.dropout_rng.seed(seed, 0, 0)
+    return log_probs(model, batch_of(SOURCES, TARGETS))
+
+
+def test_without_dropout_training_and_evaluation_agree():
+    torch.testing.assert_close(
+        train_log_probs(), log_probs(build(tiny()), batch_of(SOURCES, TARGETS))
+    )
+
+
+@pytest.mark.parametrize("kind", ["dropout", "attn_dropout", "ffn_dropout", "word_dropout"])
+def test_each_dropout_acts_in_training_alone_and_depends_on_the_seed_alone(kind):
+    keys: dict[str, Any] = {"attn_dropout": 0.0, "ffn_dropout": 0.0, kind: 0.5}
+    plain = log_probs(build(tiny(**keys)), batch_of(SOURCES, TARGETS))
+    torch.testing.assert_close(plain, log_probs(build(tiny()), batch_of(SOURCES, TARGETS)))
+    one, same, other = (train_log_probs(seed, **keys) for seed in (1, 1, 2))
+    assert one.equal(same)
+    assert not one.equal(other)
+    assert (one - plain).abs().max() > 1e-3
+
+
+def test_word_dropout_is_unk_in_the_place_of_input_tokens_and_leaves_the_batch_alone():
+    model = build(tiny(word_dropout=0.5)).train()
+    batch = batch_of(SOURCES, TARGETS)
+    kept = batch.src.clone(), batch.tgt_in.clone(), batch.tgt_out.clone()
+    log_probs(model, batch)
+    assert batch.src.equal(kept[0])
+    assert batch.tgt_in.equal(kept[1])
+    assert batch.tgt_out.equal(kept[2])
+
+
+def test_word_dropout_of_everything_is_a_batch_of_unk():
+    """A: BOS and EOS of the inputs are replaced as well; targets to predict never are."""
+    model = build(tiny(word_dropout=0.999999)).train()
+    dropped = log_probs(model, batch_of(SOURCES, TARGETS))
+    lengths = [(len(src), len(tgt)) for src, tgt in zip(SOURCES, TARGETS, strict=True)]
+    slow = Reference(model.config, model.state_dict(), ALLOWED).log_probs(
+        [[UNK] * src for src, _ in lengths], [[UNK] * (tgt + 1) for _, tgt in lengths]
+    )
+    np.testing.assert_allclose(dropped[:, ALLOWED], slow[:, ALLOWED], rtol=1e-3, atol=2e-4)
+
+
+def test_end_of_sentence_can_be_predicted():
+    assert log_probs(build(tiny()), batch_of(SOURCES, TARGETS))[:, EOS].min() > -100

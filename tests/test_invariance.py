@@ -1,0 +1,329 @@
+"""What must not change the result, and what must: padding, order, future, cache, gains at 1.
+
+Also gradients: autograd of the model against finite differences of the slow reference.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.batches import Batch
+from nmt.layout import Layout
+from nmt.model.transformer import Transformer
+from nmt.training.loss import label_smoothed
+from tests.model_cases import (
+    ALL_N_PARTS,
+    ALLOWED,
+    BOS,
+    EOS,
+    SOURCES,
+    TARGETS,
+    TYPES,
+    batch_of,
+    build,
+    log_probs,
+    short,
+    tiny,
+)
+from tests.reference import Reference, smoothed_loss
+
+MODELS: list[dict[str, Any]] = [
+    {},
+    {"norm_place": "post", "norm": "layernorm", "fixnorm": False, "tie": "none"},
+    {"norm": "rmsnorm", "activation": "geglu", "res_scale": "scalar", "bias": False},
+    {"norm": "layernorm", "res_scale": "all", **ALL_N_PARTS},
+    {"norm_place": "post", "extra_norm": "scalenorm", "tie": "tgt_out", **ALL_N_PARTS},
+]
+each_model = pytest.mark.parametrize("keys", MODELS, ids=short)
+CLOSE: dict[str, float] = {"rtol": 1e-4, "atol": 1e-5}  # fp32, sums in another order
+
+
+def by_sentence(out: torch.Tensor, targets: list[list[int]]) -> list[torch.Tensor]:
+    return list(out.split([len(row) + 1 for row in targets]))
+
+
+# ---------------------------------------------------------------- what must not matter
+
+
+@each_model
+def test_a_sentence_alone_and_beside_longer_ones(keys):
+    model = build(tiny(**keys))
+    together = by_sentence(log_probs(model, batch_of(SOURCES, TARGETS)), TARGETS)
+    for src, tgt, beside in zip(SOURCES, TARGETS, together, strict=True):
+        torch.testing.assert_close(log_probs(model, batch_of([src], [tgt])), beside, **CLOSE)
+
+
+@each_model
+def test_order_of_sentences_in_the_batch(keys):
+    model = build(tiny(**keys))
+    together = by_sentence(log_probs(model, batch_of(SOURCES, TARGETS)), TARGETS)
+    order = [2, 0, 1]
+    shuffled = [TARGETS[i] for i in order]
+    out = log_probs(model, batch_of([SOURCES[i] for i in order], shuffled))
+    for i, part in zip(order, by_sentence(out, shuffled), strict=True):
+        torch.testing.assert_close(part, together[i], **CLOSE)
+
+
+@each_model
+def test_gradient_of_a_batch_is_the_sum_over_its_sentences(keys):
+    model = build(tiny(**keys))
+
+    def gradients(batch: Batch) -> torch.Tensor:
+        model.zero_grad()
+        allowed = torch.from_numpy(ALLOWED)
+        label_smoothed(model(batch), batch.tgt_out, allowed, 0.1).smoothed.backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    whole = gradients(batch_of(SOURCES, TARGETS))
+    alone = sum(
+        gradients(batch_of([src], [tgt])) for src, tgt in zip(SOURCES, TARGETS, strict=True)
+    )
+    torch.testing.assert_close(whole, alone, rtol=1e-3, atol=1e-3 * whole.abs().max().item())
+
+
+@each_model
+def test_the_future_of_the_target_is_not_seen(keys):
+    model = build(tiny(**keys))
+    tgt = TARGETS[1]
+    full = log_probs(model, batch_of(SOURCES[:1], [tgt]))
+    for place in range(len(tgt)):
+        changed = [*tgt[:place], 9 if tgt[place] != 9 else 6, *tgt[place + 1 :]]
+        out = log_probs(model, batch_of(SOURCES[:1], [changed]))
+        # the token at ``place`` is an input from position place + 1 on
+        torch.testing.assert_close(out[: place + 1], full[: place + 1], **CLOSE)
+        assert (out[place + 1] - full[place + 1]).abs().max() > 1e-4
+
+
+@each_model
+def test_every_source_token_and_its_place_are_seen(keys):
+    model = build(tiny(**keys))
+    src = [4, 5, 6, 7, EOS]
+    base = log_probs(model, batch_of([src], TARGETS[:1]))
+    others = [[9 if i == j else kind for j, kind in enumerate(src)] for i in range(len(src))]
+    for other in [*others, [5, 4, 6, 7, EOS]]:
+        assert (log_probs(model, batch_of([other], TARGETS[:1])) - base).abs().max() > 1e-4
+
+
+@each_model
+def test_another_sentence_s_source_does_not_matter(keys):
+    model = build(tiny(**keys))
+    base = by_sentence(log_probs(model, batch_of(SOURCES, TARGETS)), TARGETS)
+    changed = [SOURCES[0], [9, 9, 9, 9, 9, 9, 9, EOS], SOURCES[2]]
+    out = by_sentence(log_probs(model, batch_of(changed, TARGETS)), TARGETS)
+    for i in (0, 2):
+        torch.testing.assert_close(out[i], base[i], **CLOSE)
+    assert (out[1] - base[1]).abs().max() > 1e-4
+
+
+# ---------------------------------------------------------------- cached = full
+
+
+def sources_of(rows: list[list[int]]) -> tuple[torch.Tensor, Layout]:
+    return batch_of(rows, rows).src, Layout.of([len(row) for row in rows])
+
+
+def full_log_probs(model: Transformer, src: list[int], prefix: list[int]) -> torch.Tensor:
+    """Of the token after ``prefix``, which begins with BOS, by the training forward."""
+    return log_probs(model, batch_of([src], [prefix[1:]]))[-1]
+
+
+@each_model
+@torch.no_grad()
+def test_decoding_position_by_position_is_the_full_forward(keys):
+    """Random beams, reordered at random; in the middle a sentence is dropped, then its beams too.
+
+    36 positions: more than the caches are first allocated for.
+    """
+    model = build(tiny(**keys))
+    rng = torch.Generator().manual_seed(5)
+    beam, last = 3, 36
+    src, layout = sources_of(SOURCES)
+    state = model.start(src, layout, beam, last + 1)
+    alive = [0, 1, 2]
+    prefixes = {i: [[BOS] for _ in range(beam)] for i in alive}
+    for position in range(last):
+        tokens = torch.tensor([[prefix[-1] for prefix in prefixes[i]] for i in alive])
+        out = torch.log_softmax(state.advance(tokens), -1)
+        assert out.shape == (len(alive), beam, TYPES)
+        assert out.dtype == torch.float32
+        if position < 6 or position > last - 3:
+            for row, i in enumerate(alive):
+                for k, prefix in enumerate(prefixes[i]):
+                    expected = full_log_probs(model, SOURCES[i], prefix)
+                    torch.testing.assert_close(out[row, k], expected, rtol=1e-3, atol=1e-4)
+        parents = torch.randint(beam, (len(alive), beam), generator=rng)
+        state.select(parents)
+        for row, i in enumerate(alive):
+            chosen = [list(prefixes[i][parent]) for parent in parents[row].tolist()]
+            prefixes[i] = [
+                [*prefix, int(torch.randint(3, TYPES, (), generator=rng))] for prefix in chosen
+            ]
+        if position in (2, 4):  # the longest source goes first, then the longer of the rest
+            rows = torch.arange(len(alive))[:-1] if position == 2 else torch.tensor([1])
+            state.keep(rows)
+            alive = [alive[row] for row in rows.tolist()]
+
+
+@each_model
+@torch.no_grad()
+def test_beams_of_one_sentence_do_not_see_each_other(keys):
+    model = build(tiny(**keys))
+    src, layout = sources_of(SOURCES)
+    one, three = model.start(src, layout, 1, 10), model.start(src, layout, 3, 10)
+    for tokens in ([BOS, BOS, BOS], [4, 6, 9], [7, 4, 3]):
+        wide = three.advance(torch.tensor([tokens] * 3))
+        narrow = one.advance(torch.tensor([tokens[:1]] * 3))
+        torch.testing.assert_close(wide[:, :1], narrow, **CLOSE)
+
+
+# ---------------------------------------------------------------- variants that coincide
+
+
+def with_weights_of(model: Transformer, **keys: Any) -> Transformer:
+    """A model of other keys that has the weights of ``model`` wherever the names agree."""
+    other = Transformer(tiny(**keys), TYPES, ALLOWED)
+    missing, unexpected = other.load_state_dict(model.state_dict(), strict=False)
+    assert not unexpected
+    assert missing
+    return other.eval()
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("res_scale", ["ffn", "all", "scalar"])
+def test_head_scale_and_res_scale_at_one_are_the_plain_model(place, res_scale):
+    """N 2.1, 2.2: gamma and lambda start at 1, where they change nothing."""
+    plain = build(tiny(norm_place=place))
+    extended = with_weights_of(plain, norm_place=place, head_scale=True, res_scale=res_scale)
+    batch = batch_of(SOURCES, TARGETS)
+    torch.testing.assert_close(log_probs(extended, batch), log_probs(plain, batch), **CLOSE)
+
+
+@pytest.mark.parametrize("part", ["head_scale", "post_attn_norm", "ffn_norm", "qkv_norm"])
+def test_each_part_of_normformer_takes_part(part):
+    """Moving an added gain off its start changes the output: it is wired in, not only declared."""
+    model = with_weights_of(build(tiny()), **{part: True})
+    batch = batch_of(SOURCES, TARGETS)
+    known = set(build(tiny()).state_dict())
+    for name, parameter in model.named_parameters():
+        # the same shift on all keys of a query cancels in the softmax
+        if name in known or name.endswith("k_norm.bias"):
+            continue
+        before, kept = log_probs(model, batch), parameter.detach().clone()
+        with torch.no_grad():
+            parameter += 0.5 * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(2)
+            )
+        assert (log_probs(model, batch) - before).abs().max() > 1e-5, name
+        with torch.no_grad():
+            parameter.copy_(kept)
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_rmsnorm_with_tied_gains_is_scalenorm(place):
+    """T 4.2: g_i = g / sqrt(d) for all i turns every RMSNorm into a ScaleNorm of gain g."""
+    keys = {"norm_place": place, "norm_eps": 1e-12}
+    scale = build(tiny(norm="scalenorm", **keys))
+    rms = Transformer(tiny(norm="rmsnorm", **keys), TYPES, ALLOWED).eval()
+    state = {
+        name.removesuffix(".g") + ".weight" if name.endswith(".g") else name: (
+            torch.full((8,), value.item() / math.sqrt(8)) if name.endswith(".g") else value
+        )
+        for name, value in scale.state_dict().items()
+    }
+    rms.load_state_dict(state)
+    batch = batch_of(SOURCES, TARGETS)
+    torch.testing.assert_close(log_probs(rms, batch), log_probs(scale, batch), **CLOSE)
+
+
+def test_a_fixed_gain_is_a_learned_one_at_sqrt_d():
+    fixed = build(tiny(scalenorm_gain="fixed"))
+    learned = with_weights_of(fixed, scalenorm_gain="learned")
+    batch = batch_of(SOURCES, TARGETS)
+    torch.testing.assert_close(log_probs(learned, batch), log_probs(fixed, batch), **CLOSE)
+
+
+def test_length_of_embedding_rows_matters_without_fixnorm_alone():
+    for fixnorm in (True, False):
+        model, batch = build(tiny(fixnorm=fixnorm)), batch_of(SOURCES, TARGETS)
+        before = log_probs(model, batch)
+        with torch.no_grad():
+            model.embed.weight *= 1.5
+        assert torch.allclose(log_probs(model, batch), before, atol=1e-4) == fixnorm
+
+
+# ---------------------------------------------------------------- edges and precision
+
+
+@each_model
+def test_zero_embedding_row_gives_finite_output_and_gradients(keys):
+    model = build(tiny(**keys))
+    with torch.no_grad():
+        model.embed.weight[5] = 0  # of a source token, and of a type no target has
+        model.embed.weight[4] = 0
+    batch = batch_of(SOURCES, TARGETS)
+    loss = label_smoothed(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    loss.backward()
+    assert loss.isfinite()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+
+
+@each_model
+def test_bf16_autocast_stays_close_to_fp32_and_keeps_the_mask(keys):
+    model, batch = build(tiny(**keys)), batch_of(SOURCES, TARGETS)
+    exact = log_probs(model, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(batch)
+    rough = torch.log_softmax(logits.detach().float(), -1)
+    assert rough.exp()[:, ~ALLOWED].max() == 0
+    # bf16 keeps 8 bits: errors of a few percent of the logits' spread
+    spread = exact[:, ALLOWED].std()
+    assert (rough - exact)[:, ALLOWED].abs().mean() < 0.1 * spread
+    label_smoothed(logits, batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad.dtype == torch.float32, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_one_token_sentences():
+    model = build(tiny())
+    out = log_probs(model, batch_of([[EOS]], [[]]))
+    slow = Reference(tiny(), model.state_dict(), ALLOWED).log_probs([[EOS]], [[BOS]])
+    np.testing.assert_allclose(out[:, ALLOWED], slow[:, ALLOWED], rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def reference_loss(config: Any, state: dict[str, torch.Tensor]) -> float:
+    rows = Reference(config, state, ALLOWED).log_probs(SOURCES, [[BOS, *row] for row in TARGETS])
+    gold = [kind for row in TARGETS for kind in (*row, EOS)]
+    return smoothed_loss(rows, gold, ALLOWED, 0.1)[0]
+
+
+GRADIENT_MODELS = [{**keys, "activation": "gelu"} for keys in MODELS]
+
+
+@pytest.mark.parametrize("keys", GRADIENT_MODELS, ids=short)
+def test_gradient_of_every_parameter_is_the_finite_difference_of_the_reference(keys):
+    """Along one random direction per parameter, central differences in float64.
+
+    GELU, because a step over ReLU's kink would spoil the difference.
+    """
+    config = tiny(**{**keys, "enc_layers": 1, "dec_layers": 1})
+    model, batch = build(config), batch_of(SOURCES, TARGETS)
+    loss = label_smoothed(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    loss.backward()
+    state = {name: value.detach().double() for name, value in model.state_dict().items()}
+    assert loss.item() == pytest.approx(reference_loss(config, state), rel=1e-4)
+    size = math.sqrt(sum(p.grad.square().sum().item() for p in model.parameters()))
+    generator = torch.Generator().manual_seed(4)
+    for name, parameter in model.named_parameters():
+        step = 1e-5 * torch.randn(state[name].shape, generator=generator, dtype=torch.float64)
+        up = reference_loss(config, {**state, name: state[name] + step})
+        down = reference_loss(config, {**state, name: state[name] - step})
+        along = (parameter.grad.double() * step).sum().item() / 1e-5
+        assert along == pytest.approx((up - down) / 2e-5, rel=2e-3, abs=1e-5 * size), name
