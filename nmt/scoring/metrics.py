@@ -1,0 +1,163 @@
+"""Corpus scores by sacreBLEU: a number is never without its signature.
+
+Post 2018 (https://aclanthology.org/W18-6319) is the reason: BLEU depends on tokenisation, so only a
+number with its settings can be compared. BLEU, chrF and TER are therefore taken on plain text with
+sacreBLEU's own tokenisation. ``paper_bleu`` is the other kind, for comparison with papers that
+report multi-bleu.perl on tokenised text, as Transformers without Tears does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+
+from nmt.errors import UserError
+
+RESAMPLES = 1000
+"""Bootstrap resamples, sacreBLEU's default."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric over one corpus.
+
+    Attributes:
+        name: key of METRICS: ``bleu``, ``chrf``, ``ter`` or ``paper_bleu``.
+        value: 0 to 100 (TER may exceed 100, and lower is better there).
+        signature: sacreBLEU's settings and version, without which the value means nothing.
+        low: lower end of the 95 % bootstrap interval, when asked for.
+        high: upper end of it.
+    """
+
+    name: str
+    value: float
+    signature: str
+    low: float | None = None
+    high: float | None = None
+
+
+def bleu_tokenizer(tgt_lang: str) -> str:
+    """The name of sacreBLEU's tokenizer for a language.
+
+    As sacreBLEU chooses it, but ``char`` where its choice needs a package that is not installed
+    (MeCab for Japanese and Korean): 13a would take a whole sentence for one word there.
+    """
+    language = tgt_lang.replace("_", "-").split("-")[0].lower()
+    if language in ("ja", "ko"):
+        name = f"{language}-mecab"
+        try:
+            BLEU(tokenize=name)
+        except (ImportError, RuntimeError):
+            return "char"
+        return name
+    return "zh" if language == "zh" else "13a"
+
+
+# Characters that Python's split() takes for white space and Perl's does not -> a private-use plane.
+_INSIDE_WORDS = {
+    code: 0xF0000 + code
+    for code in range(0x3001)
+    if chr(code).isspace() and chr(code) not in " \t\n\v\f\r"
+}
+
+
+class _PaperBleu(BLEU):
+    """BLEU of tokenised text, as multi-bleu.perl computes it: words as given, no smoothing.
+
+    Perl splits bytes, hence at ASCII white space only; Python would also split at a no-break or an
+    ideographic space, which Moses leaves inside words. Those are moved out of reach.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(tokenize="none", smooth_method="none", force=True)
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return str(super()._preprocess_segment(sent.translate(_INSIDE_WORDS)))
+
+
+# name -> metric for a target language. force=True only silences sacreBLEU's warning about tokenised
+# text, which nmt.scoring.inputs gives with file names.
+METRICS: dict[str, Callable[[str], Metric]] = {
+    "bleu": lambda tgt_lang: BLEU(tokenize=bleu_tokenizer(tgt_lang), force=True),
+    "chrf": lambda tgt_lang: CHRF(),
+    "ter": lambda tgt_lang: TER(),
+    "paper_bleu": lambda tgt_lang: _PaperBleu(),
+}
+
+
+def score(
+    hyps: Sequence[str],
+    refs: Sequence[str],
+    metrics: Sequence[str],
+    tgt_lang: str,
+    intervals: bool = False,
+    resamples: int = RESAMPLES,
+) -> list[Score]:
+    """Scores one system against one reference.
+
+    Args:
+        hyps: plain (detokenised) text, one line per segment.
+        refs: plain text as the corpus has it, never altered.
+        metrics: keys of METRICS.
+        tgt_lang: language code; decides BLEU's tokenizer.
+        intervals: whether to add 95 % bootstrap intervals, which take seconds.
+        resamples: bootstrap resamples for them.
+
+    Returns:
+        One score per metric, in their order; equal to what sacreBLEU's command prints.
+
+    Raises:
+        UserError: the line counts differ, or there are none.
+    """
+    check_lines(hyps, refs)
+    return [
+        _score(name, METRICS[name](tgt_lang), hyps, refs, resamples if intervals else 1)
+        for name in metrics
+    ]
+
+
+def paper_bleu(
+    hyp_words: Sequence[str],
+    ref_words: Sequence[str],
+    intervals: bool = False,
+    resamples: int = RESAMPLES,
+) -> Score:
+    """Tokenised BLEU, identical to multi-bleu.perl (T appendix A reports it).
+
+    Comparable only between systems scored on the same tokenisation.
+
+    Args:
+        hyp_words: tokenised text with the segmentation undone, words separated by white space.
+        ref_words: the reference, tokenised the same way.
+        intervals: whether to add a 95 % bootstrap interval.
+        resamples: bootstrap resamples for it.
+
+    Raises:
+        UserError: the line counts differ, or there are none.
+    """
+    return score(hyp_words, ref_words, ["paper_bleu"], "", intervals, resamples)[0]
+
+
+def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypotheses") -> None:
+    """Raises UserError unless both have the same number of lines, at least one."""
+    if len(hyps) != len(refs):
+        raise UserError(
+            f"{len(hyps):,} lines, but the reference has {len(refs):,}",
+            at=hyp_name,
+            fix="score one hypothesis per reference line, blank ones included",
+        )
+    if not refs:
+        raise UserError("no lines to score", at=hyp_name)
+
+
+def _score(
+    name: str, metric: Metric, hyps: Sequence[str], refs: Sequence[str], n_bootstrap: int
+) -> Score:
+    result = metric.corpus_score(list(hyps), [list(refs)], n_bootstrap=n_bootstrap)
+    low = high = None
+    if n_bootstrap > 1:  # sacreBLEU prints them as "μ = mean ± ci", unless the mean is 0
+        low, high = float(result._mean - result._ci), float(result._mean + result._ci)
+    return Score(name, float(result.score), str(metric.get_signature()), low, high)
