@@ -1,0 +1,285 @@
+"""Saved states of a run: written whole or not at all, verified before a single weight is used.
+
+A checkpoint is a folder of safetensors and JSON, no pickle::
+
+    u000123/model.safetensors   u000123/optimizer.safetensors   u000123/state.json
+    u000123/manifest.json       bytes and SHA-256 of the other three, and who wrote them
+
+It is written under a temporary name, flushed, then renamed; so a name that is there is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from nmt.errors import RunError, UserError
+from nmt.run.files import TEMPORARY, disk_errors, require_space, sync_folder, write_synced
+from nmt.run.folder import CHECKPOINT_NAME, REPLACED, RunFolder, update_of
+from nmt.run.state import TrainState
+from nmt.run.stored import Checkpoint, non_finite, pack, read_checkpoint
+
+__all__ = [
+    "Checkpoint",
+    "TrainState",
+    "average_checkpoints",
+    "checkpoint_name",
+    "load_checkpoint",
+    "require_same_data",
+    "save_checkpoint",
+    "space_needed",
+]
+
+
+def warn(text: str) -> None:
+    """A note on standard error."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
+def checkpoint_name(update: int) -> str:
+    """123 -> ``u000123``."""
+    return f"u{update:06d}"
+
+
+def space_needed(parameters: int, keep: int, slots: int = 2) -> int:
+    """Bytes that the checkpoints of a training take: ``keep``, the best, and one being written.
+
+    Args:
+        parameters: of the model, in fp32.
+        keep: newest checkpoints kept.
+        slots: values the optimizer keeps per parameter, two for Adam.
+    """
+    return 4 * parameters * (1 + slots) * (keep + 2)
+
+
+def save_checkpoint(
+    run: RunFolder,
+    state: TrainState,
+    model: Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    keep: int,
+    averaged: int = 0,
+) -> Path:
+    """Writes a checkpoint, then removes old ones: the ``keep`` newest and the best stay.
+
+    ``state.best_update`` decides what the file ``best`` names; an averaged checkpoint becomes best
+    by ``run.set_best(path.name)`` alone.
+
+    Args:
+        run: the locked run folder.
+        state: gives the name, ``u000123``.
+        model, optimizer: tensors by name, on any device.
+        keep: newest checkpoints kept, at least 1.
+        averaged: weights are an average of this many: the name is ``u000123-avg5``, it is never
+            resumed from and never removed.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        RunError: a tensor is not finite; nothing is written.
+        MachineError: the disk is full, the folder is gone or another training's. Older
+            checkpoints are untouched.
+    """
+    run.check()
+    name = checkpoint_name(state.update) + (f"-avg{averaged}" if averaged else "")
+    _refuse_non_finite({**model, **optimizer}, name)
+    contents = pack(state, model, optimizer)
+    root = run.checkpoints_dir
+    needed = sum(map(len, contents.values()))
+    with disk_errors(root / name, needed):
+        _clear_leftovers(root)
+        require_space(root, needed)
+        _write_folder(root / name, contents)
+        if not averaged:
+            _remove_abandoned(run, state.update)
+            if state.best_update is not None:
+                _mark_best(run, checkpoint_name(state.best_update))
+        _rotate(run, keep)
+    return root / name
+
+
+def load_checkpoint(
+    run: RunFolder,
+    which: str = "latest",
+    *,
+    with_optimizer: bool = True,
+    say: Callable[[str], None] = warn,
+) -> Checkpoint:
+    """Reads and verifies a checkpoint.
+
+    Args:
+        run: the run folder, locked or not.
+        which: ``latest``, ``best`` or a name such as ``u000123``. ``latest`` falls back to the one
+            before while a checkpoint is damaged; ``best`` before the first validation is the
+            latest.
+        with_optimizer: read the optimizer too (translation needs none).
+        say: is told about each fallback.
+
+    Raises:
+        UserError: there is no such checkpoint, or it is damaged, or not of this toolkit.
+    """
+    if which == "best":
+        named = run.best()
+        if named is None:
+            say(f"{run.path} has no best checkpoint yet, using the latest")
+        else:
+            try:
+                return read_checkpoint(_named(run, named), with_optimizer)
+            except UserError:
+                again = run.best()  # a training that goes on may just have replaced the best
+                if again in (None, named):
+                    raise
+                return read_checkpoint(_named(run, str(again)), with_optimizer)
+    elif which != "latest":
+        return read_checkpoint(_named(run, which), with_optimizer)
+    return _load_latest(run, with_optimizer, say)
+
+
+def require_same_data(state: TrainState, fingerprint: str) -> None:
+    """Raises UserError when a resumed run would train on other data than it began with."""
+    if state.data_fingerprint != fingerprint:
+        raise UserError(
+            f"the data changed since this run began (it had {state.data_fingerprint[:12] or '-'}, "
+            f"now {fingerprint[:12]})",
+            fix="restore the corpora, or start over with --fresh",
+        )
+
+
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the models of several checkpoints (Vaswani et al. 2017, section 6.1).
+
+    Sums are taken in fp64, so that the result does not depend on the order of ``paths``.
+
+    Raises:
+        UserError: a checkpoint is damaged, or their tensors differ in name or shape.
+    """
+    assert paths
+    first = read_checkpoint(paths[0], with_optimizer=False).model
+    sums = {name: tensor.double() for name, tensor in first.items()}
+    for path in paths[1:]:
+        model = read_checkpoint(path, with_optimizer=False).model
+        if {n: t.shape for n, t in model.items()} != {n: t.shape for n, t in first.items()}:
+            raise UserError(
+                f"its tensors differ from those of {paths[0]}",
+                at=str(path),
+                fix="average checkpoints of one run",
+            )
+        for name, tensor in model.items():
+            sums[name] += tensor.double()
+    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+
+
+def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:
+    bad = non_finite(tensors)
+    if bad:
+        raise RunError(
+            f"checkpoint {name} is not written: NaN or infinity in {bad}",
+            fix="go on from the checkpoint before with --resume, with a lower learning rate "
+            "if it happens again",
+        )
+
+
+def _write_folder(final: Path, contents: Mapping[str, bytes]) -> None:
+    draft = final.with_name(f"{TEMPORARY}{final.name}-{uuid.uuid4().hex[:8]}")
+    # mkdir without parents: a run folder that was deleted does not come back as half a folder
+    os.mkdir(draft)
+    try:
+        for name, data in contents.items():
+            write_synced(draft / name, data)
+        sync_folder(draft)
+        if final.exists():
+            os.rename(final, final.with_name(REPLACED + final.name))
+        os.rename(draft, final)
+        sync_folder(final.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _mark_best(run: RunFolder, name: str) -> None:
+    if run.best() != name and (run.checkpoints_dir / name).is_dir():
+        run.set_best(name)
+
+
+def _remove_abandoned(run: RunFolder, update: int) -> None:
+    """Checkpoints after ``update`` were damaged: the run fell back and has come here anew."""
+    if update_of(run.best() or "") > update:
+        run.best_file.unlink()
+    for folder in run.checkpoints():
+        if update_of(folder.name) > update:
+            _remove(folder)
+
+
+def _rotate(run: RunFolder, keep: int) -> None:
+    best = run.best()
+    for folder in run.checkpoints()[: -max(keep, 1)]:
+        if folder.name != best:
+            _remove(folder)
+    _clear_leftovers(run.checkpoints_dir)
+
+
+def _remove(folder: Path) -> None:
+    # renamed first, so that no half-removed folder ever has a checkpoint's name
+    gone = folder.with_name(f"{TEMPORARY}{folder.name}-{uuid.uuid4().hex[:8]}")
+    os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _clear_leftovers(root: Path) -> None:
+    """Ends what a killed save began: drafts go, what was being replaced comes back."""
+    for folder in list(root.iterdir()):
+        if folder.name.startswith(REPLACED):
+            final = folder.with_name(folder.name.removeprefix(REPLACED))
+            if not final.exists():
+                os.rename(folder, final)
+                continue
+        if folder.name.startswith((TEMPORARY, REPLACED)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _named(run: RunFolder, name: str) -> Path:
+    known = {p.name.removeprefix(REPLACED): p for p in run.checkpoints()}
+    path = known.get(name, run.checkpoints_dir / name)
+    if not CHECKPOINT_NAME.fullmatch(name) or not os.path.lexists(path):
+        there = ", ".join(known) or "none"
+        raise UserError(
+            f"no checkpoint {name!r}; there are: {there}",
+            at=str(run.path),
+            fix="name one of them, or latest, or best",
+        )
+    return path
+
+
+def _load_latest(run: RunFolder, with_optimizer: bool, say: Callable[[str], None]) -> Checkpoint:
+    problems: list[UserError] = []
+    found = run.checkpoints()
+    for path in reversed(found):
+        try:
+            checkpoint = read_checkpoint(path, with_optimizer)
+        except UserError as error:
+            problems.append(error)
+            continue
+        for problem in problems:
+            say(f"{problem.at}: {problem.what}")
+        drafts = (update_of(p.name) for p in run.checkpoints_dir.glob(TEMPORARY + "u*"))
+        unfinished = max(drafts, default=0)
+        if unfinished > update_of(path.name):
+            say(f"checkpoint {checkpoint_name(unfinished)} is incomplete, using {path.name}")
+        elif problems:
+            say(f"using checkpoint {path.name} instead")
+        return checkpoint
+    if run.checkpoints() != found:  # a training that goes on replaced them while we read
+        return _load_latest(run, with_optimizer, say)
+    raise UserError(
+        "no checkpoint of the run can be used:\n  "
+        + ("\n  ".join(f"{p.at}: {p.what}" for p in problems) or "there is none"),
+        at=str(run.path),
+        fix="start over with --fresh",
+    )

@@ -1,0 +1,57 @@
+"""Where a training is: the numbers beside weights and optimizer that a resumed run needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
+
+
+@dataclass
+class TrainState:
+    """Where training is; with weights and optimizer, all that a resumed run needs.
+
+    Attributes:
+        update: optimizer updates done.
+        epoch: passes over the training data begun before, the number of the batch plan.
+        next_batch: place in that plan of the first batch not yet used.
+        history: (update, dev score) of each validation; schedules replay it.
+        best_update: update of the best dev score.
+        seconds: training time of all starts together.
+        target_tokens: target tokens trained on, EOS included.
+        bad_updates: updates in a row that were skipped for non-finite gradients.
+        data_fingerprint: of the prepared corpora; a resumed run must have the same.
+        extra: anything else that JSON can hold.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        strict=True, ser_json_inf_nan="constants"
+    )
+
+    update: int = 0
+    epoch: int = 0
+    next_batch: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
+    best_update: int | None = None
+    seconds: float = 0.0
+    target_tokens: int = 0
+    bad_updates: int = 0
+    data_fingerprint: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """JSON text; ``from_json`` gives an equal state back."""
+        return _STATE.dump_json(self, indent=1).decode("utf-8")
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TrainState:
+        """The state of a JSON text.
+
+        Raises:
+            ValueError: it is no JSON, or a value has another type.
+        """
+        return _STATE.validate_json(text)
+
+
+_STATE = TypeAdapter(TrainState)
