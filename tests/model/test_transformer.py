@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from nmt.model.layers import Residual
 from nmt.model.transformer import Transformer
 from tests.model_cases import (
     ALLOWED,
@@ -243,6 +244,27 @@ def test_each_dropout_acts_in_training_alone_and_depends_on_the_seed_alone(kind)
     assert one.equal(same)
     assert not one.equal(other)
     assert (one - plain).abs().max() > 1e-3
+
+
+def test_dropout_sits_on_embeddings_and_on_every_sublayer_output():
+    """T appendix A. One site at a time; 4 encoder and 6 decoder sublayers, and the embeddings."""
+    model = build(tiny(dropout=0.5, attn_dropout=0.0, ffn_dropout=0.0)).train()
+    batch = batch_of(SOURCES, TARGETS)
+    sites = [m.dropout for m in model.modules() if isinstance(m, Residual)]
+    sites.append(model.embed_dropout)
+    assert len(sites) == 11
+    assert all(site.p == 0.5 for site in sites)
+    for site in sites:
+        site.p = 0.0
+    plain = log_probs(model, batch)
+    for site in sites:
+        site.p = 0.5
+        assert (log_probs(model, batch) - plain).abs().max() > 1e-4
+        site.p = 0.0
+    shapes = []
+    model.embed_dropout.register_forward_hook(lambda *call: shapes.append(call[2].shape[0]))
+    log_probs(model, batch)
+    assert shapes == [len(batch.src), len(batch.tgt_in)]
 
 
 def test_word_dropout_is_unk_in_the_place_of_input_tokens_and_leaves_the_batch_alone():
