@@ -98,7 +98,7 @@ def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
     drops = Drops()
     with opened([CHICHEWA, ENGLISH], local) as [chichewa, english]:
         verses = join(read_chichewa(chichewa), read_english(english), drops)
-        pairs = apply_filters(verses, [empty_side(), length(1, 80), length_ratio(2.5)], drops)
+        pairs = list(apply_filters(verses, [empty_side(), length(1, 80), length_ratio(2.5)], drops))
     splits = hold_out(pairs, HELD_OUT, drops)
     sources = [CHICHEWA, ENGLISH]
     finish(Corpus("bible-ny-en", SRC, TGT, splits, drops, sources, NOTES), out, force)

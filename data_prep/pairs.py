@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -61,29 +61,25 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def apply_filters(pairs: Iterable[Pair], filters: Sequence[Filter], drops: Drops) -> list[Pair]:
+def apply_filters(pairs: Iterable[Pair], filters: Sequence[Filter], drops: Drops) -> Iterator[Pair]:
     """The pairs that no filter takes; each lost pair is counted under the first that took it."""
-    kept = []
     for pair in pairs:
         taker = next((f for f in filters if f.drops(pair)), None)
         if taker:
             drops.add(taker.reason, pair.place)
         else:
-            kept.append(pair)
-    return kept
+            yield pair
 
 
-def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> list[Pair]:
+def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
     """The first of each (src, tgt)."""
     seen: set[tuple[str, str]] = set()
-    kept = []
     for pair in pairs:
         if (pair.src, pair.tgt) in seen:
             drops.add("duplicate pair", pair.place)
         else:
             seen.add((pair.src, pair.tgt))
-            kept.append(pair)
-    return kept
+            yield pair
 
 
 def empty_side() -> Filter:

@@ -101,12 +101,12 @@ def hold_out(
     ``held_filters`` apply to the held-out ones, so these end smaller than ``sizes``.
     """
     splits = {
-        name: drop_duplicates(part, drops)
+        name: list(drop_duplicates(part, drops))
         for name, part in split_by_group(pairs, sizes).items()
     }
     earlier = ["train"]
     for split in sizes:
-        kept = apply_filters(splits[split], held_filters, drops)
+        kept = list(apply_filters(splits[split], held_filters, drops))
         hit, _ = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
         for i in sorted(hit):
             drops.add(f"{split}: nearly recurs in {' or '.join(earlier)}", kept[i].place)

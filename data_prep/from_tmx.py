@@ -1,0 +1,94 @@
+"""A corpus from translation memories in TMX (1.1 to 1.4), as translation tools export them.
+
+``python -m data_prep.from_tmx memory.tmx --src de --tgt hsb --out data/de-hsb``
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_prep.generic import generic_command
+from data_prep.pairs import Drops, Pair, one_line
+from data_prep.reading import known
+from nmt.errors import UserError
+
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# Elements whose content is formatting code of the document, not text (TMX 1.4b, section 3).
+_CODES = {"bpt", "ept", "it", "ph", "ut"}
+
+
+def _text(element: ET.Element) -> str:
+    """The text of a <seg>, without the native codes that stand in it."""
+    parts = [element.text or ""]
+    for child in element:
+        if child.tag not in _CODES:
+            parts.append(_text(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _sides(unit: ET.Element) -> dict[str, str]:
+    """Lowercased language -> text of a translation unit; en-US also counts as en."""
+    sides: dict[str, str] = {}
+    for variant in unit.iter("tuv"):
+        lang = (variant.get(_XML_LANG) or variant.get("lang") or "").lower().replace("_", "-")
+        segment = variant.find("seg")
+        if segment is not None:
+            text = one_line(_text(segment))
+            sides[lang] = text
+            sides.setdefault(lang.split("-")[0], text)
+    return sides
+
+
+def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
+    """Pairs of the units that have both languages; a unit's place is its number in the file.
+
+    Raises:
+        UserError: malformed XML (names line and column), or a language that the file never has.
+    """
+    wanted = [args.src.lower(), args.tgt.lower()]
+    for path in args.files:
+        if not path.is_file():
+            raise UserError("no such file", at=str(path), fix="check the path")
+        seen: set[str] = set()
+        number = 0
+        try:
+            for _, element in ET.iterparse(path):
+                if element.tag != "tu":
+                    continue
+                number += 1
+                sides = _sides(element)
+                element.clear()
+                seen |= sides.keys()
+                if all(lang in sides for lang in wanted):
+                    yield Pair(
+                        sides[wanted[0]], sides[wanted[1]], f"{path.name}:unit {number}", path.name
+                    )
+                else:
+                    drops.add("unit lacks a language", f"{path.name}:unit {number}")
+        except ET.ParseError as error:
+            line, column = error.position
+            raise UserError(
+                f"not well-formed XML: {error}",
+                at=f"{path}:{line}:{column + 1}",
+                fix="export the memory again; a truncated file looks like this",
+            ) from error
+        for lang in wanted:
+            known(lang, seen, "language", str(path))
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.tmx")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    return generic_command(read, __doc__, argv, _options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""A corpus from tab-separated files: one pair a line, plain, .gz or .xz.
+
+``python -m data_prep.from_tsv pairs.tsv --src sw --tgt en --columns 1,2 --out data/sw-en``
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_prep.generic import generic_command
+from data_prep.pairs import Drops, Pair, one_line
+from data_prep.reading import text_lines
+from nmt.errors import UserError
+
+
+def _columns(text: str) -> tuple[int, int]:
+    numbers = [int(part) for part in text.split(",")]
+    if len(numbers) != 2 or min(numbers) < 1:
+        raise ValueError(text)
+    return numbers[0], numbers[1]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--columns", type=_columns, default=(1, 2), metavar="S,T", help="from 1; default 1,2"
+    )
+    parser.add_argument("--group-column", type=int, metavar="N", help="for --split group")
+    parser.add_argument("--header", action="store_true", help="the first line is no pair")
+
+
+def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
+    """Pairs of all files; a row with too few columns is dropped and listed.
+
+    Raises:
+        UserError: no row of a file has the columns asked for.
+    """
+    src, tgt = args.columns
+    needed = max(src, tgt, args.group_column or 0)
+    for path in args.files:
+        good = widest = 0
+        for number, line in enumerate(text_lines(path), 1):
+            if number == 1 and args.header:
+                continue
+            cells = line.split("\t")
+            widest = max(widest, len(cells))
+            place = f"{path.name}:{number}"
+            if len(cells) < needed:
+                drops.add(f"fewer than {needed} columns", place)
+                continue
+            good += 1
+            group = cells[args.group_column - 1] if args.group_column else path.name
+            yield Pair(one_line(cells[src - 1]), one_line(cells[tgt - 1]), place, group)
+        if not good:
+            raise UserError(
+                f"no line has {needed} tab-separated columns (at most {widest})",
+                at=str(path),
+                fix="check --columns, and that tabs part the columns",
+            )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command."""
+    return generic_command(read, __doc__, argv, _options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

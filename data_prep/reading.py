@@ -1,0 +1,87 @@
+"""Lines of text files and tar members, tabs kept; damage is an error, never a gap."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any
+
+from nmt.errors import UserError
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Turns what the decompressors raise on a damaged archive into one error for people."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError) as error:
+        raise UserError(
+            f"damaged or truncated archive ({error})", at=str(path), fix="fetch or pack it again"
+        ) from error
+
+
+def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """UTF-8 lines without line ends and byte order mark.
+
+    Raises:
+        UserError: a line is not UTF-8 (names file and line).
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"not UTF-8 at byte {error.start + 1} of the line",
+                at=f"{name}:{number}",
+                fix="convert the file to UTF-8 (iconv -f OLD -t UTF-8)",
+            ) from error
+        yield text.rstrip("\r\n")
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Lines of a plain, .gz or .xz file."""
+    if not path.is_file():
+        raise UserError("no such file", at=str(path), fix="check the path")
+    opener: Callable[..., IO[bytes]] = _OPENERS.get(path.suffix, open)
+    with whole(path), opener(path, "rb") as file:
+        yield from decoded(file, str(path))
+
+
+def member_lines(archive: Path, member: str) -> Iterator[str]:
+    """Lines of one file of a .tar.gz, found by its base name and read without unpacking.
+
+    Raises:
+        UserError: damaged archive, or no such member.
+    """
+    with whole(archive), tarfile.open(archive, "r:*") as tar:
+        for info in tar:
+            if info.isfile() and Path(info.name).name == member:
+                file = tar.extractfile(info)
+                assert file is not None  # isfile() said so
+                yield from decoded(file, f"{archive}:{member}")
+                return
+    raise UserError(f"has no {member}", at=str(archive), fix="give the publisher's own archive")
+
+
+def known(value: str, among: Iterable[str], what: str, at: str) -> str:
+    """``value`` if it is ``among`` the known ones.
+
+    Raises:
+        UserError: it is not; says what is near and what there is.
+    """
+    names = list(among)
+    if value in names:
+        return value
+    near = get_close_matches(value, names, 1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UserError(
+        f"unknown {what} {value!r}{hint}", at=at, fix=f"use one of: {' '.join(sorted(names))}"
+    )
