@@ -46,7 +46,8 @@ def paired_bootstrap(
         resamples: bootstrap resamples.
 
     Returns:
-        Name -> one entry per metric; the numbers are those of ``sacrebleu --paired-bs``.
+        Name -> one entry per metric; the numbers are those of ``sacrebleu --paired-bs``, but for
+        equal scores p is 1.
 
     Raises:
         UserError: the line counts differ, or there are none.
@@ -74,4 +75,7 @@ def _compared(metric: str, result: Result, signature: str, baseline: float) -> C
     score = Score(metric, float(result.score), signature, low, high)
     if result.p_value is None:
         return Compared(score)
-    return Compared(score, float(result.score - baseline), float(result.p_value))
+    difference = float(result.score - baseline)
+    # sacreBLEU counts resamples strictly above the difference, and so calls a system significantly
+    # better than its own copy; a difference of 0 or more is certain.
+    return Compared(score, difference, float(result.p_value) if difference else 1.0)

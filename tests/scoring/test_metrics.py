@@ -1,0 +1,149 @@
+"""Scores equal sacreBLEU's command; paper BLEU equals multi-bleu.perl and a slow second version."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.scoring import METRICS, paper_bleu, score
+from nmt.scoring.metrics import bleu_tokenizer
+from tests.scoring.texts import hypothesis, reference
+
+CHINESE = ["我想看书。", "他走了 3 公里", "", "你好世界"]
+ON_TEXT = ["bleu", "chrf", "ter"]
+
+
+def sacrebleu_command(folder: Path, hyps: list[str], refs: list[str], *options: str) -> list[dict]:
+    for name, lines in (("hyp", hyps), ("ref", refs)):
+        (folder / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-w", "6", "-f", "json"]
+    ran = subprocess.run(
+        [*command, *options], cwd=folder, check=True, capture_output=True, encoding="utf-8"
+    )
+    found = json.loads(ran.stdout)
+    return found if isinstance(found, list) else [found]
+
+
+def test_equals_the_sacrebleu_command_with_its_intervals(tmp_path: Path) -> None:
+    refs = reference(60)
+    hyps = hypothesis(refs, 25)
+    expected = sacrebleu_command(tmp_path, hyps, refs, "-m", "bleu", "chrf", "ter", "--confidence")
+    found = score(hyps, refs, ON_TEXT, "en", intervals=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.value == pytest.approx(theirs["score"], abs=1e-6)
+        assert ours.signature == theirs["signature"]
+        mean, half = theirs["confidence_mean"], theirs["confidence_var"]
+        assert ours.low == pytest.approx(mean - half, abs=1e-5)
+        assert ours.high == pytest.approx(mean + half, abs=1e-5)
+        assert ours.low < ours.value < ours.high
+
+
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_TW"])
+def test_chinese_gets_sacrebleus_tokenizer(tmp_path: Path, language: str) -> None:
+    refs = CHINESE * 3
+    hyps = [line[:-1] for line in refs]
+    (expected,) = sacrebleu_command(tmp_path, hyps, refs, "-l", "en-zh", "-m", "bleu")
+    (ours,) = score(hyps, refs, ["bleu"], language)
+    assert ours.value == pytest.approx(expected["score"], abs=1e-6)
+    assert "tok:zh" in ours.signature
+    assert ours.value != pytest.approx(score(hyps, refs, ["bleu"], "en")[0].value)
+
+
+def test_japanese_without_mecab_is_scored_by_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sacrebleu.tokenizers import tokenizer_ja_mecab
+
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    (found,) = score(["彼は本を読んだ"], ["彼が本を読んだ"], ["bleu"], "ja")
+    assert "tok:char" in found.signature
+    assert 0 < found.value < 100
+
+
+@pytest.mark.parametrize("language", ["en", "no", "vi", "gl", ""])
+def test_other_languages_get_13a(language: str) -> None:
+    assert bleu_tokenizer(language) == "13a"
+
+
+def test_intervals_only_when_asked_for() -> None:
+    refs = reference(20)
+    for found in score(refs, refs, list(METRICS), "en"):
+        assert (found.low, found.high) == (None, None)
+        assert "bs:" not in found.signature
+        assert found.value == (0 if found.name == "ter" else pytest.approx(100))
+
+
+# What the reference script prints for these texts.
+PERL = {(300, 5): 91.89, (300, 20): 66.77, (300, 60): 18.89, (300, 90): 4.85, (40, 40): 40.45}
+
+
+@pytest.mark.parametrize(("case", "expected"), PERL.items())
+def test_paper_bleu_is_multi_bleu_perl(case: tuple[int, int], expected: float) -> None:
+    lines, damage = case
+    refs = reference(lines)
+    assert f"{paper_bleu(hypothesis(refs, damage), refs).value:.2f}" == f"{expected:.2f}"
+
+
+@pytest.mark.parametrize("damage", [0, 10, 35, 70, 100])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_paper_bleu_equals_the_formula(damage: int, seed: int) -> None:
+    refs = reference(25, seed)
+    hyps = hypothesis(refs, damage, seed + 100)
+    assert paper_bleu(hyps, refs).value == pytest.approx(slow_bleu(hyps, refs), abs=1e-9)
+
+
+def slow_bleu(hyps: list[str], refs: list[str]) -> float:
+    """Papineni et al. 2002, section 2.3, one reference, words split at ASCII white space."""
+    pairs = [
+        (hyp.encode().split(), ref.encode().split()) for hyp, ref in zip(hyps, refs, strict=True)
+    ]
+    hyp_length = sum(len(hyp) for hyp, _ in pairs)
+    ref_length = sum(len(ref) for _, ref in pairs)
+    log_precisions = []
+    for n in range(1, 5):
+        matched = total = 0
+        for hyp, ref in pairs:
+            hyp_grams, ref_grams = (
+                Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+                for words in (hyp, ref)
+            )
+            matched += (hyp_grams & ref_grams).total()
+            total += hyp_grams.total()
+        if matched == 0:
+            return 0.0
+        log_precisions.append(math.log(matched / total))
+    penalty = min(1.0, math.exp(1 - ref_length / hyp_length))
+    return 100 * penalty * math.exp(sum(log_precisions) / 4)
+
+
+def test_paper_bleu_splits_at_ascii_white_space_only() -> None:
+    inside = [f"a{chr(code)}b c d e f" for code in (0xA0, 0x85, 0x1C, 0x2009, 0x3000)]
+    apart = ["a b c d e f"] * len(inside)
+    assert paper_bleu(inside, inside).value == pytest.approx(100)
+    # one word against two: 4 of 5 words match, and the hypothesis is shorter
+    assert paper_bleu(inside, apart).value == pytest.approx(slow_bleu(inside, apart))
+    tabs = ["a\tb  c\rd e f "] * len(inside)
+    assert paper_bleu(tabs, apart).value == pytest.approx(100)
+
+
+@pytest.mark.parametrize("refs", [["a b c d e"], [""], ["a"]])
+@pytest.mark.parametrize("hyps", [[""], ["x y z"], ["a b c"]])
+def test_degenerate_text_has_a_score(hyps: list[str], refs: list[str]) -> None:
+    for found in score(hyps, refs, list(METRICS), "en", intervals=True, resamples=10):
+        assert math.isfinite(found.value)
+        assert found.low is not None
+        assert math.isfinite(found.low)
+        if found.name == "paper_bleu":
+            assert found.value == 0  # no common 4-gram
+
+
+def test_line_counts_must_agree() -> None:
+    with pytest.raises(UserError, match="2 lines, but the reference has 3"):
+        score(["a", "b"], ["a", "b", "c"], ["bleu"], "en")
+    with pytest.raises(UserError, match="no lines"):
+        paper_bleu([], [])

@@ -1,0 +1,75 @@
+"""Paired bootstrap: sacreBLEU's numbers, and the properties that any such test has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.scoring import paired_bootstrap, score
+from tests.scoring.texts import hypothesis, reference
+
+REFS = reference(80)
+SYSTEMS = {
+    "base": hypothesis(REFS, 40),
+    "near": hypothesis(REFS, 39, seed=5),
+    "far": hypothesis(REFS, 5),
+}
+
+
+def test_equals_the_sacrebleu_command(tmp_path: Path) -> None:
+    for name, lines in {**SYSTEMS, "ref": REFS}.items():
+        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", *SYSTEMS, "-m", "bleu", "chrf"]
+    ran = subprocess.run(
+        [*command, "--paired-bs", "-w", "4", "-f", "latex", "--no-color"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    lines = [line for line in ran.stdout.splitlines() if re.search(r"± \d+\.", line)]
+    rows = [re.findall(r"\d+\.\d+", line) for line in lines]
+    found = paired_bootstrap(SYSTEMS, REFS, ["bleu", "chrf"], "en")
+    assert len(rows) == len(found) == 3
+    for row, entries in zip(rows, found.values(), strict=True):
+        values: list[float] = []
+        for entry in entries:
+            low, high = entry.score.low, entry.score.high
+            assert low is not None
+            assert high is not None
+            values += [entry.score.value, (low + high) / 2, (high - low) / 2]
+            values += [] if entry.p_value is None else [entry.p_value]
+        assert [float(cell) for cell in row] == pytest.approx(values, abs=1e-4)
+
+
+def test_baseline_first_then_differences_and_p_values() -> None:
+    found = paired_bootstrap(SYSTEMS, REFS, ["bleu", "chrf"], "en", resamples=200)
+    assert list(found) == list(SYSTEMS)
+    assert all(entry.p_value is None and entry.difference is None for entry in found["base"])
+    for name in ("near", "far"):
+        alone = score(SYSTEMS[name], REFS, ["bleu", "chrf"], "en")
+        for entry, base, single in zip(found[name], found["base"], alone, strict=True):
+            assert entry.score.value == pytest.approx(single.value)
+            assert entry.difference == pytest.approx(entry.score.value - base.score.value)
+            assert "bs:200" in entry.score.signature
+    assert found["far"][0].p_value == pytest.approx(1 / 201)
+    near = found["near"][0].p_value
+    assert near is not None
+    assert near > 0.05
+
+
+def test_the_same_system_twice_is_not_significant() -> None:
+    twins = {"a": SYSTEMS["base"], "b": list(SYSTEMS["base"])}
+    for metric in ("bleu", "chrf", "paper_bleu"):
+        (twin,) = paired_bootstrap(twins, REFS, [metric], "en", resamples=100)["b"]
+        assert (twin.difference, twin.p_value) == (0, 1)
+
+
+def test_a_short_system_is_named() -> None:
+    with pytest.raises(UserError, match=r"^short: 79 lines, but the reference has 80"):
+        paired_bootstrap({"base": REFS, "short": REFS[1:]}, REFS, ["bleu"], "en")
