@@ -44,10 +44,15 @@ def _messages(entry: Any) -> Iterator[tuple[str, str]]:
         yield entry.msgid_plural, entry.msgstr_plural[forms[-1]]
 
 
-def _clean(text: str) -> str:
-    """One line, without the underscore that marks a keyboard shortcut ("_File")."""
-    line = one_line(text)
-    return line.replace("_", "", 1) if line.count("_") == 1 and " _" in f" {line}" else line
+def _without_mnemonics(one: str, other: str) -> tuple[str, str]:
+    """Without the underscore that marks a keyboard shortcut ("_File", "E_xit") on both sides.
+
+    A name that has an underscore ("file_name") is the same word on both sides and stays.
+    """
+    marked = [{word for word in side.split() if "_" in word} for side in (one, other)]
+    if one.count("_") == other.count("_") == 1 and marked[0] != marked[1]:
+        return one.replace("_", ""), other.replace("_", "")
+    return one, other
 
 
 def _catalogues(given: Path) -> list[Path]:
@@ -70,13 +75,13 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     for path in paths:
         if not path.is_file():
             raise UserError("no such file", at=str(path), fix="check the path")
-        for entry in _catalogue(path):
-            place = f"{path.name}:{entry.linenum}"
-            if entry.obsolete or entry.fuzzy:
+        for number, entry in enumerate(_catalogue(path), 1):
+            place = f"{path.name}:message {number}"
+            if entry.obsolete or "fuzzy" in entry.flags:
                 drops.add("fuzzy or obsolete message", place)
                 continue
             for source, translation in _messages(entry):
-                pair = _clean(source), _clean(translation)
+                pair = _without_mnemonics(one_line(source), one_line(translation))
                 one, other = pair if args.msgid_lang in (None, args.src) else pair[::-1]
                 yield Pair(one, other, place, str(path))
 

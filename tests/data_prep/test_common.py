@@ -1,0 +1,77 @@
+"""A corpus is written whole under its final name, or nothing is."""
+
+import hashlib
+import json
+
+import pytest
+
+from data_prep.common import Corpus, write_corpus
+from data_prep.pairs import Drops, Pair
+from nmt.errors import MachineError, UserError
+
+
+def corpus(**splits):
+    drops = Drops()
+    drops.add("empty side", "train:7")
+    splits = splits or {"train": [Pair("ä b", "c")], "dev": iter([Pair("d", "e f")])}
+    return Corpus("toy", "xx", "yy", splits, drops)
+
+
+def test_files_and_manifest_agree(tmp_path):
+    out = tmp_path / "deep" / "toy"
+    write_corpus(corpus(), out)
+    manifest = json.loads((out / "MANIFEST.json").read_text("utf-8"))
+    assert sorted(path.name for path in out.iterdir()) == [
+        "MANIFEST.json", "dev.xx", "dev.yy", "train.xx", "train.yy",
+    ]  # fmt: skip
+    assert (out / "train.xx").read_bytes() == "ä b\n".encode()
+    assert manifest["pairs"] == {"train": 1, "dev": 1}
+    assert manifest["words"]["dev"] == {"xx": 1, "yy": 2}
+    assert manifest["dropped"] == {"empty side": {"count": 1, "first": "train:7"}}
+    for name, value in manifest["sha256"].items():
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == value
+
+
+def test_existing_output_asks_for_force(tmp_path):
+    out = tmp_path / "toy"
+    out.mkdir()
+    (out / "mine.txt").write_text("precious")
+    with pytest.raises(UserError, match="--force"):
+        write_corpus(corpus(), out)
+    assert (out / "mine.txt").read_text() == "precious"
+    write_corpus(corpus(), out, force=True)
+    assert not (out / "mine.txt").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+
+
+def test_an_empty_folder_is_no_hindrance(tmp_path):
+    write_corpus(corpus(), tmp_path)
+    assert (tmp_path / "train.xx").exists()
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "toy").write_text("x")
+    with pytest.raises(UserError, match="folder is wanted"):
+        write_corpus(corpus(), tmp_path / "toy", force=True)
+
+
+def test_no_pair_left_names_the_filters(tmp_path):
+    with pytest.raises(UserError, match=r"dev \(dropped: empty side: 1\)"):
+        write_corpus(corpus(train=[Pair("a", "b")], dev=[]), tmp_path / "toy")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_full_disk_leaves_no_trace_and_keeps_the_old(tmp_path, there):
+    out = tmp_path / "toy"
+    if there:
+        write_corpus(corpus(), out)
+
+    def pairs():
+        yield Pair("a", "b")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(MachineError, match=r"No space left.*MiB free"):
+        write_corpus(corpus(train=pairs()), out, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == (["toy"] if there else [])
+    assert not there or (out / "train.xx").read_text("utf-8") == "ä b\n"

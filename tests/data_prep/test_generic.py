@@ -1,0 +1,193 @@
+"""The commands for one's own corpora, run as commands on files in each format."""
+
+import gzip
+import itertools
+import json
+
+import polib
+import pytest
+
+from data_prep import from_gettext, from_moses, from_tmx, from_tsv
+
+SIZES = ["--dev-size", "20", "--test-size", "20"]
+
+
+def texts(n):
+    """``n`` pairs without a word in common; source words rise, target words are reversed."""
+    letters = ("".join(c) for c in itertools.product("abcdefghij", repeat=4))
+    for _ in range(n):
+        source = " ".join(itertools.islice(letters, 4))
+        yield source, source[::-1]
+
+
+def read_back(out, src="xx", tgt="yy"):
+    sides = [
+        [line for split in ("train", "dev", "test")
+         for line in (out / f"{split}.{lang}").read_text("utf-8").splitlines()]
+        for lang in (src, tgt)
+    ]  # fmt: skip
+    return sorted(zip(*sides, strict=True))
+
+
+def manifest(out):
+    return json.loads((out / "MANIFEST.json").read_text("utf-8"))
+
+
+def langs(out, *more):
+    return ["--src", "xx", "--tgt", "yy", "--out", str(out), *SIZES, *more]
+
+
+def test_tsv_columns_header_and_filters(tmp_path):
+    good = list(texts(100))
+    rows = ["id\ttarget\tsource", *(f"{i}\t{t}\t {s}" for i, (s, t) in enumerate(good))]
+    rows += ["100\tsame\tsame", "101\t\tx", "102", f"103\t{'y' * 100}\tx"]
+    path = tmp_path / "pairs.tsv.gz"
+    path.write_bytes(gzip.compress("\n".join(rows).encode("utf-8-sig")))
+    out = tmp_path / "out"
+    assert from_tsv.main([str(path), "--columns", "3,2", "--header", *langs(out)]) == 0
+    assert read_back(out) == sorted(good)
+    assert manifest(out)["pairs"] == {"train": 60, "dev": 20, "test": 20}
+    assert manifest(out)["dropped"] == {
+        "identical sides": {"count": 1, "first": "pairs.tsv.gz:102"},
+        "empty side": {"count": 1, "first": "pairs.tsv.gz:103"},
+        "fewer than 3 columns": {"count": 1, "first": "pairs.tsv.gz:104"},
+        "length ratio over 4": {"count": 1, "first": "pairs.tsv.gz:105"},
+    }
+
+
+def test_tsv_groups_are_not_parted(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{s}\t{t}\t{i // 2}\n" for i, (s, t) in enumerate(texts(200))))
+    out = tmp_path / "out"
+    argv = [str(path), "--group-column", "3", "--split", "group", *langs(out)]
+    assert from_tsv.main(argv) == 0
+    place = {source: i // 2 for i, (source, _) in enumerate(texts(200))}
+    groups = [
+        {place[line] for line in (out / f"{split}.xx").read_text().splitlines()}
+        for split in ("train", "dev", "test")
+    ]
+    assert all(not a & b for a, b in itertools.combinations(groups, 2))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["pairs.tsv", "--columns", "1,5"], "no line has 5 tab-separated columns (at most 2)"),
+        (["none.tsv"], "no such file"),
+        (["pairs.tsv", "--split", "group"], "fewer than 10 groups"),
+        (["pairs.tsv", "--dev-size", "40"], "100 pairs are too few for 40 and 20"),
+        (["pairs.tsv", "--min-words", "9"], "dropped: not 9 to 250 words: 100"),
+        (["pairs.tsv", "--script-tgt", "ARABIC"], "wrong script: 100"),
+    ],
+)
+def test_bad_input_is_told_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in texts(100)))
+    common = langs("out")
+    assert from_tsv.main([argv[0], *common, *argv[1:]]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
+
+
+def moses(folder, name, pairs):
+    pairs = list(pairs)
+    for lang, side in (("xx", 0), ("yy", 1)):
+        (folder / f"{name}.{lang}").write_text("".join(f"{p[side]}\n" for p in pairs), "utf-8")
+    return pairs
+
+
+def test_moses_keeps_given_splits(tmp_path):
+    good = list(texts(12))
+    moses(tmp_path, "train", [*good[:8], good[0], ("same", "same"), ("", "x")])
+    moses(tmp_path, "dev", [good[8], ("same", "same"), ("y", "")])
+    moses(tmp_path, "test", good[9:])
+    out = tmp_path / "out"
+    argv = [str(tmp_path / "train"), "--dev", str(tmp_path / "dev"), "--test"]
+    assert from_moses.main([*argv, str(tmp_path / "test"), *langs(out)]) == 0
+    assert read_back(out) == sorted([*good, ("same", "same")])
+    assert manifest(out)["pairs"] == {"train": 8, "dev": 2, "test": 3}
+    assert manifest(out)["dropped"]["empty side"] == {"count": 2, "first": "train:11 dev:3"}
+
+
+def test_moses_splits_one_corpus(tmp_path):
+    good = moses(tmp_path, "all", texts(100))
+    assert from_moses.main([str(tmp_path / "all"), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(good)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [(["none"], "none.xx or none.xx.gz"), (["all", "--dev", "all"], "belong together")],
+)
+def test_moses_bad_input(tmp_path, monkeypatch, capsys, argv, message):
+    monkeypatch.chdir(tmp_path)
+    moses(tmp_path, "all", texts(100))
+    assert from_moses.main([*argv, *langs("out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def tmx(pairs):
+    side = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
+    units = "".join(
+        f"<tu>{side.format('XX-AA', s)}{side.format('yy', t)}</tu>" for s, t in pairs
+    )
+    return f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'
+
+
+def test_tmx_takes_text_without_codes(tmp_path):
+    good = list(texts(100))
+    coded = 'save <bpt i="1">&lt;b&gt;</bpt><hi>all &amp; more</hi><ept i="1">&lt;/b&gt;</ept> now'
+    path = tmp_path / "memory.tmx"
+    path.write_text(tmx([*good, (coded, "yes")]), "utf-8")
+    assert from_tmx.main([str(path), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted([*good, ("save all & more now", "yes")])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[:-50], "memory.tmx:1:"),
+        (lambda text: text.replace('"yy"', '"yz"'), "unknown language 'yy'; did you mean yz?"),
+    ],
+)
+def test_tmx_damage(tmp_path, capsys, damage, message):
+    path = tmp_path / "memory.tmx"
+    path.write_text(damage(tmx(texts(100))), "utf-8")
+    assert from_tmx.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["po", "mo"])
+@pytest.mark.parametrize("msgid_lang", ["xx", "yy"])
+def test_gettext(tmp_path, suffix, msgid_lang):
+    good = list(texts(100))
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    for source, target in good[2:]:
+        catalogue.append(polib.POEntry(msgid=source, msgstr=target))
+    plural = {0: good[0][1], 1: "between", 2: good[1][1]}
+    catalogue.append(
+        polib.POEntry(msgid=good[0][0], msgid_plural=good[1][0], msgstr_plural=plural)
+    )
+    catalogue.append(polib.POEntry(msgid="_Open the door", msgstr="Tür ö_ffnen"))
+    catalogue.append(polib.POEntry(msgid="set file_name", msgstr="stelle file_name"))
+    catalogue.append(polib.POEntry(msgid="guess", msgstr="unsure", flags=["fuzzy"]))
+    catalogue.append(polib.POEntry(msgid="not done", msgstr=""))
+    (tmp_path / "po").mkdir()
+    path = tmp_path / "po" / f"app.{suffix}"
+    catalogue.save(str(path)) if suffix == "po" else catalogue.save_as_mofile(str(path))
+    out = tmp_path / "out"
+    assert from_gettext.main([str(tmp_path / "po"), *langs(out, "--msgid-lang", msgid_lang)]) == 0
+    expected = [*good, ("Open the door", "Tür öffnen"), ("set file_name", "stelle file_name")]
+    if msgid_lang == "yy":
+        expected = [pair[::-1] for pair in expected]
+    assert read_back(out) == sorted(expected)
+
+
+def test_gettext_damage(tmp_path, capsys):
+    (tmp_path / "bad.po").write_text('msgid "x"\nrubbish\n', "utf-8")
+    (tmp_path / "bad.mo").write_bytes(b"\xde\x12\x04\x95\x00")
+    for name in ("bad.po", "bad.mo"):
+        assert from_gettext.main([str(tmp_path / name), *langs(tmp_path / "out")]) == 2
+        assert f"{name}: cannot be read" in capsys.readouterr().err

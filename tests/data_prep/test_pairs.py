@@ -1,0 +1,61 @@
+"""Filters take what they say, count it exactly and list where it was."""
+
+import pytest
+
+from data_prep.pairs import (
+    LISTED,
+    Drops,
+    Pair,
+    apply_filters,
+    drop_duplicates,
+    empty_side,
+    identical_sides,
+    length,
+    length_ratio,
+    wrong_script,
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "kept"),
+    [
+        (empty_side(), Pair("", "a"), Pair("a", "b")),
+        (empty_side(), Pair("a", " \u00a0"), Pair(".", ".")),
+        (identical_sides(), Pair("RSSI", "RSSI "), Pair("RSSI", "rssi")),
+        (length(2, 3), Pair("a", "b c"), Pair("a b", "a b c")),
+        (length(2, 3), Pair("a b", "a b c d"), Pair("a b c", "d e f")),
+        (length_ratio(2), Pair("a" * 31, "b" * 10), Pair("a" * 30, "b" * 10)),
+        (wrong_script(None, "LATIN"), Pair("да", "нет"), Pair("да", "no")),
+        (wrong_script("CYRILLIC", None), Pair("no way", "x"), Pair("USB кабель", "x")),
+        (wrong_script("CYRILLIC", "LATIN"), Pair("да", "нет"), Pair("12", "?!")),
+    ],
+)
+def test_a_filter_takes_one_and_keeps_the_other(given, taken, kept):
+    assert given.drops(taken)
+    assert not given.drops(kept)
+
+
+def test_first_filter_counts_and_lists_places():
+    drops = Drops()
+    pairs = [Pair("", "", "1"), Pair("a", "a", "2"), Pair("a", "b", "3"), Pair("c", "", "4")]
+    kept = list(apply_filters(pairs, [empty_side(), identical_sides()], drops))
+    assert kept == [pairs[2]]
+    assert drops.report() == {
+        "empty side": {"count": 2, "first": "1 4"},
+        "identical sides": {"count": 1, "first": "2"},
+    }
+
+
+def test_counts_stay_exact_beyond_the_listed_places():
+    drops = Drops()
+    for i in range(LISTED + 7):
+        drops.add("x", str(i))
+    assert drops.counts["x"] == LISTED + 7
+    assert len(drops.places["x"]) == LISTED
+
+
+def test_duplicates_keep_the_first_and_other_translations():
+    drops = Drops()
+    pairs = [Pair("a", "b", "1"), Pair("a", "c", "2"), Pair("a", "b", "3")]
+    assert list(drop_duplicates(pairs, drops)) == pairs[:2]
+    assert drops.places["duplicate pair"] == ["3"]

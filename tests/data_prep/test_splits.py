@@ -1,0 +1,88 @@
+"""Splits keep groups whole, and no near-duplicate crosses them."""
+
+import itertools
+
+import pytest
+
+from data_prep.pairs import Drops, Filter, Pair
+from data_prep.splits import NearIndex, hold_out, near_duplicates, normalised, split_by_group
+
+
+def test_normalised_leaves_words_only():
+    assert normalised("Lock {lock_id} is 20% OPEN, see https://x.y/z!") == (
+        "lock", "is", "open", "see",
+    )  # fmt: skip
+    assert normalised("猫が好き") == ("猫", "が", "好", "き")
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "near"),
+    [
+        ("Failed to connect to {host}", "failed to connect to {device}!", True),
+        ("Step 6", "Step 7", True),
+        ("Set the fan speed now", "Set the pump speed now", True),  # one word replaced
+        ("Set the fan speed now", "Set the fan speed", True),  # one word less
+        ("Set the fan speed", "Set the big fan speed", True),  # one word more
+        ("Battery level low", "Battery level high", False),  # short: another text
+        ("Battery level", "battery level", True),
+        ("Set the fan speed now", "Turn the pump on now", False),
+        (
+            "The device could not be reached because the network is down today",
+            "Sorry but the device could not be reached because the network is down",
+            True,
+        ),  # most trigrams are common
+    ],
+)
+def test_near(text, other, near):
+    assert bool(NearIndex([text]).near(other)) is near
+    assert bool(NearIndex([other]).near(text)) is near  # symmetric
+
+
+def test_either_side_makes_pairs_near():
+    pairs = [Pair("jedna dve", "one two"), Pair("tri", "three"), Pair("päť", "five")]
+    others = [Pair("jedna dve", "something else"), Pair("iné", "Three."), Pair("x", "y")]
+    assert near_duplicates(pairs, others) == ({0, 1}, {0, 1})
+
+
+def words(n):
+    """``n`` sentences of six words with no word twice."""
+    letters = ("".join(c) for c in itertools.product("abcdefgh", repeat=5))
+    return [" ".join(itertools.islice(letters, 6)) for _ in range(n)]
+
+
+def test_groups_stay_whole_and_sizes_are_met():
+    pairs = [Pair(w, w[::-1], "", str(i // 5)) for i, w in enumerate(words(500))]
+    splits = split_by_group(pairs, {"dev": 50, "test": 60})
+    groups = [{p.group for p in part} for part in splits.values()]
+    assert [len(part) for part in splits.values()] == [390, 50, 60]
+    assert all(not a & b for a, b in itertools.combinations(groups, 2))
+    assert split_by_group(pairs, {"dev": 50, "test": 60}) == splits  # nothing random
+
+
+def test_a_huge_group_is_not_held_out():
+    pairs = [Pair(w, w, "", "huge" if i < 300 else str(i)) for i, w in enumerate(words(500))]
+    splits = split_by_group(pairs, {"dev": 50})
+    assert all(pair.group != "huge" for pair in splits["dev"])
+
+
+def test_hold_out_drops_what_recurs_and_train_keeps_it():
+    texts = words(300)
+    pairs = [Pair(w, w[::-1], str(i), str(i)) for i, w in enumerate(texts)]
+    # Every sentence comes twice more, differing in digits, in groups of its own.
+    pairs += [Pair(f"{p.src} 1", f"{p.tgt} 2", f"x{i}", f"x{i}") for i, p in enumerate(pairs)]
+    drops = Drops()
+    splits = hold_out(pairs, {"dev": 60, "test": 60}, drops)
+    seen = [{normalised(p.src) for p in part} for part in splits.values()]
+    assert all(not a & b for a, b in itertools.combinations(seen, 2))
+    assert len(splits["train"]) == 480
+    dropped = sum(n for reason, n in drops.counts.items() if "nearly recurs" in reason)
+    assert dropped == 120 - len(splits["dev"]) - len(splits["test"]) > 0
+
+
+def test_held_filters_spare_train():
+    pairs = [Pair(w, w, "", str(i)) for i, w in enumerate(words(200))]
+    drops = Drops()
+    splits = hold_out(pairs, {"dev": 50}, drops, [Filter("odd", lambda p: int(p.group) % 2 == 1)])
+    assert all(int(p.group) % 2 == 0 for p in splits["dev"])
+    assert any(int(p.group) % 2 == 1 for p in splits["train"])
+    assert drops.counts["odd"] == 50 - len(splits["dev"])

