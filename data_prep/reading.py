@@ -56,19 +56,25 @@ def text_lines(path: Path) -> Iterator[str]:
 
 
 def member_lines(archive: Path, member: str) -> Iterator[str]:
-    """Lines of one file of a .tar.gz, found by its base name and read without unpacking.
+    """Lines of one file of a .tar.gz, found by the end of its path and read without unpacking.
 
     Raises:
         UserError: damaged archive, or no such member.
     """
     with whole(archive), tarfile.open(archive, "r:*") as tar:
         for info in tar:
-            if info.isfile() and Path(info.name).name == member:
+            if info.isfile() and f"/{info.name}".endswith(f"/{member}"):
                 file = tar.extractfile(info)
                 assert file is not None  # isfile() said so
                 yield from decoded(file, f"{archive}:{member}")
                 return
     raise UserError(f"has no {member}", at=str(archive), fix="give the publisher's own archive")
+
+
+def member_names(archive: Path) -> list[str]:
+    """Paths of all files of a .tar.gz."""
+    with whole(archive), tarfile.open(archive, "r:*") as tar:
+        return [info.name for info in tar if info.isfile()]
 
 
 def known(value: str, among: Iterable[str], what: str, at: str) -> str:

@@ -9,7 +9,7 @@ import yaml
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 MODULES = {yaml.safe_load(path.read_text("utf-8"))["data"].get("prepare") for path in RECIPES}
 COMMANDS = sorted((MODULES - {None}) | {"multi30k_en_de"})
-GENERIC = ["ted_talks", "from_moses", "from_tsv", "from_tmx", "from_gettext"]
+GENERIC = ["ted_talks", "flores", "from_moses", "from_tsv", "from_tmx", "from_gettext"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

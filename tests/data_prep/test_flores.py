@@ -1,0 +1,41 @@
+"""FLORES from an archive made here in its layout."""
+
+import io
+import tarfile
+
+import pytest
+
+from data_prep import flores
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    path = tmp_path / "flores200_dataset.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for split in ("dev", "devtest"):
+            for lang in ("eng_Latn", "glg_Latn", "arb_Arab"):
+                data = f"{lang} {split} 1\n{lang} {split} 2\n".encode()
+                info = tarfile.TarInfo(f"./flores200_dataset/{split}/{lang}.{split}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    monkeypatch.setattr(flores, "SOURCE", flores.Source("FLORES", "x", path.name))
+    return path
+
+
+def run(archive, out, src):
+    codes = ["--src", src, "--tgt", "eng_Latn", "--src-as", "gl", "--tgt-as", "en"]
+    return flores.main([*codes, "--from", str(archive), "--out", str(out)])
+
+
+def test_dev_and_devtest_are_written_aligned(archive, tmp_path):
+    out = tmp_path / "out"
+    assert run(archive, out, "glg_Latn") == 0
+    assert (out / "dev.gl").read_text() == "glg_Latn dev 1\nglg_Latn dev 2\n"
+    assert (out / "test.en").read_text() == "eng_Latn devtest 1\neng_Latn devtest 2\n"
+    assert not (out / "train.gl").exists()
+
+
+def test_unknown_code_is_told_what_is_near(archive, tmp_path, capsys):
+    assert run(archive, tmp_path / "out", "glg") == 2
+    assert "did you mean glg_Latn?" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
