@@ -235,6 +235,7 @@ class RunFolder:
             with disk_errors(self.path):
                 self.checkpoints_dir.mkdir(exist_ok=True)
                 self.dev_dir.mkdir(exist_ok=True)
+                self._clear_drafts()
             if not self.finished:
                 write_atomic(self.config_file, self._recipe_text)
                 with disk_errors(self.summary_file):
@@ -279,6 +280,13 @@ class RunFolder:
         self.changes = self._changes()
         self.notes += [f"resuming with {change}" for change in self.changes]
         self.finished = ended and not any(_key(change) in _PROLONGS for change in self.changes)
+
+    def _clear_drafts(self) -> None:
+        """What a killed ``write_atomic`` left; a lock that is being broken is not ours to judge."""
+        for folder in (self.path, self.dev_dir):
+            for draft in folder.glob(f"{TEMPORARY}*"):
+                if draft.is_file() and not draft.name.startswith(f"{TEMPORARY}{LOCK_NAME}"):
+                    draft.unlink(missing_ok=True)
 
     def _changes(self) -> list[str]:
         old = self._config_text()

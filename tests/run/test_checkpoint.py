@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from nmt.errors import RunError, UserError
+from nmt.run.checkpoint import (
+    TrainState,
+    average_checkpoints,
+    load_checkpoint,
+    require_same_data,
+    save_checkpoint,
+    space_needed,
+)
+from nmt.run.folder import RunFolder
+from tests.run_cases import RECIPE, moments, same, save, state, trained, weights
+
+
+def names(run: RunFolder) -> list[str]:
+    return sorted(path.name for path in run.checkpoints_dir.iterdir())
+
+
+def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
+    model = {
+        "w": torch.randn(3, 5, generator=torch.Generator().manual_seed(1)),
+        "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
+        "turned": torch.arange(6.0).view(2, 3).t(),
+        "scalar": torch.tensor(0.1),
+        "empty": torch.zeros(0, 3),
+    }
+    optimizer = {"w.step": torch.tensor(7, dtype=torch.int64), "w.exp_avg": model["w"] / 3}
+    before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, "abc", {"note": [1, "é"]})
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save_checkpoint(run, before, model, optimizer, keep=1)
+    loaded = load_checkpoint(RunFolder.open(tmp_path / "run"))
+    assert loaded.state == before
+    assert same(loaded.model, model)
+    assert same(loaded.optimizer, optimizer)
+    assert loaded.model["half"].dtype == torch.bfloat16
+
+
+def test_translation_reads_no_optimizer(tmp_path):
+    run = trained(tmp_path / "run", 1)
+    (run.checkpoints()[0] / "optimizer.safetensors").unlink()
+    loaded = load_checkpoint(run, with_optimizer=False)
+    assert loaded.optimizer == {}
+    assert same(loaded.model, weights(1))
+
+
+def test_state_keeps_floats_exact_and_a_nan_score():
+    before = TrainState(history=[(1, 0.1 + 0.2), (2, math.nan)], seconds=1e-17)
+    after = TrainState.from_json(before.to_json())
+    assert after.history[0] == (1, 0.1 + 0.2)
+    assert math.isnan(after.history[1][1])
+    assert after.seconds == 1e-17
+
+
+@pytest.mark.parametrize("text", ['{"update": "7"}', '{"history": [[1]]}', "[]", "{", "[" * 10**5])
+def test_state_of_wrong_types_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - pydantic's ValidationError is one
+        TrainState.from_json(text)
+
+
+def test_rotation_keeps_the_newest_and_the_best(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        for update, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
+            save(run, update, best, keep=2)
+        assert names(run) == ["u000002", "u000004", "u000005"]
+        assert run.best() == "u000002"
+        save(run, 6, 6, keep=2)
+        assert names(run) == ["u000005", "u000006"]
+    assert load_checkpoint(run, "best").state.update == 6
+
+
+def test_updates_beyond_six_digits_stay_in_order(tmp_path):
+    run = trained(tmp_path / "run", 999_999, 1_000_000)
+    assert [path.name for path in run.checkpoints()] == ["u999999", "u1000000"]
+    assert load_checkpoint(run).state.update == 1_000_000
+
+
+def test_saving_an_update_again_replaces_it(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save(run, 5)
+        later = state(5, best=5)
+        later.history = [(5, 31.4)]
+        save_checkpoint(run, later, weights(5), moments(5), keep=1)
+        assert names(run) == ["u000005"]
+    assert load_checkpoint(run).state.history == [(5, 31.4)]
+
+
+def test_best_before_the_first_validation_is_the_latest_and_said(tmp_path):
+    said: list[str] = []
+    run = trained(tmp_path / "run", 1, 2)
+    assert load_checkpoint(run, "best", say=said.append).state.update == 2
+    assert "no best checkpoint yet" in said[0]
+
+
+def test_a_named_checkpoint_and_a_name_that_is_none(tmp_path):
+    run = trained(tmp_path / "run", 1, 2)
+    assert load_checkpoint(run, "u000001").state.update == 1
+    for name in ("u000009", "../run", "", "/etc/passwd", "u000001/../u000002"):
+        with pytest.raises(UserError, match=r"there are: u000001, u000002"):
+            load_checkpoint(run, name)
+
+
+def test_mean_of_checkpoints(tmp_path):
+    run = trained(tmp_path / "run", 1, 2, 6)
+    mean = average_checkpoints(run.checkpoints())
+    assert same(mean, weights(3))
+
+
+def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save(run, 4, keep=2)
+        save(run, 5, keep=2)
+        mean = average_checkpoints(run.checkpoints())
+        path = save_checkpoint(run, state(5, 4), mean, {}, keep=2, averaged=2)
+        run.set_best(path.name)
+        assert names(run) == ["u000004", "u000005", "u000005-avg2"]
+        assert same(load_checkpoint(run, "best").model, mean)
+        assert load_checkpoint(run).path.name == "u000005"
+        save(run, 6, keep=1)
+        assert "u000005-avg2" in names(run)
+
+
+def test_averaging_different_models_is_refused(tmp_path):
+    run = trained(tmp_path / "run", 1)
+    with RunFolder.for_training(tmp_path / "other", RECIPE) as other:
+        save_checkpoint(other, state(1), {"w": torch.zeros(1)}, {}, keep=1)
+    with pytest.raises(UserError, match="tensors differ"):
+        average_checkpoints(run.checkpoints() + other.checkpoints())
+
+
+def test_a_non_finite_tensor_is_not_written(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save(run, 1, best=1)
+        broken = {**weights(2), "out_bias": torch.tensor([1.0, math.inf])}
+        with pytest.raises(RunError, match=r"NaN or infinity in out_bias"):
+            save_checkpoint(run, state(2, best=2), broken, moments(2), keep=1)
+        bad = {"out_bias.exp_avg": torch.tensor(math.nan)}
+        with pytest.raises(RunError, match=r"out_bias\.exp_avg"):
+            save_checkpoint(run, state(2, best=2), weights(2), bad, keep=1)
+        assert names(run) == ["u000001"]
+        assert run.best() == "u000001"
+
+
+def test_other_data_is_refused():
+    require_same_data(TrainState(data_fingerprint="aa"), "aa")
+    with pytest.raises(UserError, match="the data changed"):
+        require_same_data(TrainState(data_fingerprint="aa"), "bb")
+
+
+def test_space_needed_covers_what_a_training_writes(tmp_path):
+    parameters, keep = 10_000, 2
+    model = {"w": torch.ones(parameters)}
+    optimizer = {"w.exp_avg": torch.ones(parameters), "w.exp_avg_sq": torch.ones(parameters)}
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        for update in (1, 2, 3, 4):
+            save_checkpoint(run, state(update, 1), model, optimizer, keep)
+    files = [path for path in run.checkpoints_dir.rglob("*") if path.is_file()]
+    kept = sum(path.stat().st_size for path in files)
+    assert len(run.checkpoints()) == keep + 1
+    one_more = kept * (keep + 2) / (keep + 1)
+    assert one_more == pytest.approx(space_needed(parameters, keep), rel=0.02)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from nmt.errors import MachineError, UserError
+from nmt.run.checkpoint import load_checkpoint
+from nmt.run.folder import RunFolder
+from tests.run_cases import RECIPE, same, save, trained, weights
+
+
+def content(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_nothing_is_written_before_the_run_is_entered(tmp_path):
+    run = RunFolder.for_training(tmp_path / "deep" / "run", RECIPE)
+    assert list(tmp_path.iterdir()) == []
+    with run:
+        assert run.config_file.read_text() == RECIPE
+        assert run.dev_dir.is_dir()
+        assert (run.path / "lock").exists()
+    assert not (run.path / "lock").exists()
+
+
+def test_an_empty_folder_is_used(tmp_path):
+    (tmp_path / "run").mkdir()
+    assert not RunFolder.for_training(tmp_path / "run", RECIPE).resuming
+
+
+def test_a_run_without_a_flag_is_refused_and_both_flags_named(tmp_path):
+    run = trained(tmp_path / "run", 1)
+    before = content(run.path)
+    with pytest.raises(UserError, match=r"(?s)holds a run with checkpoints.*--resume.*--fresh"):
+        RunFolder.for_training(run.path, RECIPE)
+    assert content(run.path) == before
+
+
+def test_both_flags_contradict(tmp_path):
+    with pytest.raises(UserError, match="contradict"):
+        RunFolder.for_training(tmp_path / "run", RECIPE, resume=True, fresh=True)
+
+
+def test_resume_goes_on_in_the_same_folder(tmp_path):
+    trained(tmp_path / "run", 1)
+    run = RunFolder.for_training(tmp_path / "run", RECIPE, resume=True)
+    assert run.resuming
+    assert not run.finished
+    assert run.changes == run.notes == []
+    with run:
+        assert load_checkpoint(run).state.update == 1
+
+
+def test_resume_of_nothing_starts_and_says_so(tmp_path):
+    run = RunFolder.for_training(tmp_path / "run", RECIPE, resume=True)
+    assert not run.resuming
+    assert "nothing to resume" in run.notes[0]
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path):
+    trained(tmp_path / "run")
+    run = RunFolder.for_training(tmp_path / "run", RECIPE + "seed: 2\n")
+    assert not run.resuming
+    assert "has no checkpoint" in run.notes[0]
+    with run:
+        assert run.recipe().seed == 2
+
+
+def test_resume_with_another_recipe_lists_the_keys(tmp_path):
+    trained(tmp_path / "run", 1)
+    other = RECIPE + "seed: 2\nmodel: {norm: layernorm}\ntrain: {keep: 3}\n"
+    with pytest.raises(UserError) as caught:
+        RunFolder.for_training(tmp_path / "run", other, resume=True)
+    lines = str(caught.value).split("\n  -> ")[0].splitlines()[1:]
+    assert sorted(line.strip() for line in lines) == [
+        "model.norm: scalenorm -> layernorm",
+        "seed: 1 -> 2",
+    ]
+    assert (tmp_path / "run" / "config.yaml").read_text() == RECIPE
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("train: {max_epochs: 7}", "train.max_epochs"),
+        ("train: {stop_patience: 7}", "train.stop_patience"),
+        ("train: {keep: 7}", "train.keep"),
+        ("train: {log_every: 7}", "train.log_every"),
+        ("time_limit: 2.5", "time_limit"),
+        ("device: cpu", "device"),
+        ("out: elsewhere", "out"),
+        ("decode: {batch_tokens: 64}", "decode.batch_tokens"),
+    ],
+)
+def test_a_resumed_run_may_change_how_long_and_where(tmp_path, line, key):
+    trained(tmp_path / "run", 1)
+    run = RunFolder.for_training(tmp_path / "run", f"{RECIPE}{line}\n", resume=True)
+    assert [change.split(":")[0] for change in run.changes] == [key]
+    assert key in run.notes[0]
+    with run:
+        assert run.config_file.read_text() == f"{RECIPE}{line}\n"
+
+
+def test_fresh_moves_the_old_run_aside(tmp_path):
+    old = content(trained(tmp_path / "run", 1).path)
+    for number in (1, 2):
+        with RunFolder.for_training(tmp_path / "run", RECIPE, fresh=True) as run:
+            assert not run.resuming
+            assert f"run.old-{number}" in run.notes[0]
+            assert run.checkpoints() == []
+            save(run, 1)
+        assert content(tmp_path / f"run.old-{number}") == old
+
+
+def test_fresh_on_nothing_just_starts(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE, fresh=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("flags", [{}, {"resume": True}, {"fresh": True}])
+def test_a_folder_with_other_files_is_left_alone(tmp_path, flags):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match=r"holds files but no run: thesis\.tex"):
+        RunFolder.for_training(tmp_path, RECIPE, **flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_place_of_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError, match="inside a file"):
+            RunFolder.for_training(path, RECIPE)
+
+
+def test_resume_of_a_finished_run(tmp_path):
+    run = trained(tmp_path / "run", 1)
+    run.write_summary({"status": "finished", "reason": "train.max_epochs"})
+    before = content(run.path)
+    again = RunFolder.for_training(run.path, RECIPE, resume=True)
+    assert again.finished
+    with again:
+        pass
+    assert content(run.path) == before
+    with pytest.raises(UserError, match="a finished run"):
+        RunFolder.for_training(run.path, RECIPE)
+
+
+def test_more_epochs_make_a_finished_run_go_on(tmp_path):
+    run = trained(tmp_path / "run", 1)
+    run.write_summary({"status": "finished"})
+    more = RunFolder.for_training(run.path, RECIPE + "train: {max_epochs: 300}\n", resume=True)
+    assert not more.finished
+    with more:
+        assert more.summary() == {}
+
+
+def test_a_stopped_run_is_not_finished(tmp_path):
+    run = trained(tmp_path / "run", 1)
+    run.write_summary({"status": "stopped", "reason": "SIGTERM"})
+    assert not RunFolder.for_training(run.path, RECIPE, resume=True).finished
+
+
+def test_a_moved_run_opens(tmp_path, monkeypatch):
+    trained(tmp_path / "run", 3)
+    (tmp_path / "elsewhere").mkdir()
+    os.rename(tmp_path / "run", tmp_path / "elsewhere" / "é b")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run = RunFolder.open("é b")
+    assert run.recipe().src == "gl"
+    assert same(load_checkpoint(run).model, weights(3))
+    absolute = str(tmp_path).encode()
+    assert not any(absolute in data for data in content(run.path).values())
+
+
+def test_open_says_what_is_wrong(tmp_path):
+    with pytest.raises(UserError, match="no such run folder"):
+        RunFolder.open(tmp_path / "run")
+    (tmp_path / "data").mkdir()
+    with pytest.raises(UserError, match=r"no config\.yaml"):
+        RunFolder.open(tmp_path / "data")
+    run = trained(tmp_path / "run")
+    with pytest.raises(UserError, match="no checkpoint yet"):
+        RunFolder.open(run.path)
+    trained(tmp_path / "run", 1)
+    with pytest.raises(UserError, match=f"did you mean {run.path}"):
+        RunFolder.open(run.checkpoints()[0])
+
+
+def test_free_disk_is_checked(tmp_path):
+    from nmt.run.files import require_space
+
+    require_space(tmp_path, 1000)
+    with pytest.raises(MachineError, match=r"is full: 909494\.7 TB needed, .* free"):
+        require_space(tmp_path, 10**18)
