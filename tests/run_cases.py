@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import shutil
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
-from nmt.run.checkpoint import TrainState, save_checkpoint
+from nmt.run import files
+from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
 
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 RECIPE = """\
 src: gl
 tgt: en
@@ -49,3 +56,59 @@ def trained(path: Path, *updates: int, keep: int = 9, recipe: str = RECIPE) -> R
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def reopen(path: Path) -> RunFolder:
+    return RunFolder.for_training(path, RECIPE, resume=True)
+
+
+def load(run: RunFolder, which: str = "latest") -> tuple[Checkpoint, list[str]]:
+    """A checkpoint, and what was said."""
+    said: list[str] = []
+    return load_checkpoint(run, which, say=said.append), said
+
+
+def holds(checkpoint: Checkpoint, update: int) -> bool:
+    return (
+        checkpoint.state.update == update
+        and same(checkpoint.model, weights(update))
+        and same(checkpoint.optimizer, moments(update))
+    )
+
+
+def resign(folder: Path) -> None:
+    """Makes the manifest fit the files, as one who means harm would."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for name in manifest["files"]:
+        data = (folder / name).read_bytes()
+        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    path.write_text(json.dumps(manifest))
+
+
+class Steps:
+    """Counts the file operations of a save, and acts before the n-th."""
+
+    def __init__(self, monkeypatch, act, at: int | None) -> None:
+        self.count, self.act, self.at = 0, act, at
+        for name in ("fsync", "rename", "replace", "mkdir", "unlink"):
+            monkeypatch.setattr(os, name, self.wrap(getattr(os, name)))
+        monkeypatch.setattr(files, "open", self.wrap(open), raising=False)
+        monkeypatch.setattr(shutil, "rmtree", self.wrap(shutil.rmtree))
+
+    def wrap(self, real):
+        def step(*arguments, **named):
+            self.count += 1
+            if self.count == self.at:
+                self.act()
+            return real(*arguments, **named)
+
+        return step
+
+
+def count_steps(run: RunFolder, *updates: int) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        steps = Steps(patch, None, None)
+        for update in updates:
+            save(run, update, best=update)
+    return steps.count

@@ -1,80 +1,22 @@
-"""Files, disk, locks, checkpoints, signals: whatever happens, nothing is lost or half believed."""
+"""Files, disk, checkpoints: whatever happens, nothing is lost or half believed."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
-import pickle
 import re
 import shutil
 import signal
-import struct
 from pathlib import Path
 
 import pytest
-import safetensors.torch
-import torch
 
 from nmt.errors import MachineError, UserError
 from nmt.run import checkpoint as checkpoint_module
-from nmt.run import files
-from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, update_of
 from nmt.run.logs import MetricsLog
-from nmt.run.signals import stop_signals
-from tests.run_cases import RECIPE, moments, same, save, trained, weights
-
-FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
-
-
-def reopen(path: Path) -> RunFolder:
-    return RunFolder.for_training(path, RECIPE, resume=True)
-
-
-def load(run: RunFolder, which: str = "latest"):
-    """(checkpoint, what was said)"""
-    said: list[str] = []
-    return load_checkpoint(run, which, say=said.append), said
-
-
-def holds(checkpoint, update: int) -> bool:
-    return (
-        checkpoint.state.update == update
-        and same(checkpoint.model, weights(update))
-        and same(checkpoint.optimizer, moments(update))
-    )
-
-
-def resign(folder: Path) -> None:
-    """Makes the manifest fit the files, as one who means harm would."""
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for name in manifest["files"]:
-        data = (folder / name).read_bytes()
-        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    path.write_text(json.dumps(manifest))
-
-
-class Steps:
-    """Counts the file operations of a save, and acts before the n-th."""
-
-    def __init__(self, monkeypatch, act, at: int | None) -> None:
-        self.count, self.act, self.at = 0, act, at
-        for name in ("fsync", "rename", "replace", "mkdir", "unlink"):
-            monkeypatch.setattr(os, name, self.wrap(getattr(os, name)))
-        monkeypatch.setattr(files, "open", self.wrap(open), raising=False)
-        monkeypatch.setattr(shutil, "rmtree", self.wrap(shutil.rmtree))
-
-    def wrap(self, real):
-        def step(*arguments, **named):
-            self.count += 1
-            if self.count == self.at:
-                self.act()
-            return real(*arguments, **named)
-
-        return step
+from tests.run_cases import FILES, RECIPE, Steps, count_steps, holds, load, reopen, save, trained
 
 
 def outcome(act) -> str | None:
@@ -84,14 +26,6 @@ def outcome(act) -> str | None:
     except MachineError as error:
         return str(error)
     return None
-
-
-def count_steps(run: RunFolder, *updates: int) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        steps = Steps(patch, None, None)
-        for update in updates:
-            save(run, update, best=update)
-    return steps.count
 
 
 # --- killed, at any step and any byte -----------------------------------------------------------
@@ -361,224 +295,6 @@ def test_a_strict_umask_and_no_home(tmp_path, monkeypatch):
         os.umask(before)
     assert holds(load(run)[0], 1)
     assert (run.checkpoints()[0] / "state.json").stat().st_mode & 0o077 == 0
-
-
-# --- two trainings ------------------------------------------------------------------------------
-
-
-def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
-    ready = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
-                save(run, 1)
-                os.write(ready[1], b"x")
-                signal.pause()
-        finally:
-            os._exit(1)
-    os.read(ready[0], 1)
-    for flags in ({}, {"resume": True}, {"fresh": True}):
-        with pytest.raises(MachineError, match=f"in use by pid {child} on .* since") as caught:
-            RunFolder.for_training(tmp_path / "run", RECIPE, **flags)
-        assert caught.value.exit_code == 4
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    with reopen(tmp_path / "run") as run:
-        assert holds(load(run)[0], 1)
-
-
-def test_two_that_start_at_once(tmp_path):
-    first = RunFolder.for_training(tmp_path / "run", RECIPE)
-    second = RunFolder.for_training(tmp_path / "run", RECIPE)
-    with first:
-        save(first, 1)
-        with pytest.raises(MachineError, match="in use"):
-            second.__enter__()
-    with pytest.raises(UserError, match="--resume"):  # the first one's work is there now
-        second.__enter__()
-    assert holds(load(RunFolder.open(tmp_path / "run"))[0], 1)
-    assert not (tmp_path / "run" / "lock").exists()
-
-
-def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
-        save(run, 1)
-        (run.path / "lock").unlink()
-        with reopen(run.path) as other:
-            with pytest.raises(MachineError, match="took the run folder over"):
-                save(run, 2)
-            assert holds(load(other)[0], 1)
-
-
-# --- signals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_signal_during_a_save_lets_it_end(tmp_path, number):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run, stop_signals() as stop:
-        with pytest.MonkeyPatch.context() as patch:
-            Steps(patch, lambda: os.kill(os.getpid(), number), 3)
-            save(run, 1)
-        assert stop.requested == number.name
-        assert holds(load(run)[0], 1)
-
-
-def test_the_second_ctrl_c_at_every_step_of_a_save(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
-        save(run, 1, best=1)
-        steps = count_steps(run, 2)
-        for at in range(1, steps + 1):
-            before, update = load(run)[0].state.update, at + 2
-            with pytest.MonkeyPatch.context() as patch, stop_signals():
-                os.kill(os.getpid(), signal.SIGINT)
-                Steps(patch, lambda: os.kill(os.getpid(), signal.SIGINT), at)
-                with pytest.raises(KeyboardInterrupt):
-                    save(run, update, best=update)
-            found = load(run)[0]
-            assert found.state.update in (before, update)
-            assert holds(found, found.state.update)
-
-
-# --- what others made ---------------------------------------------------------------------------
-
-
-class Harm:
-    def __reduce__(self):
-        return (os._exit, (99,))
-
-
-def test_a_pt_file_in_place_of_safetensors_runs_no_code(tmp_path):
-    run = trained(tmp_path / "run", 1)
-    folder = run.checkpoints()[0]
-    for write in (
-        lambda path: torch.save({"w": Harm()}, path),
-        lambda path: path.write_bytes(pickle.dumps(Harm())),
-    ):
-        write(folder / "model.safetensors")
-        resign(folder)
-        with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
-            load(run, "u000001")
-
-
-def test_a_folder_with_a_pt_file_alone(tmp_path):
-    run = trained(tmp_path / "run", 1)
-    shutil.rmtree(run.checkpoints()[0])
-    (run.checkpoints_dir / "u000002").mkdir()
-    torch.save({"w": torch.ones(1)}, run.checkpoints_dir / "u000002" / "model.pt")
-    with pytest.raises(UserError, match="not a complete checkpoint of this toolkit"):
-        load(run)
-
-
-@pytest.mark.parametrize("name", ["../../../secret", "/etc/passwd", "model.safetensors/../x", ""])
-def test_a_manifest_reaches_nothing_outside_its_folder(tmp_path, name, monkeypatch):
-    (tmp_path / "secret").write_text("secret")
-    run = trained(tmp_path / "run", 1)
-    path = run.checkpoints()[0] / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["files"][name] = manifest["files"].pop("model.safetensors")
-    path.write_text(json.dumps(manifest))
-    read = []
-    real = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda self: read.append(self.name) or real(self))
-    with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
-        load(run, "u000001")
-    assert read == ["manifest.json"]
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_link_is_refused(tmp_path, name):
-    run = trained(tmp_path / "run", 1)
-    path = run.checkpoints()[0] / name
-    path.rename(tmp_path / "outside")
-    path.symlink_to(tmp_path / "outside")
-    with pytest.raises(UserError, match=r"(?s)not a checkpoint.*links"):
-        load(run, "u000001")
-
-
-def test_a_checkpoint_that_is_a_link_or_a_file_is_refused(tmp_path):
-    other = trained(tmp_path / "other", 1)
-    run = trained(tmp_path / "run", 1)
-    (run.checkpoints_dir / "u000002").symlink_to(other.checkpoints()[0])
-    (run.checkpoints_dir / "u000003").write_text("")
-    for name in ("u000002", "u000003"):
-        with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
-            load(run, name)
-
-
-@pytest.mark.parametrize("name", ["../other/checkpoints/u000001", "/etc", "", "u1", "x" * 10**6])
-def test_best_cannot_name_anything_else(tmp_path, name):
-    run = trained(tmp_path / "run", 1)
-    run.best_file.write_text(name)
-    with pytest.raises(UserError, match=r"best: names no checkpoint of this run"):
-        load(run, "best")
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        struct.pack("<Q", 2**63) + b"{}",
-        struct.pack("<Q", 2) + b"{}" + b"\0" * 100,
-        (lambda text: struct.pack("<Q", len(text)) + text)(
-            b'{"w":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}}'
-        ),
-        (lambda text: struct.pack("<Q", len(text)) + text)(b"[" * 100_000),
-        b"",
-        b"\0" * 7,
-    ],
-    ids=["header", "rest", "tensor", "nesting", "empty", "short"],
-)
-def test_a_header_with_huge_sizes_is_refused(tmp_path, header):
-    run = trained(tmp_path / "run", 1)
-    folder = run.checkpoints()[0]
-    (folder / "model.safetensors").write_bytes(header)
-    resign(folder)
-    with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
-        load(run, "u000001")
-
-
-@pytest.mark.parametrize("text", ["[" * 10**6, '{"a":' * 10**5, "\xff", "null", "[]", "1e999999"])
-def test_a_json_bomb_is_refused(tmp_path, text):
-    run = trained(tmp_path / "run", 1)
-    folder = run.checkpoints()[0]
-    (folder / "state.json").write_text(text, encoding="latin-1")
-    resign(folder)
-    with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
-        load(run, "u000001")
-    (folder / "manifest.json").write_text(text, encoding="latin-1")
-    with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
-        load(run, "u000001")
-    run.summary_file.write_text(text)
-    assert run.summary() == {}
-
-
-def test_a_huge_json_file_is_not_read(tmp_path):
-    run = trained(tmp_path / "run", 1)
-    with open(run.checkpoints()[0] / "manifest.json", "ab") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(UserError, match="over 16777216 bytes"):
-        load(run, "u000001")
-
-
-def test_a_newer_format_says_who_wrote_it(tmp_path):
-    run = trained(tmp_path / "run", 1)
-    path = run.checkpoints()[0] / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2, "nmt": "9.1"}))
-    with pytest.raises(UserError, match=r"(?s)written by version 9\.1.*install version 9\.1"):
-        load(run, "u000001")
-
-
-def test_nan_weights_on_the_disk_are_refused_with_their_names(tmp_path):
-    run = trained(tmp_path / "run", 1, 2)
-    folder = run.checkpoints()[-1]
-    broken = {**weights(2), "out_bias": torch.tensor([0.0, float("nan")])}
-    safetensors.torch.save_file(broken, folder / "model.safetensors")
-    resign(folder)
-    with pytest.raises(UserError, match="NaN or infinity in out_bias"):
-        load(run, "u000002")
-    found, said = load(run)
-    assert holds(found, 1)
-    assert "NaN or infinity in out_bias" in said[0]
 
 
 def test_a_checkpoint_replaced_while_it_is_read(tmp_path, monkeypatch):

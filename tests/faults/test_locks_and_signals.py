@@ -1,0 +1,84 @@
+"""Two trainings in one folder, and stop signals in the middle of a save."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from nmt.errors import MachineError, UserError
+from nmt.run.folder import RunFolder
+from nmt.run.signals import stop_signals
+from tests.run_cases import RECIPE, Steps, count_steps, holds, load, reopen, save
+
+
+def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
+    ready = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+                save(run, 1)
+                os.write(ready[1], b"x")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.read(ready[0], 1)
+    for flags in ({}, {"resume": True}, {"fresh": True}):
+        with pytest.raises(MachineError, match=f"in use by pid {child} on .* since") as caught:
+            RunFolder.for_training(tmp_path / "run", RECIPE, **flags)
+        assert caught.value.exit_code == 4
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with reopen(tmp_path / "run") as run:
+        assert holds(load(run)[0], 1)
+
+
+def test_two_that_start_at_once(tmp_path):
+    first = RunFolder.for_training(tmp_path / "run", RECIPE)
+    second = RunFolder.for_training(tmp_path / "run", RECIPE)
+    with first:
+        save(first, 1)
+        with pytest.raises(MachineError, match="in use"):
+            second.__enter__()
+    with pytest.raises(UserError, match="--resume"):  # the first one's work is there now
+        second.__enter__()
+    assert holds(load(RunFolder.open(tmp_path / "run"))[0], 1)
+    assert not (tmp_path / "run" / "lock").exists()
+
+
+def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save(run, 1)
+        (run.path / "lock").unlink()
+        with reopen(run.path) as other:
+            with pytest.raises(MachineError, match="took the run folder over"):
+                save(run, 2)
+            assert holds(load(other)[0], 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_signal_during_a_save_lets_it_end(tmp_path, number):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run, stop_signals() as stop:
+        with pytest.MonkeyPatch.context() as patch:
+            Steps(patch, lambda: os.kill(os.getpid(), number), 3)
+            save(run, 1)
+        assert stop.requested == number.name
+        assert holds(load(run)[0], 1)
+
+
+def test_the_second_ctrl_c_at_every_step_of_a_save(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save(run, 1, best=1)
+        steps = count_steps(run, 2)
+        for at in range(1, steps + 1):
+            before, update = load(run)[0].state.update, at + 2
+            with pytest.MonkeyPatch.context() as patch, stop_signals():
+                os.kill(os.getpid(), signal.SIGINT)
+                Steps(patch, lambda: os.kill(os.getpid(), signal.SIGINT), at)
+                with pytest.raises(KeyboardInterrupt):
+                    save(run, update, best=update)
+            found = load(run)[0]
+            assert found.state.update in (before, update)
+            assert holds(found, found.state.update)
