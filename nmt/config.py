@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from nmt.schema import Strict, key
-from nmt.training.schedules import SCHEDULES, InverseSqrt, Schedule
+from nmt.training.schedules import InverseSqrt, Schedule
 
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 
@@ -44,7 +44,7 @@ class DataConfig(Strict):
         "error", "what a failed corpus check does before the first update", "O"
     )
     max_overlap: Probability = key(
-        0.01, "share of dev or test pairs that may occur in train before the check fails", "O"
+        0.05, "share of dev or test pairs that may occur in train before the check fails", "O"
     )
     normalise: Literal["none", "nfc"] = key(
         "none", "Unicode normalisation of the input; references are never altered", "O"
@@ -82,9 +82,7 @@ SEGMENT_KINDS: dict[str, Any] = {
     "sentencepiece": SentencePieceConfig,
     "plain": PlainConfig,
 }
-Segment = Annotated[
-    FastBpeConfig | SentencePieceConfig | PlainConfig, Field(discriminator="kind")
-]
+Segment = Annotated[FastBpeConfig | SentencePieceConfig | PlainConfig, Field(discriminator="kind")]
 
 
 class ModelConfig(Strict):
@@ -105,7 +103,9 @@ class ModelConfig(Strict):
     norm_place: Literal["pre", "post"] = key(
         "pre", "PreNorm (equation 3) or PostNorm (equation 2)", "T 2.1"
     )
-    norm_eps: float = key(1e-5, "epsilon of the norms; ScaleNorm clamps the length", "T app. C", gt=0)
+    norm_eps: float = key(
+        1e-5, "epsilon of the norms; ScaleNorm clamps the length", "T app. C", gt=0
+    )
     scalenorm_gain: Literal["learned", "fixed"] = key(
         "learned", "fixed = sqrt(d) everywhere but the last decoder norm", "T table 7"
     )
@@ -120,7 +120,9 @@ class ModelConfig(Strict):
     init: Literal["small", "xavier"] = key(
         "small", "SmallInit: attention N(0, 2/(5d)); xavier: equation 4", "T 2.2"
     )
-    dropout: Probability = key(0.3, "on embeddings and sublayer outputs (0.4 for gl-en)", "T table 1")
+    dropout: Probability = key(
+        0.3, "on embeddings and sublayer outputs (0.4 for gl-en)", "T table 1"
+    )
     attn_dropout: Probability | None = key(None, "on attention weights; none = dropout", "T app. A")
     ffn_dropout: Probability | None = key(None, "after the activation; none = dropout", "T app. A")
     word_dropout: Probability = key(0.1, "input tokens replaced by UNK", "T appendix A")
@@ -152,7 +154,7 @@ class ModelConfig(Strict):
                     f"model.normformer: true contradicts model.{part}: false; "
                     f"leave normformer out and set {', '.join(parts)} one by one"
                 )
-        return {**values, **{part: True for part in parts}}
+        return {**values, **dict.fromkeys(parts, True)}
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelConfig:
@@ -166,9 +168,9 @@ class ModelConfig(Strict):
                 "a fixed gain exists for norm: scalenorm only"
             )
         extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
-        if "extra_norm" in self.model_fields_set and not extra:
+        if self.extra_norm != "layernorm" and not extra:
             raise ValueError(
-                "model.extra_norm has no effect without one of model.post_attn_norm, "
+                f"model.extra_norm: {self.extra_norm} has no effect without one of model.post_attn_norm, "
                 "model.ffn_norm, model.qkv_norm"
             )
         return self
@@ -191,8 +193,9 @@ class OptimConfig(Strict):
     betas: tuple[Probability, Probability] = key((0.9, 0.999), "Adam's betas", "T appendix A")
     eps: float = key(1e-8, "Adam's epsilon", "T appendix A", gt=0)
     weight_decay: float = key(0.0, "weight decay", "T appendix C", ge=0)
-    clip_norm: float = key(1.0, "gradients are scaled to at most this global norm; 0 = off",
-                           "T appendix A", ge=0)
+    clip_norm: float = key(
+        1.0, "gradients are scaled to at most this global norm; 0 = off", "T appendix A", ge=0
+    )
     label_smoothing: Probability = key(0.1, "mass spread over the target's types", "T appendix A")
     accumulate: int = key(1, "batches per update", "T appendix C", ge=1)
 
@@ -219,7 +222,9 @@ class DecodeConfig(Strict):
 
     beam: int = key(4, "beam size; 1 = greedy", "A", ge=1)
     length_alpha: float = key(0.6, "exponent of the penalty ((5+n)/6)^alpha; 0 = off", "W, A", ge=0)
-    max_len_offset: int = key(50, "output has at most source length + this many pieces", "V, A", ge=1)
+    max_len_offset: int = key(
+        50, "output has at most source length + this many pieces", "V, A", ge=1
+    )
     allow_unk: bool = key(False, "whether UNK may be produced", "A")
     batch_tokens: int = key(4096, "source pieces x beam per batch, at most", "O", ge=1)
 
@@ -231,7 +236,9 @@ class ScoreConfig(Strict):
         ["bleu", "chrf"], "sacreBLEU metrics on detokenised text", "O", min_length=1
     )
     select_by: Literal["bleu", "chrf", "paper_bleu"] = key(
-        "bleu", "dev score that picks the best checkpoint; paper_bleu = multi-bleu.perl's", "T app. A"
+        "bleu",
+        "dev score that picks the best checkpoint; paper_bleu = multi-bleu.perl's",
+        "T app. A",
     )
 
     @model_validator(mode="after")
@@ -282,19 +289,3 @@ class Recipe(Strict):
                 "training would end at once"
             )
         return self
-
-
-__all__ = [
-    "SCHEDULES",
-    "SEGMENT_KINDS",
-    "DataConfig",
-    "DecodeConfig",
-    "FastBpeConfig",
-    "ModelConfig",
-    "OptimConfig",
-    "PlainConfig",
-    "Recipe",
-    "ScoreConfig",
-    "SentencePieceConfig",
-    "TrainConfig",
-]

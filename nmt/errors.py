@@ -39,3 +39,9 @@ class MachineError(NmtError):
     """The environment is to blame: disk, permission, device, a run folder in use."""
 
     exit_code = 4
+
+
+class Terminated(Exception):
+    """A signal ended the command after it saved its work; the exit code is 143."""
+
+    exit_code = 143
