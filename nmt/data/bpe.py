@@ -1,0 +1,177 @@
+"""Byte-pair encoding with codes in fastBPE's format: ``left right count``, one merge a line.
+
+The fastBPE package splits words when it is installed; subword-nmt does otherwise, and wherever
+BPE-dropout or a vocabulary threshold is asked for. Both give the same pieces. Codes are learned by
+subword-nmt; the count column, which neither reads, is then 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from subword_nmt import apply_bpe, learn_bpe
+
+from nmt.errors import UserError
+
+try:
+    import fastBPE
+except ImportError:  # an extra: subword-nmt splits alike
+    fastBPE = None
+
+JOINER = "@@"  # ends every piece of a word but the last
+CACHED_WORDS = 1_000_000
+
+# "@@" in a text would be taken for a joiner: in such words "@" is U+E000 inside the model, and
+# U+E001 marks a character that is meant as it stands
+_MARKED = re.compile("\ue001(.)|\ue000", re.DOTALL)
+
+
+def escape(word: str) -> str:
+    """A word in which no piece can end like a joiner."""
+    if JOINER not in word and "\ue000" not in word and "\ue001" not in word:
+        return word
+    marked = word.replace("\ue001", "\ue001\ue001").replace("\ue000", "\ue001\ue000")
+    return marked.replace("@", "\ue000")
+
+
+def unescape(text: str) -> str:
+    """Undo ``escape``."""
+    return _MARKED.sub(lambda m: m[1] or "@", text)
+
+
+def join(pieces: Iterable[str]) -> str:
+    """Pieces -> words with spaces."""
+    text = "".join(p[: -len(JOINER)] if p.endswith(JOINER) else p + " " for p in pieces)
+    return unescape(text.rstrip(" "))
+
+
+def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
+    """Joint merges from the counts of all words of both sides (Sennrich et al. 2016)."""
+    if not words:
+        return []
+    listing = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
+    learned = io.StringIO()
+    quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(None)
+    with quiet:
+        learn_bpe.learn_bpe(listing, learned, merges, is_dict=True)
+    lines = learned.getvalue().splitlines()[1:]  # after the version line
+    return [(left, right) for left, right in (line.split(" ") for line in lines)]
+
+
+def read_codes(path: Path) -> list[tuple[str, str]]:
+    """Merges from a codes file of fastBPE or of subword-nmt.
+
+    Checked here, because fastBPE itself exits or crashes on a bad file.
+
+    Raises:
+        UserError: missing, empty, or a malformed line, with its number.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", at=str(path), fix="check codes") from error
+    if lines and not lines[-1]:
+        lines.pop()
+    headed = bool(lines) and lines[0].startswith("#version")
+    merges = []
+    for number, line in enumerate(lines[headed:], 1 + headed):
+        parts = line.rstrip("\r").split(" ")
+        counted = len(parts) == 3 and parts[2].isdecimal()
+        if not (counted or len(parts) == 2) or not all(parts[:2]):
+            raise UserError(
+                f"not a merge: {line[:60]!r}",
+                at=f"{path}:{number}",
+                fix="a line is LEFT RIGHT COUNT (fastBPE) or LEFT RIGHT (subword-nmt)",
+            )
+        merges.append((parts[0], parts[1]))
+    if not merges:
+        raise UserError("holds no merges", at=str(path), fix="give a codes file, or codes: learn")
+    return merges
+
+
+def codes_text(merges: Sequence[tuple[str, str]]) -> str:
+    """Merges in fastBPE's format."""
+    return "".join(f"{left} {right} 0\n" for left, right in merges)
+
+
+class WordSplitter:
+    """Word -> pieces, each word worked out once.
+
+    Args:
+        merges: in order.
+        kept: pieces that may stay (``vocab_threshold``); others are split again. None = all.
+    """
+
+    def __init__(self, merges: Sequence[tuple[str, str]], kept: set[str] | None = None) -> None:
+        self.merges, self.kept = list(merges), kept
+        self._cache: dict[str, list[str]] = {}
+        self._engine: Any = None
+
+    def __call__(self, word: str) -> list[str]:
+        """Pieces of a word; all but the last end with the joiner."""
+        pieces = self._cache.get(word)
+        if pieces is None:
+            if len(self._cache) >= CACHED_WORDS:
+                self._cache.clear()
+            pieces = self._cache[word] = self._split(word)
+        return pieces
+
+    def draw(self, word: str, dropout: float) -> list[str]:
+        """Pieces of a word with merges skipped at random (BPE-dropout, Provilkov et al. 2020).
+
+        subword-nmt draws from Python's ``random``; seed that.
+        """
+        return self._subword_nmt(word, dropout)
+
+    def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
+        """How often each piece occurs in a text of these words."""
+        counts: Counter[str] = Counter()
+        for word, count in words.items():
+            for piece in self._split(word):
+                counts[piece] += count
+        return counts
+
+    def _split(self, word: str) -> list[str]:
+        if fastBPE is None or self.kept is not None:
+            return self._subword_nmt(word, 0.0)
+        if self._engine is None:
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".codes") as file:
+                file.write(codes_text(self.merges))
+                file.flush()
+                self._engine = fastBPE.fastBPE(file.name)
+        return self._engine.apply([word])[0].split(" ")
+
+    def _subword_nmt(self, word: str, dropout: float) -> list[str]:
+        if not isinstance(self._engine, apply_bpe.BPE):
+            lines = "".join(f"{left} {right}\n" for left, right in self.merges)
+            self._engine = apply_bpe.BPE(io.StringIO("#version: 0.2\n" + lines))
+        engine = self._engine
+        parts = apply_bpe.encode(
+            word,
+            engine.bpe_codes,
+            engine.bpe_codes_reverse,
+            self.kept,
+            JOINER,
+            engine.version,
+            {},
+            None,
+            dropout,
+        )
+        return [part + JOINER for part in parts[:-1]] + [parts[-1]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"merges": self.merges, "kept": self.kept, "_cache": {}, "_engine": None}
+
+
+def seed_dropout(seed: Sequence[int]) -> None:
+    """Make the next draws a function of ``seed``."""
+    random.seed(repr(list(seed)))

@@ -1,0 +1,317 @@
+"""Text to pieces and back: fastBPE, SentencePiece, or pieces that come ready.
+
+Each segmenter is saved in the run folder and is all that translation needs to treat text as
+training did. To add one: a class with these methods, and one line in SEGMENTERS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import sentencepiece
+
+from nmt.data.bpe import (
+    WordSplitter,
+    codes_text,
+    escape,
+    join,
+    learn_codes,
+    read_codes,
+    seed_dropout,
+)
+from nmt.data.moses import Moses
+from nmt.errors import UserError
+
+FACTS = "segmenter.json"
+Lines = Callable[[], Iterator[tuple[str, str]]]
+Encode = Callable[[str, str], list[str]]
+
+
+class Segmenter(Protocol):
+    """What the toolkit needs of a segmenter. ``lang`` chooses the tokeniser's rules.
+
+    Attributes:
+        kind: its name in recipes.
+        moses: the words in front of it, and what references need for scoring.
+    """
+
+    kind: str
+    moses: Moses
+
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Input text -> pieces."""
+
+    def training_encoder(self, seed: Sequence[int]) -> Encode:
+        """``encode`` for training text, with its dropout drawn from ``seed``."""
+
+    def words(self, pieces: Sequence[str], lang: str) -> str:
+        """Pieces -> tokenised text, for tokenised BLEU."""
+
+    def decode(self, pieces: Sequence[str], lang: str) -> str:
+        """Pieces -> plain text."""
+
+    def files(self) -> dict[str, bytes]:
+        """What ``save`` writes, beside the facts."""
+
+    def facts(self) -> dict[str, Any]:
+        """What ``load`` needs beside the files."""
+
+
+class FastBpe:
+    """Joint byte-pair encoding in fastBPE's format, Moses in front (T appendix A)."""
+
+    kind = "fastbpe"
+
+    def __init__(self, moses: Moses, splitter: WordSplitter, dropout: float) -> None:
+        self.moses, self.dropout = moses, dropout
+        self._split = splitter
+
+    @classmethod
+    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, lines: Lines) -> FastBpe:
+        """Learn the merges over both sides, or take a given file's."""
+        learning = config.codes == "learn"
+        counts: Counter[str] = Counter()
+        if learning or config.vocab_threshold:
+            for pair in lines():
+                for line, lang in zip(pair, (src, tgt), strict=True):
+                    counts.update(escape(word) for word in moses.words(line, lang))
+        merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
+        splitter = WordSplitter(merges)
+        if config.vocab_threshold:
+            pieces = splitter.count_pieces(counts)
+            kept = {piece for piece, n in pieces.items() if n >= config.vocab_threshold}
+            splitter = WordSplitter(merges, kept)
+        return cls(moses, splitter, config.dropout)
+
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Input text -> pieces; all but the last of a word end with ``@@``."""
+        split = self._split
+        return [p for word in self.moses.words(line, lang) for p in split(escape(word))]
+
+    def training_encoder(self, seed: Sequence[int]) -> Encode:
+        """``encode``, with BPE-dropout if the recipe asks for it."""
+        if not self.dropout:
+            return self.encode
+        seed_dropout(seed)
+        draw = self._split.draw
+        return lambda line, lang: [
+            p for word in self.moses.words(line, lang) for p in draw(escape(word), self.dropout)
+        ]
+
+    def words(self, pieces: Sequence[str], lang: str) -> str:
+        """Pieces -> tokenised text."""
+        return join(pieces)
+
+    def decode(self, pieces: Sequence[str], lang: str) -> str:
+        """Pieces -> plain text."""
+        return self.moses.plain(join(pieces), lang)
+
+    def files(self) -> dict[str, bytes]:
+        """The codes, and the pieces that ``vocab_threshold`` keeps."""
+        files = {"codes.txt": codes_text(self._split.merges).encode()}
+        if self._split.kept is not None:
+            files["kept.txt"] = "".join(p + "\n" for p in sorted(self._split.kept)).encode()
+        return files
+
+    def facts(self) -> dict[str, Any]:
+        """Beside the files."""
+        return {"dropout": self.dropout, "kept": self._split.kept is not None}
+
+    @classmethod
+    def load(cls, folder: Path, moses: Moses, facts: dict[str, Any]) -> FastBpe:
+        """From a folder."""
+        merges_file, kept = folder / "codes.txt", None
+        merges = read_codes(merges_file) if merges_file.stat().st_size else []
+        if facts["kept"]:
+            kept = set((folder / "kept.txt").read_text(encoding="utf-8").split("\n")[:-1])
+        return cls(moses, WordSplitter(merges, kept), facts["dropout"])
+
+
+class SentencePiece:
+    """SentencePiece over plain text, white space included; no tokeniser in front."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, moses: Moses, model: bytes) -> None:
+        self.moses, self._model = moses, model
+        self._open()
+
+    @classmethod
+    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, lines: Lines) -> SentencePiece:
+        """Learn a model over both sides, or take a given file's."""
+        if config.model != "learn":
+            return cls(moses, Path(config.model).read_bytes())
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(line for pair in lines() for line in pair),
+                model_writer=model,
+                vocab_size=config.vocab_size,
+                model_type=config.model_type,
+                character_coverage=1.0,
+                hard_vocab_limit=False,
+                normalization_rule_name="identity",
+                max_sentence_length=100_000,
+                num_threads=1,  # more change the result of unigram from run to run
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise UserError(
+                f"SentencePiece cannot learn from this corpus: {str(error).splitlines()[-1]}",
+                at="segment.vocab_size",
+                fix="a smaller vocab_size, or more text",
+            ) from error
+        return cls(moses, model.getvalue())
+
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Input text -> pieces; U+2581 begins a word."""
+        return self._processor.encode(self._input(line), out_type=str)
+
+    def training_encoder(self, seed: Sequence[int]) -> Encode:
+        """``encode``."""
+        return self.encode
+
+    def words(self, pieces: Sequence[str], lang: str) -> str:
+        """Pieces -> tokenised text."""
+        return self.moses.reference_words(self._text(pieces), lang)
+
+    def decode(self, pieces: Sequence[str], lang: str) -> str:
+        """Pieces -> plain text."""
+        return self.moses.reference_plain(self._text(pieces), lang)
+
+    def files(self) -> dict[str, bytes]:
+        """The model."""
+        return {"spm.model": self._model}
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing beside the model."""
+        return {}
+
+    @classmethod
+    def load(cls, folder: Path, moses: Moses, facts: dict[str, Any]) -> SentencePiece:
+        """From a folder."""
+        return cls(moses, (folder / "spm.model").read_bytes())
+
+    def _open(self) -> None:
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
+        except RuntimeError as error:
+            raise UserError(
+                "not a SentencePiece model", at="segment.model", fix="check the file"
+            ) from error
+
+    def _input(self, line: str) -> str:
+        # U+2581 is SentencePiece's own sign for a space
+        return " ".join(self.moses.compose(line).replace("\u2581", "_").split())
+
+    @staticmethod
+    def _text(pieces: Sequence[str]) -> str:
+        return "".join(pieces).replace("\u2581", " ").strip(" ")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"moses": self.moses, "_model": self._model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+
+class Plain:
+    """White space separates pieces; Moses in front unless the text comes tokenised."""
+
+    kind = "plain"
+
+    def __init__(self, moses: Moses) -> None:
+        self.moses = moses
+
+    @classmethod
+    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, lines: Lines) -> Plain:
+        """Nothing to learn."""
+        return cls(moses)
+
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Input text -> words."""
+        return self.moses.words(line, lang)
+
+    def training_encoder(self, seed: Sequence[int]) -> Encode:
+        """``encode``."""
+        return self.encode
+
+    def words(self, pieces: Sequence[str], lang: str) -> str:
+        """Words -> tokenised text."""
+        return " ".join(pieces)
+
+    def decode(self, pieces: Sequence[str], lang: str) -> str:
+        """Words -> plain text."""
+        return self.moses.plain(" ".join(pieces), lang)
+
+    def files(self) -> dict[str, bytes]:
+        """None."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    @classmethod
+    def load(cls, folder: Path, moses: Moses, facts: dict[str, Any]) -> Plain:
+        """From a folder."""
+        return cls(moses)
+
+
+SEGMENTERS: dict[str, Any] = {"fastbpe": FastBpe, "sentencepiece": SentencePiece, "plain": Plain}
+
+
+def learn_segmenter(
+    config: Any, src: str, tgt: str, tokenised: bool, normalise: str, lines: Lines
+) -> Segmenter:
+    """Learn a recipe's segmentation from its training pairs, or load what the recipe names.
+
+    Args:
+        config: the recipe's ``segment``.
+        lines: gives the training pairs, anew at each call.
+    """
+    moses = Moses(tokenised, nfc=normalise == "nfc")
+    return SEGMENTERS[config.kind].learn(config, moses, src, tgt, lines)
+
+
+def save_segmenter(segmenter: Segmenter, folder: Path) -> None:
+    """Write it into a folder: segmenter.json, and the files it names."""
+    files = segmenter.files()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    facts = {
+        "kind": segmenter.kind,
+        "tokenised": segmenter.moses.tokenised,
+        "nfc": segmenter.moses.nfc,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        **segmenter.facts(),
+    }
+    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def load_segmenter(folder: Path) -> Segmenter:
+    """Read what ``save_segmenter`` wrote.
+
+    Raises:
+        UserError: a file is missing, damaged, or was changed since.
+    """
+    try:
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        moses = Moses(facts["tokenised"], facts["nfc"])
+        for name, digest in facts["sha256"].items():
+            if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
+                raise ValueError(f"{name} was changed since it was written")
+        return SEGMENTERS[facts["kind"]].load(folder, moses, facts)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"the segmenter cannot be read: {error}",
+            at=str(folder / FACTS),
+            fix="restore the files that nmt-train wrote",
+        ) from error

@@ -1,0 +1,99 @@
+"""Lines of text, cleaned by one rule for training and for translation.
+
+Only LF ends a line. CR before LF goes; a byte-order mark at the start goes; control characters
+(Unicode category Cc, among them a lone CR, NUL and tab) become spaces; a line of nothing but white
+space and invisible characters is blank. Nothing else is altered.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from nmt.errors import MachineError, UserError
+
+OPENERS: dict[str, Callable[..., IO[bytes]]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), None)
+
+
+def clean_line(line: str) -> str:
+    """A line without control characters."""
+    return line if line.isascii() and line.isprintable() else _CONTROL.sub(" ", line)
+
+
+def is_blank(line: str) -> bool:
+    """Nothing but white space (U+00A0 and U+3000 too) and invisible characters (U+200B ...)."""
+    return not line or line.isspace() or not line.translate(_INVISIBLE).strip()
+
+
+def find_side(prefix: str, lang: str) -> Path:
+    """The file of one side of a corpus: PREFIX.LANG, plain or compressed.
+
+    Raises:
+        UserError: there is none, or it is no regular file.
+    """
+    looked = [Path(f"{prefix}.{lang}{suffix}") for suffix in OPENERS]
+    for path in looked:
+        if path.exists():
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise UserError("not a regular file", at=str(path), fix="give a text file")
+            return path
+    raise UserError(
+        f"no such file, nor with {' or '.join(s for s in OPENERS if s)}",
+        at=str(looked[0]),
+        fix="check the prefix under data in the recipe, and the codes src and tgt",
+    )
+
+
+def read_lines(path: Path, clean: bool = True) -> Iterator[str]:
+    """The lines of a UTF-8 file, plain, .gz or .xz.
+
+    Args:
+        clean: apply ``clean_line``; references for scoring are read as they are.
+
+    Raises:
+        UserError: missing or unreadable, not UTF-8 (with line and byte), a truncated archive, or a
+            line of over ten million bytes.
+    """
+    opener = OPENERS.get(path.suffix, open)
+    number = 0
+    try:
+        with opener(path, "rb") as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise UserError(
+                        f"a line of over {LONGEST_LINE:,} bytes",
+                        at=f"{path}:{number}",
+                        fix="one sentence a line, please",
+                    )
+                text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+                if number == 1:
+                    text = text.removeprefix("\ufeff")
+                yield clean_line(text) if clean else text
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",
+            at=f"{path}:{number}",
+            fix="convert the file to UTF-8, for example with iconv",
+        ) from error
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise UserError(
+            f"the archive is damaged or truncated after line {number}: {error}",
+            at=str(path),
+            fix="fetch it again",
+        ) from error
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise UserError(str(error.strerror), at=str(path), fix="check the path") from error
+    except OSError as error:
+        raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
