@@ -1,0 +1,188 @@
+"""Beam search over any state that advances: it knows nothing of the model (V 6.1; W; A's code).
+
+Legend: B sentences still searched, K beams, V types, T positions so far.
+
+A hypothesis' score is its log-probability / ((5 + n) / 6)^alpha, n tokens incl. EOS (W equation 14).
+EOS is forbidden at the first position; a finished hypothesis keeps its place in the beam with its
+score frozen; a sentence ends when all its beams ended, when the length limit is reached, or when no
+unfinished hypothesis can enter the n best any more, which changes no result. Equal scores are
+ordered by beam, so the order does not depend on the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from nmt.data.vocab import BOS, EOS
+
+COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
+
+
+class State(Protocol):
+    """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
+
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Tokens of this position [B, K] -> logits of the next [B, K, V], fp32."""
+
+    def select(self, parents: Tensor) -> None:
+        """The beam that each new beam continues, [B, K]."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all sentences but these, [B']."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A hypothesis as ids, EOS left out.
+
+    Attributes:
+        log_prob: sum over its tokens, EOS included if it ended.
+        score: what the search ranked by.
+        finished: it ended with EOS, not at the length limit.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
+    finished: bool
+
+
+def length_penalty(length: Tensor | int, alpha: float) -> Tensor | float:
+    """``((5 + n) / 6)^alpha`` (W equation 14)."""
+    return ((5 + length) / 6) ** alpha
+
+
+@dataclass
+class Beams:
+    """The hypotheses of the sentences still searched, best first.
+
+    Attributes:
+        ids: [B, K, T]; log_prob, score, ended: [B, K]; sentence: [B], place in the input.
+    """
+
+    ids: Tensor
+    log_prob: Tensor
+    score: Tensor
+    ended: Tensor
+    sentence: Tensor
+
+    def rows(self, which: Tensor) -> Beams:
+        """The beams of some sentences, by index or mask."""
+        return Beams(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+@torch.no_grad()
+def beam_search(
+    state: State,
+    beam: int,
+    max_len: Tensor,
+    alpha: float,
+    forbidden: Tensor,
+    n_best: int = 1,
+) -> list[list[Found]]:
+    """The ``n_best`` highest-scoring hypotheses of each sentence, best first.
+
+    Args:
+        state: at the first position.
+        beam: K; 1 = greedy.
+        max_len: [B] int64, tokens incl. EOS that each output may have.
+        alpha: exponent of the length penalty, 0 = none.
+        forbidden: [F] ids that are never produced.
+        n_best: at most ``beam``.
+    """
+    batch, device = len(max_len), max_len.device
+    first = torch.full((batch, beam), -torch.inf, device=device)
+    first[:, 0] = 0.0  # the beams start equal: one of them is enough
+    beams = Beams(
+        ids=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
+        log_prob=first,
+        score=first,
+        ended=torch.zeros(batch, beam, dtype=torch.bool, device=device),
+        sentence=torch.arange(batch, device=device),
+    )
+    longest_penalty = length_penalty(max_len, alpha)
+    results: list[list[Found]] = [[] for _ in range(batch)]
+    over = torch.zeros(batch, dtype=torch.bool, device=device)
+    tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
+    while True:
+        beams, parents = _extend(beams, state.advance(tokens), alpha, forbidden)
+        length = beams.ids.shape[-1]
+        limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]  # type: ignore[index]
+        now_over = (length >= limit) | _settled(beams, penalty, n_best)
+        fresh = now_over & ~over
+        over = over | now_over
+        if bool(fresh.any()):
+            _collect(beams.rows(fresh), n_best, results)
+            count = int(over.sum())
+            if count == len(over):
+                return results
+            if count * COMPACT_AT >= len(over):
+                kept = (~over).nonzero()[:, 0]
+                state.select(parents)
+                state.keep(kept)
+                beams, over = beams.rows(kept), over[kept]
+                tokens = beams.ids[:, :, -1]
+                continue
+        state.select(parents)
+        tokens = beams.ids[:, :, -1]
+
+
+def _extend(beams: Beams, logits: Tensor, alpha: float, forbidden: Tensor) -> tuple[Beams, Tensor]:
+    """The K best continuations of each sentence, and the beams they continue [B, K]."""
+    batch, beam, types = logits.shape
+    length = beams.ids.shape[-1] + 1
+    total = logits.logsumexp(-1, keepdim=True)
+    logits = logits.index_fill(-1, forbidden, -torch.inf)
+    if length == 1:
+        logits[..., EOS] = -torch.inf
+    # the K best of K beams are among the K best of each: [B, K, C]
+    best, token = logits.topk(min(beam, types), dim=-1)
+    log_prob = beams.log_prob[..., None] + (best - total)
+    score = log_prob / length_penalty(length, alpha)
+    # an ended hypothesis continues as itself, once
+    ended = beams.ended[..., None]
+    once = torch.arange(token.shape[-1], device=token.device) == 0
+    token = token.masked_fill(ended, EOS)
+    log_prob = torch.where(ended, beams.log_prob[..., None], log_prob)
+    score = torch.where(ended, beams.score[..., None], score).masked_fill(ended & ~once, -torch.inf)
+    # a stable sort: equal scores keep the order of their beams
+    score, order = score.flatten(1).sort(dim=-1, descending=True, stable=True)
+    score, order = score[:, :beam], order[:, :beam]
+    parents = order // token.shape[-1]
+    token = token.flatten(1).gather(1, order)
+    ids = beams.ids.gather(1, parents[..., None].expand(-1, -1, length - 1))
+    extended = Beams(
+        ids=torch.cat([ids, token[..., None]], dim=-1),
+        log_prob=log_prob.flatten(1).gather(1, order),
+        score=score,
+        ended=token == EOS,
+        sentence=beams.sentence,
+    )
+    return extended, parents
+
+
+def _settled(beams: Beams, longest_penalty: Tensor, n_best: int) -> Tensor:
+    """[B]: no unfinished hypothesis can still enter the n best.
+
+    Log-probabilities only fall, and no penalty is larger than that of the longest output, so
+    log_prob / longest_penalty bounds whatever a hypothesis can become.
+    """
+    bound = (beams.log_prob / longest_penalty[:, None]).masked_fill(beams.ended, -torch.inf)
+    highest = bound.amax(1, keepdim=True)
+    safe = (beams.ended & (beams.score > highest)).sum(1) >= n_best
+    return safe | (beams.ended | beams.log_prob.isneginf()).all(1)
+
+
+def _collect(beams: Beams, n_best: int, results: list[list[Found]]) -> None:
+    columns = (beams.ids, beams.log_prob, beams.score, beams.ended)
+    for sentence, *parts in zip(
+        beams.sentence.tolist(), *(column.tolist() for column in columns), strict=True
+    ):
+        for ids, log_prob, score, ended in list(zip(*parts, strict=True))[:n_best]:
+            if score > -torch.inf:
+                text = ids[: ids.index(EOS)] if ended else ids
+                results[sentence].append(Found(text, log_prob, score, ended))
