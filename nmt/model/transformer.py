@@ -96,7 +96,9 @@ class Transformer(nn.Module):
                 for i in range(layers)
             ]
 
-        self.encoder = Encoder(stack(config.enc_layers, False), make_norm(config.dim) if pre else None)
+        self.encoder = Encoder(
+            stack(config.enc_layers, False), make_norm(config.dim) if pre else None
+        )
         self.decoder = Decoder(
             stack(config.dec_layers, True), make_last_norm(config.dim) if pre else None
         )
@@ -115,7 +117,7 @@ class Transformer(nn.Module):
         self.init_weights(torch.Generator().manual_seed(0))
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Draw every weight anew (T sections 2.2 and 3.2); norms, scales and biases start neutral.
+        """Draw every weight matrix anew (T sections 2.2 and 3.2); their biases become 0.
 
         | part | std of N(0, std) |
         |---|---|

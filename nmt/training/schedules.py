@@ -124,9 +124,7 @@ class Linear(Strict):
                 f"schedule.total_updates ({self.total_updates})"
             )
         if self.end_lr > self.peak:
-            raise ValueError(
-                f"schedule.end_lr ({self.end_lr}) is above schedule.lr ({self.peak})"
-            )
+            raise ValueError(f"schedule.end_lr ({self.end_lr}) is above schedule.lr ({self.peak})")
         return self
 
     def lr(self, update: int, history: History, dim: int) -> float:
@@ -163,7 +161,10 @@ class LrRamp(Strict):
     start_lr: float = key(0.0, "learning rate before the first update", "N figure 5", ge=0)
     lr_per_update: float = key(5e-5, "added at each update", "N figure 5", gt=0)
     stop_loss_ratio: float = key(
-        1.5, "ends the run when loss per token exceeds its lowest logged value times this", "O", gt=1
+        1.5,
+        "ends the run when loss per token exceeds its lowest logged value times this",
+        "O",
+        gt=1,
     )
 
     def lr(self, update: int, history: History, dim: int) -> float:

@@ -1,0 +1,178 @@
+"""nmt-train: from raw text to a scored model, in one go."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.cli.main import run_command
+from nmt.config import Recipe
+from nmt.config_loader import dump_recipe, load_recipe
+from nmt.data.checks import summary as describe_report
+from nmt.data.prepare import Prepared, missing_files, prepare
+from nmt.data.segment import save_segmenter
+from nmt.errors import Terminated, UserError
+from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
+from nmt.run.device import resolve_device, resolve_precision
+from nmt.run.files import require_space, write_atomic
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.run.signals import StopRequest, stop_signals
+from nmt.training.evaluate import Evaluation
+from nmt.training.finish import finish
+from nmt.training.trainer import Trainer
+
+EXAMPLES = 5
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of nmt-train."""
+    p = argparse.ArgumentParser(
+        prog="nmt-train",
+        description="Prepare the data, train, validate, and score the test set with the best "
+        "checkpoint.",
+    )
+    p.add_argument("recipe", help="YAML recipe")
+    p.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="e.g. model.norm=layernorm seed=2"
+    )
+    which = p.add_mutually_exclusive_group()
+    which.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
+    which.add_argument("--fresh", action="store_true", help="move an old run aside and start over")
+    p.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check recipe, device and data, build the model, and leave no run folder",
+    )
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(body, parser(), argv)
+
+
+def body(args: argparse.Namespace) -> int:
+    """Everything that can be wrong is found before the run folder is written."""
+    recipe = load_recipe(args.recipe, args.overrides)
+    device = resolve_device(recipe.device)
+    precision = resolve_precision(recipe.precision, device)
+    obtain_corpus(recipe)
+    run = RunFolder.for_training(
+        recipe.out, dump_recipe(recipe), resume=args.resume, fresh=args.fresh
+    )
+    if run.finished:
+        print(f"{recipe.out}: already finished ({run.summary().get('reason')})", file=sys.stderr)
+        return 0
+    prepared = prepare(recipe)
+    print(describe_report(prepared.report), file=sys.stderr)
+    if args.dry_run:
+        return 0
+    with stop_signals() as stop, run, MetricsLog(run) as log:
+        trainer = start(recipe, prepared, run, device, precision, log, stop)
+        reason = trainer.run()
+        if reason is None:
+            assert stop.requested
+            log.text(
+                f"{stop.requested}: saved update {trainer.state.update}; go on with\n  "
+                + resume_command(args)
+            )
+            if stop.requested == "SIGINT":
+                raise KeyboardInterrupt
+            raise Terminated(stop.requested)
+        log.text(f"training ended: {reason}")
+        _, test = finish(trainer, reason)
+        show_results(recipe, prepared, run.path, test)
+    return 0
+
+
+def start(
+    recipe: Recipe,
+    prepared: Prepared,
+    run: RunFolder,
+    device: object,
+    precision: str,
+    log: MetricsLog,
+    stop: StopRequest,
+) -> Trainer:
+    """Write what the run folder needs for translating, and build or resume the trainer."""
+    for note in run.notes:
+        log.text(f"note: {note}")
+    checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
+    if checkpoint:
+        require_same_data(checkpoint.state, prepared.fingerprint)
+    save_segmenter(prepared.segmenter, run.path)
+    prepared.vocab.save(run.path)
+    write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
+    trainer = Trainer(
+        recipe,
+        prepared,
+        run,
+        device,
+        precision,
+        log,
+        lambda: stop.requested is not None,
+        checkpoint,
+    )
+    log.rewind(trainer.state.update)
+    parameters = sum(p.numel() for p in trainer.model.parameters())
+    require_space(run.path, space_needed(parameters, recipe.train.keep))
+    log.text(
+        f"{recipe.src}-{recipe.tgt}: {parameters:,} parameters, {len(prepared.vocab):,} types, "
+        f"{len(prepared.train):,} pairs; {device}, {precision}; run folder {run.path}"
+    )
+    return trainer
+
+
+def obtain_corpus(recipe: Recipe) -> None:
+    """Fetch the corpus with ``data.prepare`` when files are missing.
+
+    Raises:
+        UserError: data.prepare names no module of data_prep.
+    """
+    missing = missing_files(recipe)
+    name = recipe.data.prepare
+    if not missing or name is None:
+        return
+    try:
+        module = importlib.import_module(f"data_prep.{name}")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f'"{name}" is no module of data_prep', at="data.prepare", fix="see data_prep/"
+        ) from error
+    print(f"preparing the corpus with data_prep.{name}", file=sys.stderr)
+    module.prepare(Path(recipe.data.train[0]).parent)
+
+
+def show_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluation | None) -> None:
+    """Scores with signatures, examples, and the command that translates."""
+    if test is not None and prepared.test is not None:
+        print("\ntest scores")
+        for score in test.scores:
+            interval = "" if score.low is None else f"  [{score.low:.2f}, {score.high:.2f}]"
+            print(f"  {score.name:<10} {score.value:6.2f}{interval}  {score.signature}")
+        print("\nexamples")
+        split = prepared.test
+        step = max(1, len(test.texts) // EXAMPLES)
+        for row in range(0, len(test.texts), step)[:EXAMPLES]:
+            print(f"  {recipe.src:<4} {split.src_lines[row]}")
+            print(f"  ours {test.texts[row]}")
+            print(f"  {recipe.tgt:<4} {split.ref_lines[row]}\n")
+    place = shlex.quote(str(run))
+    print(f"run folder: {place}")
+    example = prepared.dev.src_lines[0] if prepared.dev.src_lines else ""
+    print(f"translate:  echo {shlex.quote(example)} | nmt-translate {place}")
+
+
+def resume_command(args: argparse.Namespace) -> str:
+    """The command line that goes on with this run."""
+    return shlex.join(["nmt-train", args.recipe, *args.overrides, "--resume"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

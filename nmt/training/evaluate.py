@@ -1,0 +1,103 @@
+"""What one validation measures: perplexities, hypotheses and scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from nmt.config import Recipe
+from nmt.data.batches import collate, plan
+from nmt.data.corpus import EncodedCorpus
+from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.vocab import UNK
+from nmt.decoding.translator import Translator
+from nmt.model.transformer import Transformer
+from nmt.scoring import Score, paper_bleu, score
+from nmt.training.loss import label_smoothed
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's performance on one split.
+
+    Attributes:
+        ppl: exp of the mean cross-entropy per target token incl. EOS.
+        smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
+        scores: with their signatures.
+        texts: hypotheses as plain text, one per line of the split.
+    """
+
+    ppl: float
+    smoothed_ppl: float
+    scores: list[Score]
+    texts: list[str]
+
+    def value(self, name: str) -> float:
+        """The score of this name."""
+        return next(s.value for s in self.scores if s.name == name)
+
+    def record(self) -> dict[str, Any]:
+        """For metrics.jsonl."""
+        return {
+            "ppl": self.ppl,
+            "smoothed_ppl": self.smoothed_ppl,
+            **{s.name: s.value for s in self.scores},
+        }
+
+
+def evaluate(
+    model: Transformer,
+    translator: Translator,
+    prepared: Prepared,
+    split: EvalSet,
+    recipe: Recipe,
+    intervals: bool = False,
+) -> Evaluation:
+    """Loss by teacher forcing and scores of beam-search output, dropout off.
+
+    ``intervals`` adds 95 % bootstrap intervals to the sacreBLEU scores.
+    """
+    model.eval()
+    nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device)
+    sources = [split.corpus.src(row) for row in range(len(split.corpus))]
+    segmenter, moses = prepared.segmenter, prepared.segmenter.moses
+    hypotheses = translator.translate_ids(sources)
+    texts = [h.text for h in hypotheses]
+    references = [moses.reference_plain(line, recipe.tgt) for line in split.ref_lines]
+    scores = [
+        *score(texts, references, recipe.score.metrics, recipe.tgt, intervals),
+        paper_bleu(
+            [segmenter.words(h.pieces, recipe.tgt) for h in hypotheses],
+            [moses.reference_words(line, recipe.tgt) for line in split.ref_lines],
+        ),
+    ]
+    return Evaluation(_exp(nll / tokens), _exp(smoothed / tokens), scores, texts)
+
+
+@torch.no_grad()
+def _losses(
+    model: Transformer, corpus: EncodedCorpus, recipe: Recipe, device: torch.device
+) -> tuple[float, float, int]:
+    """Sums of cross-entropy and smoothed loss over the pairs with both sides, and their tokens."""
+    rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))
+    nll = smoothed = 0.0
+    tokens = 0
+    for batch_rows in plan(
+        corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
+    ):
+        batch = collate(corpus, rows[batch_rows]).to(device)
+        # a type that the target side of the training data never has is UNK to the model
+        targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
+        sums = label_smoothed(model(batch), targets, model.allowed, recipe.optim.label_smoothing)
+        nll += float(sums.nll)
+        smoothed += float(sums.smoothed)
+        tokens += sums.tokens
+    return nll, smoothed, tokens
+
+
+def _exp(mean: float) -> float:
+    return math.exp(min(mean, 700.0))

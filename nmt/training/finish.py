@@ -1,0 +1,68 @@
+"""The end of a training: averaged weights if asked, the test score of the best checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmt.run.checkpoint import average_checkpoints, load_checkpoint, save_checkpoint
+from nmt.run.files import write_atomic
+from nmt.training.evaluate import Evaluation
+from nmt.training.trainer import Trainer
+
+
+def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | None]:
+    """Choose the final weights, score the test set once with them, write summary.json.
+
+    Args:
+        trainer: just ended; its model holds the final weights afterwards.
+        reason: why training ended.
+
+    Returns:
+        The summary, and the evaluation of the test set if there is one.
+    """
+    run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
+    if recipe.train.average > 1 and state.history:
+        _average(trainer)
+    best = load_checkpoint(run, "best", with_optimizer=False, say=trainer.log.text)
+    trainer.model.load_state_dict(best.model)
+    test = None
+    if trainer.prepared.test is not None:
+        test = trainer.evaluate(trainer.prepared.test, intervals=True)
+        write_atomic(run.test_hyp, "".join(text + "\n" for text in test.texts))
+        trainer.log.record({"kind": "test", "update": state.update, **test.record()})
+    summary = {
+        "status": "stopped" if trainer.out_of_time() else "finished",
+        "reason": reason,
+        "updates": state.update,
+        "best": best.path.name,
+        "dev": dict(state.history).get(best.state.update),
+        "select_by": recipe.score.select_by,
+        "hours": state.seconds / 3600,
+        "target_tokens": state.target_tokens,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "device": str(trainer.device),
+        "precision": trainer.precision,
+        "test": None if test is None else [vars(s) for s in test.scores],
+    }
+    run.write_summary(summary)
+    return summary, test
+
+
+def _average(trainer: Trainer) -> None:
+    """Average the newest checkpoints; they replace the best one if dev does not get worse."""
+    run, state = trainer.run_folder, trainer.state
+    count = trainer.recipe.train.average
+    newest = run.checkpoints()[-count:]
+    weights = average_checkpoints(newest)
+    trainer.model.load_state_dict(weights)
+    name = trainer.recipe.score.select_by
+    score = trainer.evaluate(trainer.prepared.dev).value(name)
+    best = dict(state.history)[state.best_update]
+    path = save_checkpoint(run, state, weights, {}, count, averaged=len(newest))
+    chosen = score >= best
+    if chosen:
+        run.set_best(path.name)
+    trainer.log.text(
+        f"average of {len(newest)} checkpoints: dev {name} {score:.2f} against {best:.2f}; "
+        + ("taken" if chosen else "not taken")
+    )

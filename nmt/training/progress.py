@@ -1,0 +1,98 @@
+"""What a person reads while training runs: a line per interval, a line per validation."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from torch import Tensor
+
+from nmt.config import Recipe
+from nmt.run.checkpoint import TrainState
+from nmt.training.evaluate import Evaluation
+from nmt.training.loss import LossSums
+
+
+class Interval:
+    """Sums since the last log line; tensors are read only when the line is written."""
+
+    def __init__(self, state: TrainState, recipe: Recipe) -> None:
+        self.state, self.recipe = state, recipe
+        self.lowest_loss = math.inf
+        self.loss_ratio = 1.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew: after a line, and after a validation, whose time is not training's."""
+        self.smoothed: Tensor | float = 0.0
+        self.nll: Tensor | float = 0.0
+        self.tokens = 0
+        self.updates_before = self.state.update
+        self.since = time.monotonic()
+
+    def add(self, sums: LossSums) -> None:
+        """Count one batch."""
+        self.smoothed = self.smoothed + sums.smoothed.detach()
+        self.nll = self.nll + sums.nll
+        self.tokens += sums.tokens
+
+    def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
+        """The record of the interval that ends now; begins the next."""
+        seconds = time.monotonic() - self.since
+        loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
+        self.lowest_loss = min(self.lowest_loss, loss)
+        self.loss_ratio = loss / self.lowest_loss
+        updates = self.state.update - self.updates_before
+        record = {
+            "kind": "train",
+            "update": self.state.update,
+            "epoch": self.state.epoch,
+            "loss": loss,
+            "smoothed_ppl": math.exp(min(loss, 700.0)),
+            "ppl": math.exp(min(nll, 700.0)),
+            "lr": lr,
+            "grad_norm": float(norm),
+            "tokens_per_second": self.tokens / seconds,
+            "seconds_left": (self._last_update() - self.state.update) * seconds / updates,
+        }
+        self.restart()
+        return record
+
+    def line(self, r: dict[str, Any]) -> str:
+        """The record for people."""
+        return (
+            f"update {r['update']:>6}  epoch {r['epoch'] + 1:>3}  loss {r['loss']:.3f}  "
+            f"ppl {r['ppl']:.2f} ({r['smoothed_ppl']:.2f} smoothed)  lr {r['lr']:.2e}  "
+            f"|g| {r['grad_norm']:.2f}  {r['tokens_per_second']:,.0f} tok/s  "
+            f"{clock(r['seconds_left'])} left at most"
+        )
+
+    def dev_line(self, validation: int, result: Evaluation, improved: bool) -> str:
+        """A validation for people: a point of the learning curve, drawn as a bar."""
+        value = result.value(self.recipe.score.select_by)
+        bar = _bar(value / 50)
+        scores = "  ".join(f"{s.name} {s.value:.2f}" for s in result.scores)
+        return (
+            f"dev {validation:>3}  update {self.state.update:>6}  {scores}  ppl {result.ppl:.2f} "
+            f"({result.smoothed_ppl:.2f} smoothed)  {bar}{'  best' if improved else ''}"
+        )
+
+    def _last_update(self) -> int:
+        train = self.recipe.train
+        total = getattr(self.recipe.schedule, "total_updates", None)
+        return min(train.max_epochs * train.epoch_updates, total or math.inf)  # type: ignore[return-value]
+
+
+def _bar(share: float, width: int = 20) -> str:
+    """A horizontal bar: full at 1."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def clock(seconds: float) -> str:
+    """``1:02:03`` or ``2:03``."""
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -1,0 +1,281 @@
+"""The training loop: updates, validation, checkpoints, the end.
+
+Everything that changes the result is a function of (recipe, seed, data, update number, dev
+history), so a resumed run equals one that never stopped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from nmt.config import Recipe
+from nmt.data.batches import Batch, Prefetcher, plan
+from nmt.data.prepare import EvalSet, Prepared
+from nmt.decoding.translator import Translator
+from nmt.errors import RunError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
+from nmt.run.device import autocast
+from nmt.run.files import write_atomic
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.training.evaluate import Evaluation, evaluate
+from nmt.training.loss import label_smoothed
+from nmt.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
+from nmt.training.progress import Interval
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch and its place: the pair that its dropout masks are a function of."""
+
+    epoch: int
+    index: int
+    batch: Batch
+
+
+class Trainer:
+    """Trains one model into one run folder.
+
+    Args:
+        recipe: resolved.
+        prepared: corpora, segmenter and vocabulary.
+        run: the locked run folder.
+        device, precision: resolved.
+        log: where lines and records go.
+        stop_requested: asked between updates; True = save and return.
+        start: the checkpoint to continue from, None = from the first update.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        prepared: Prepared,
+        run: RunFolder,
+        device: torch.device,
+        precision: str,
+        log: MetricsLog,
+        stop_requested: Callable[[], bool],
+        start: Checkpoint | None = None,
+    ) -> None:
+        self.recipe, self.prepared, self.run_folder, self.log = recipe, prepared, run, log
+        self.device, self.precision = device, precision
+        self.stop_requested = stop_requested
+        model = Transformer(
+            recipe.model, len(prepared.vocab), torch.from_numpy(prepared.vocab.types_of("tgt"))
+        )
+        model.init_weights(torch.Generator().manual_seed(recipe.seed))
+        self.model = model.to(device)
+        self.optimizer = make_optimizer(recipe.optim, self.model)
+        self.state = TrainState(data_fingerprint=prepared.fingerprint)
+        if start is not None:
+            self.state = start.state
+            self.model.load_state_dict(start.model)
+            load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
+        self._saved = (self.state.update, len(self.state.history)) if start else None
+        self.translator = Translator(
+            self.model,
+            prepared.segmenter,
+            prepared.vocab,
+            recipe.src,
+            recipe.tgt,
+            recipe.decode,
+            device,
+        )
+        self.interval = Interval(self.state, recipe)
+
+    def run(self) -> str | None:
+        """Train until something ends the run.
+
+        Returns:
+            The reason, or None when a stop was requested and the state was saved.
+        """
+        self.started = time.monotonic() - self.state.seconds
+        self.interval.restart()
+        updates = self._updates()
+        with self._progress_bar() as bar:
+            while True:
+                # due also after a resume, when a stop cut the validation short
+                if self._validation_due():
+                    self.validate()
+                    bar.reset()
+                reason = self._finished()
+                if reason or self.stop_requested():
+                    self.save()
+                    return reason
+                self.update(next(updates))
+                bar.update()
+
+    def update(self, planned: list[Planned]) -> None:
+        """One optimizer step over ``accumulate`` batches, each divided by all their tokens."""
+        self.model.train()
+        tokens = sum(p.batch.tokens for p in planned)
+        self.optimizer.zero_grad(set_to_none=True)
+        for p in planned:
+            self.model.dropout_rng.seed(self.recipe.seed, p.epoch, p.index)
+            batch = p.batch
+            with autocast(self.device, self.precision):
+                logits = self.model(batch)
+            sums = label_smoothed(
+                logits, batch.tgt_out, self.model.allowed, self.recipe.optim.label_smoothing
+            )
+            (sums.smoothed / tokens).backward()
+            self.interval.add(sums)
+        norm = torch.nn.utils.get_total_norm(
+            [p.grad for p in self.model.parameters() if p.grad is not None]
+        )
+        self.state.update += 1
+        self.state.epoch, self.state.next_batch = planned[-1].epoch, planned[-1].index + 1
+        self.state.target_tokens += tokens
+        self._step(norm, planned)
+        self.state.seconds = time.monotonic() - self.started
+        if self.state.update % self.recipe.train.log_every == 0:
+            self.log.record(record := self.interval.close(self.lr(), norm))
+            self.log.text(self.interval.line(record))
+
+    def lr(self) -> float:
+        """Learning rate of the present update."""
+        return self.recipe.schedule.lr(
+            max(1, self.state.update), self.state.history, self.recipe.model.dim
+        )
+
+    def validate(self) -> None:
+        """Perplexities, hypotheses and scores on dev; one line, one record, one checkpoint."""
+        result = self.evaluate(self.prepared.dev)
+        score = result.value(self.recipe.score.select_by)
+        state = self.state
+        best = max((s for _, s in state.history if not math.isnan(s)), default=-math.inf)
+        state.history.append((state.update, score))
+        improved = score > best  # NaN compares false; a tie keeps the earlier checkpoint
+        if improved or state.best_update is None:
+            state.best_update = state.update
+        write_atomic(
+            self.run_folder.dev_dir / f"{checkpoint_name(state.update)}.hyp",
+            "".join(text + "\n" for text in result.texts),
+        )
+        self.log.record({"kind": "dev", "update": state.update, **result.record()})
+        self.log.text(self.interval.dev_line(len(state.history), result, improved))
+        self.save()
+        self.interval.restart()
+
+    def evaluate(self, split: EvalSet, intervals: bool = False) -> Evaluation:
+        """Score the model as it is on a tuning or test set."""
+        with autocast(self.device, self.precision):
+            return evaluate(
+                self.model, self.translator, self.prepared, split, self.recipe, intervals
+            )
+
+    def save(self) -> None:
+        """Write a checkpoint of this very update, unless there is one."""
+        if self._saved == (self.state.update, len(self.state.history)):
+            return
+        self.state.seconds = time.monotonic() - self.started
+        save_checkpoint(
+            self.run_folder,
+            self.state,
+            {name: t.detach() for name, t in self.model.state_dict().items()},
+            optimizer_tensors(self.optimizer, self.model),
+            keep=max(self.recipe.train.keep, self.recipe.train.average),
+        )
+        self._saved = (self.state.update, len(self.state.history))
+
+    def out_of_time(self) -> bool:
+        """Whether the hours of ``time_limit`` are over, all starts of the run together."""
+        limit = self.recipe.time_limit
+        return limit is not None and self.state.seconds > limit * 3600
+
+    def _step(self, norm: Tensor, planned: list[Planned]) -> None:
+        """Clip, set the learning rate and step; a non-finite gradient touches nothing."""
+        if not norm.isfinite():
+            self.state.bad_updates += 1
+            if self.state.bad_updates >= self.recipe.train.max_bad_updates:
+                rows = ", ".join(str(r + 1) for r in planned[0].batch.rows[:8])
+                raise RunError(
+                    f"gradients were not finite for {self.state.bad_updates} updates in a row, up "
+                    f"to update {self.state.update} (training pairs {rows}, ...)",
+                    fix="resume from the last checkpoint with a lower learning rate, or "
+                    "precision=fp32",
+                )
+            return
+        self.state.bad_updates = 0
+        limit = self.recipe.optim.clip_norm
+        if limit and norm > limit:
+            for parameter in self.model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(limit / norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr()
+        self.optimizer.step()
+
+    def _updates(self) -> Iterator[list[Planned]]:
+        """The batches of each update from where the state stands, without end."""
+        accumulate = self.recipe.optim.accumulate
+        stream = self._batches()
+        while True:
+            yield list(itertools.islice(stream, accumulate))
+
+    def _batches(self) -> Iterator[Planned]:
+        data, corpus = self.recipe.data, self.prepared.train
+        start = self.state.next_batch
+        for epoch in itertools.count(self.state.epoch):
+            batches = plan(
+                corpus.src_len,
+                corpus.tgt_len,
+                data.batch_tokens,
+                self.recipe.seed,
+                epoch,
+                data.rebatch,
+            )
+            with Prefetcher(corpus, batches, start, self.device) as prefetched:
+                for index, batch in enumerate(prefetched, start):
+                    yield Planned(epoch, index, batch)
+            start = 0
+
+    def _validation_due(self) -> bool:
+        update, history = self.state.update, self.state.history
+        done = bool(history) and history[-1][0] == update
+        return update > 0 and update % self.recipe.train.epoch_updates == 0 and not done
+
+    def _progress_bar(self) -> tqdm[NoReturn]:
+        """Updates of the present epoch, on a terminal only."""
+        epoch_updates = self.recipe.train.epoch_updates
+        return tqdm(
+            total=epoch_updates,
+            initial=self.state.update % epoch_updates,
+            unit=" updates",
+            leave=False,
+            disable=None,
+        )
+
+    def _finished(self) -> str | None:
+        """Why training ends now, or None."""
+        train, state = self.recipe.train, self.state
+        if self.recipe.schedule.finished(state.update, self.interval.loss_ratio):
+            return f"the {self.recipe.schedule.kind} schedule ended"
+        if self.out_of_time():
+            return f"time_limit of {self.recipe.time_limit:g} hours"
+        if not state.history or state.history[-1][0] != state.update:
+            return None
+        if len(state.history) >= train.max_epochs:
+            return f"train.max_epochs = {train.max_epochs}"
+        since_best = sum(update > (state.best_update or 0) for update, _ in state.history)
+        if since_best >= train.stop_patience:
+            return f"no better {self.recipe.score.select_by} in {since_best} validations"
+        lr = self.lr()
+        if lr < train.min_lr and lr < self._peak_lr():
+            return f"learning rate {lr:.1e} below train.min_lr = {train.min_lr:g}"
+        return None
+
+    def _peak_lr(self) -> float:
+        """The highest rate at any validation so far: a rising rate is no reason to end."""
+        schedule, dim, history = self.recipe.schedule, self.recipe.model.dim, self.state.history
+        return max(schedule.lr(u, history[:i], dim) for i, (u, _) in enumerate(history))
