@@ -16,12 +16,20 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from nmt.config import SCHEDULES, SEGMENT_KINDS, Recipe
+from nmt.config import SEGMENT_KINDS, Recipe
 from nmt.errors import UserError
+from nmt.training.schedules import SCHEDULES
 
 Path_ = tuple[str, ...]
 NONE = ("none", "null", "~", "")
 LARGEST = 1 << 20  # bytes of a recipe
+PATHS = {
+    ("data", "train"),
+    ("data", "dev"),
+    ("data", "test"),
+    ("segment", "codes"),
+    ("segment", "model"),
+}
 GROUPS: dict[str, dict[str, type[BaseModel]]] = {"segment": SEGMENT_KINDS, "schedule": SCHEDULES}
 DEFAULT_KINDS = {"segment": "fastbpe", "schedule": "inverse_sqrt"}
 
@@ -29,8 +37,8 @@ DEFAULT_KINDS = {"segment": "fastbpe", "schedule": "inverse_sqrt"}
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe and ``key=value`` overrides.
 
-    Paths in the recipe are relative to it, ``out`` to the working directory; without ``out`` the
-    run folder is runs/NAME.
+    Paths in the recipe are relative to it, those of overrides and ``out`` to the working
+    directory; without ``out`` the run folder is runs/NAME.
 
     Raises:
         UserError: everything that is wrong with it, each with file, line and column.
@@ -177,10 +185,12 @@ class _Reader:
             group.clear()  # keys of the other kind would be errors
         value = yaml.compose(text, yaml.SafeLoader) if text.startswith("[") else None
         self._keys[path] = self._values[path] = place
-        if value is None:
-            group[key] = None if text in NONE and self._optional(path) else text
-        else:
-            group[key] = self._plain(value, path, place)
+        plain = self._plain(value, path, place) if value else text
+        if plain == text and text in NONE and self._optional(path):
+            plain = None
+        elif path in PATHS:  # what a shell completes is relative to the working directory
+            plain = [_from_here(p) for p in plain] if value else _from_here(text)
+        group[key] = plain
 
     def unknown_keys(self, values: dict[str, Any]) -> list[str]:
         """A line for every key that does not exist where it stands."""
@@ -347,3 +357,7 @@ def _field(path: Path_) -> FieldInfo | None:
 def _did_you_mean(word: str, options: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
     return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def _from_here(path: str) -> str:
+    return path if path == "learn" else os.path.abspath(os.path.expanduser(path))

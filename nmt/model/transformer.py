@@ -158,7 +158,7 @@ class Transformer(nn.Module):
         return self.logits(states, out_rows)
 
     def tables(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Source, target and output tables [V, D], normalised once for the forward that uses them."""
+        """Source, target and output tables [V, D], normalised once for a whole forward."""
         tgt = self.embed.rows()
         src = tgt if self.src_embed is None else self.src_embed.rows()
         return src, tgt, tgt if self.out_embed is None else self.out_embed.rows()
