@@ -1,0 +1,149 @@
+"""Faults of nmt-score: every one is a clear error before anything is printed to the output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.score import main
+from tests.scoring.runs import make_run, write_lines
+
+LINES = ["one two three four five", "six seven eight nine ten"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
+    """Runs the command, which must end with exit code 2 and no output; its message."""
+    assert main([str(arg) for arg in argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+@pytest.fixture
+def ref(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "ref", LINES)
+
+
+def test_line_counts_differ(
+    tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = write_lines(tmp_path / "short", LINES[:1])
+    error = refused(capsys, "--hyp", ref, short, "--ref", ref)
+    assert f"{short}: 1 lines, but the reference has 2" in error
+    error = refused(capsys, "--hyp", ref, "--ref", ref, "--src", short)
+    assert f"{short}: 1 lines" in error
+    run = make_run(tmp_path / "r", LINES, LINES[:1], {}, "u000100")
+    assert f"{run / 'test.hyp'}: 1 lines" in refused(capsys, run)
+
+
+def test_tokenised_reference_and_empty_hypothesis_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ref = write_lines(tmp_path / "ref", ["It works , they say .", "So it does ."])
+    hyp = write_lines(tmp_path / "hyp", ["It works, they say.", ""])
+    assert main(["--hyp", str(hyp), "--ref", str(ref), "--resamples", "0"]) == 0
+    captured = capsys.readouterr()
+    assert f"note: {hyp}: 1 of 2 hypotheses are empty" in captured.err
+    assert f"note: {ref}: looks tokenised" in captured.err
+    assert "version:" in captured.out
+
+
+def test_nothing_to_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = write_lines(tmp_path / "empty", [])
+    assert "no lines to score" in refused(capsys, "--hyp", empty, "--ref", empty)
+
+
+def test_all_references_empty_is_a_score_of_zero(
+    tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blank = write_lines(tmp_path / "blank", [""] * len(LINES))
+    assert main(["--hyp", str(ref), "--ref", str(blank), "--metrics", "bleu,paper_bleu"]) == 0
+    captured = capsys.readouterr()
+    assert [row.split("\t")[2] for row in captured.out.splitlines()[1:]] == ["0.0000", "0.0000"]
+    assert "every line is empty" in captured.err
+
+
+def test_unreadable_files(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "missing"
+    assert str(missing) in refused(capsys, "--hyp", missing, "--ref", ref)
+    latin = tmp_path / "latin"
+    latin.write_bytes("one\ncafé\n".encode("latin-1"))
+    assert f"{latin}:2: not UTF-8" in refused(capsys, "--hyp", latin, "--ref", ref)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "nothing to score"),
+        (["run", "--hyp", "ref", "--ref", "ref"], "run folders and --hyp are given"),
+        (["--hyp", "ref"], "--hyp needs a reference"),
+        (["--hyp", "ref", "ref", "--ref", "ref"], "twice"),
+        (["--hyp", "ref", "--ref", "ref", "--split", "dev"], "--split is for run folders"),
+        (["run", "--tokenised"], "--tokenised is for --hyp"),
+        (["run", "--tgt-lang", "en"], "--tgt-lang is for --hyp"),
+        (["missing"], "no such run folder"),
+        (["run", "--split", "dev"], "no dev hypotheses"),
+        (["run"], "no test hypotheses"),
+        (["untested"], "no data.test"),
+    ],
+)
+def test_contradictory_or_incomplete_requests(
+    tmp_path: Path,
+    ref: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    message: str,
+) -> None:
+    make_run(tmp_path, LINES, None, {}, "u000100")
+    make_run(tmp_path, LINES, LINES, {}, "u000100", "data.test=none", name="untested")
+    monkeypatch.chdir(tmp_path)
+    error = refused(capsys, *argv)
+    assert message in error
+    assert "\n  -> " in error  # the next step
+
+
+@pytest.mark.parametrize("option", [["--metrics", "bleu,blue"], ["--resamples", "7"]])
+def test_wrong_values(ref: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--hyp", str(ref), "--ref", str(ref), *option])
+    assert left.value.code == 2
+    assert option[0] in capsys.readouterr().err
+
+
+def test_reader_of_the_output_leaves(ref: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "nmt.cli.score", "--hyp", str(ref), "--ref", str(ref)]
+    ran = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, encoding="utf-8", check=False
+    )
+    os.close(writing)
+    assert ran.returncode == 141
+    assert "Error" not in ran.stderr
+
+
+def test_ascii_locale(tmp_path: Path, ref: Path) -> None:
+    hyp = write_lines(tmp_path / "höchst", LINES)
+    command = [sys.executable, "-m", "nmt.cli.score", "--hyp", str(hyp), "--ref", str(ref)]
+    environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ran = subprocess.run(
+        [*command, "--metrics", "bleu"], env=environment, capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split(b"\n")[1].startswith(str(hyp).encode())
+
+
+def test_file_name_that_is_no_text(tmp_path: Path, ref: Path) -> None:
+    hyp = os.fsencode(tmp_path) + b"/h\xff"
+    os.link(ref, hyp)
+    command = [sys.executable, "-m", "nmt.cli.score", "--hyp", hyp, "--ref", str(ref)]
+    for options in (["--metrics", "bleu"], ["--metrics", "bleu", "--json"]):
+        ran = subprocess.run([*command, *options], capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert hyp in ran.stdout

@@ -1,0 +1,42 @@
+"""A finished run folder, as far as scoring reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nmt.config_loader import dump_recipe, load_recipe
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+def make_run(
+    folder: Path,
+    refs: list[str],
+    test_hyps: list[str] | None,
+    dev_hyps: dict[str, list[str]],
+    best: str,
+    *extra: str,
+    name: str = "run",
+) -> Path:
+    """Corpora under ``folder/data``, a recipe, and what training leaves behind."""
+    for split in ("train", "dev", "test"):
+        for lang in ("gl", "en"):
+            write_lines(folder / "data" / f"{split}.{lang}", refs)
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(
+        "src: gl\ntgt: en\ndata:\n  train: data/train\n  dev: data/dev\n  test: data/test\n",
+        encoding="utf-8",
+    )
+    run = folder / name
+    (run / "checkpoints" / best).mkdir(parents=True)
+    (run / "best").write_text(best + "\n", encoding="utf-8")
+    (run / "config.yaml").write_text(dump_recipe(load_recipe(recipe, extra)), encoding="utf-8")
+    for checkpoint, hyps in dev_hyps.items():
+        write_lines(run / "dev" / f"{checkpoint}.hyp", hyps)
+    if test_hyps is not None:
+        write_lines(run / "test.hyp", test_hyps)
+    return run

@@ -1,0 +1,105 @@
+"""nmt-score as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.score import main
+from nmt.scoring.report import COLUMNS
+from tests.scoring.runs import make_run, write_lines
+from tests.scoring.texts import hypothesis, reference
+
+REFS = reference(30)
+COMMAND = [sys.executable, "-m", "nmt.cli.score"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    texts = {"ref": REFS, "base": hypothesis(REFS, 40), "better": hypothesis(REFS, 5)}
+    return {name: str(write_lines(tmp_path / name, lines)) for name, lines in texts.items()}
+
+
+def test_a_pipe_gets_tab_separated_lines(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--hyp", files["base"], "--ref", files["ref"], "--resamples", "100"]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split("\t") for line in captured.out.splitlines()]
+    assert tuple(rows[0]) == COLUMNS
+    assert [row[1] for row in rows[1:]] == ["bleu", "chrf", "ter", "paper_bleu"]
+    assert captured.err.startswith(f"note: {files['base']}: ")
+
+
+def test_a_terminal_gets_a_table(files: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "--hyp", files["base"], files["better"], "--ref", files["ref"]],
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 4096):
+                shown += part
+        except OSError:  # Linux ends a terminal so
+            pass
+    os.close(ours)
+    assert process.returncode == 0
+    text = shown.decode()
+    assert text.startswith(f"reference {files['ref']}, 30 lines")
+    assert text.count("p = ") == 4
+    assert "\t" not in text
+
+
+def test_json_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        str(make_run(tmp_path / name, REFS, hypothesis(REFS, damage), {}, "u000100", name=name))
+        for name, damage in (("base", 40), ("better", 5))
+    ]
+    options = ["--split", "test", "--json", "--metrics", "chrf,bleu", "--resamples", "100"]
+    assert main([*options, *runs]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["baseline"] == runs[0]
+    assert [(s["system"], s["metric"]) for s in found["scores"]] == [
+        (run, metric) for run in runs for metric in ("chrf", "bleu")
+    ]
+    assert found["scores"][2]["p_value"] < 0.05
+
+
+def test_dev_split_and_language_options(
+    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, REFS, None, {"u000300": REFS}, "u000300")
+    assert main([str(run), "--split", "dev", "--metrics", "paper_bleu", "--resamples", "0"]) == 0
+    row = capsys.readouterr().out.splitlines()[1].split("\t")
+    assert row[:5] == [str(run), "paper_bleu", "100.0000", "", ""]
+    given = ["--hyp", files["ref"], "--ref", files["ref"], "--metrics", "bleu,paper_bleu"]
+    assert main([*given, "--tgt-lang", "zh", "--src", files["ref"], "--resamples", "0"]) == 0
+    captured = capsys.readouterr()
+    assert "tok:zh" in captured.out
+    assert "tok:moses-zh" in captured.out
+    assert "hypotheses repeat the source" in captured.err
+
+
+def test_help_is_complete_and_short(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    for option in ("RUN", "--split", "--hyp", "--ref", "--src", "--tgt-lang", "--json"):
+        assert option in shown
+    assert len(shown.splitlines()) <= 35
+
+
+def test_torch_is_not_loaded() -> None:
+    """Scoring two files should start at once."""
+    code = "import sys, nmt.cli.score; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,128 @@
+"""Which text is scored as plain text and which as words, from files and from run folders."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.scoring import paper_bleu
+from nmt.scoring.inputs import Inputs, from_files, from_runs
+from tests.scoring.runs import make_run, write_lines
+
+PLAIN = ['He said, "it\'s fine."', "Rock & roll (50%), isn't it?", "A well-known fact.", "Yes!"]
+WORDS = [
+    "He said , &quot; it &apos;s fine . &quot;",
+    "Rock &amp; roll ( 50 % ) , isn &apos;t it ?",
+    "A well-known fact .",
+    "Yes !",
+]
+DATA = Path(__file__).parents[2] / "../shared/data"
+
+
+def test_plain_files_are_tokenised_for_paper_bleu(tmp_path: Path) -> None:
+    hyp, ref = (str(write_lines(tmp_path / name, PLAIN)) for name in ("hyp", "ref"))
+    given = from_files([hyp], ref, "en")
+    assert (given.systems, given.refs) == ({hyp: PLAIN}, PLAIN)
+    assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
+    assert given.tokeniser == "moses-en"
+    assert given.notes() == []
+
+
+def test_tokenised_files_are_detokenised_for_sacrebleu(tmp_path: Path) -> None:
+    hyp, ref = (str(write_lines(tmp_path / name, WORDS)) for name in ("hyp", "ref"))
+    given = from_files([hyp], ref, "en", tokenised=True)
+    assert (given.systems, given.refs) == ({hyp: PLAIN}, PLAIN)
+    assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
+    assert given.tokeniser == "none"
+    assert given.notes() == []
+
+
+def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+    lines = ["a\tb\x85c", "", "d\u2028e"]
+    ref = tmp_path / "ref.gz"
+    ref.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
+    hyp = str(write_lines(tmp_path / "hyp", lines))
+    given = from_files([hyp], str(ref))
+    assert given.refs == given.systems[hyp] == lines
+    assert given.empty(hyp) == 1
+
+
+def test_run_on_a_raw_corpus(tmp_path: Path) -> None:
+    devs = {"u000100": ["x"] * 4, "u000200": PLAIN[::-1]}
+    run = str(make_run(tmp_path, PLAIN, PLAIN, devs, "u000200"))
+    test = from_runs([run], "test")
+    assert (test.systems, test.refs) == ({run: PLAIN}, PLAIN)
+    assert (test.words, test.ref_words) == ({run: WORDS}, WORDS)
+    assert (test.ref_name, test.tgt_lang) == (str(tmp_path / "data/test.en"), "en")
+    dev = from_runs([run], "dev")
+    assert dev.systems == {run: PLAIN[::-1]}
+    assert dev.ref_name == str(tmp_path / "data/dev.en")
+
+
+def test_run_on_a_tokenised_corpus(tmp_path: Path) -> None:
+    """Hypotheses are plain text there, the reference files are words."""
+    run = str(make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenised=true"))
+    given = from_runs([run], "test")
+    assert (given.systems, given.refs) == ({run: PLAIN}, PLAIN)
+    assert (given.words, given.ref_words) == ({run: WORDS}, WORDS)
+    assert given.notes() == []
+
+
+def test_moved_reference(tmp_path: Path) -> None:
+    run = str(make_run(tmp_path, PLAIN, PLAIN, {}, "u000100"))
+    moved = (tmp_path / "data/test.en").rename(tmp_path / "elsewhere.en")
+    with pytest.raises(UserError, match="no such file"):
+        from_runs([run], "test")
+    assert from_runs([run], "test", str(moved)).refs == PLAIN
+
+
+def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
+    one, two, other = (
+        str(make_run(tmp_path / place, refs, PLAIN[::-1], {}, "u000100", name=place))
+        for place, refs in (("one", PLAIN), ("two", PLAIN), ("other", ["x"] * 4))
+    )
+    given = from_runs([one, two], "test")
+    assert list(given.systems) == list(given.words) == [one, two]
+    with pytest.raises(UserError, match="differs from"):
+        from_runs([one, other], "test")
+    with pytest.raises(UserError, match="twice"):
+        from_runs([one, one], "test")
+
+
+@pytest.mark.parametrize("corpus", ["ted-gl-en/dev.en.gz", "multi30k/tok/dev.de.gz"])
+def test_words_of_real_corpora_survive_detokenising(tmp_path: Path, corpus: str) -> None:
+    """So a run, which keeps plain text, gets the paper BLEU of the words it produced."""
+    file = DATA / corpus
+    if not file.exists():
+        pytest.skip("needs the corpora beside the repository")
+    lang = file.name.split(".")[1]
+    plain = from_files([str(file)], str(file), lang, tokenised=True)
+    again = from_files([str(write_lines(tmp_path / "plain", plain.refs))], str(file), lang)
+    (words,) = again.words.values()
+    assert paper_bleu(words, plain.ref_words).value == pytest.approx(100)
+
+
+def notes(hyps: list[str], refs: list[str], sources: list[str] | None = None) -> str:
+    return "\n".join(Inputs({"h": hyps}, refs, {}, [], "ref", "en", "none", sources or []).notes())
+
+
+def test_notes_on_odd_text() -> None:
+    assert notes(PLAIN, PLAIN) == ""
+    assert notes(["", " ", "\u200b", "d"], PLAIN) == "h: 3 of 4 hypotheses are empty"
+    assert "ref: every line is empty" in notes(PLAIN, [""] * 4)
+    assert notes(PLAIN, WORDS).startswith("ref: looks tokenised")
+    assert notes(WORDS, WORDS).startswith("ref, h: looks tokenised")
+    assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks cut into pieces")
+    assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks cut into pieces")
+    assert notes(PLAIN, PLAIN, [*PLAIN[:3], "x"]) == "h: 3 of 4 hypotheses repeat the source"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Qui est là ? « Moi » !", "foo@bar.com costs 3.50, not 4", "... and so on"],
+)
+def test_plain_text_of_other_languages_is_not_called_tokenised(line: str) -> None:
+    assert "tokenised" not in notes([line] * 4, PLAIN)

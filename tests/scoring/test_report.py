@@ -1,0 +1,98 @@
+"""The three forms of a report say the same, and each is easy to read for whom it is meant."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nmt.errors import UserError
+from nmt.scoring import METRICS, paper_bleu, score
+from nmt.scoring.inputs import Inputs
+from nmt.scoring.report import COLUMNS, report
+from tests.scoring.texts import hypothesis, reference
+
+REFS = reference(40)
+BASE, BETTER = hypothesis(REFS, 50), hypothesis(REFS, 10)
+
+
+def inputs(**systems: list[str]) -> Inputs:
+    # The words differ from the text, so that a metric on the wrong one would show.
+    words = {name: [f"{line} ." for line in hyps] for name, hyps in systems.items()}
+    ref_words = [f"{line} ." for line in REFS]
+    return Inputs(systems, REFS, words, ref_words, "test.en", "en", "moses-en")
+
+
+def test_one_system_every_metric_on_its_text() -> None:
+    given = inputs(base=BASE)
+    found = report(given, list(METRICS), resamples=100).scores
+    scores = [entry.score for entry in found["base"]]
+    assert [s.name for s in scores] == list(METRICS)
+    expected = score(BASE, REFS, ["bleu", "chrf", "ter"], "en", intervals=True, resamples=100)
+    assert scores[:3] == expected
+    assert scores[3].value == paper_bleu(given.words["base"], given.ref_words).value
+    assert "tok:moses-en" in scores[3].signature
+
+
+def test_table_for_people() -> None:
+    table = report(inputs(base=BASE, better=BETTER), ["bleu", "paper_bleu"], 100).table()
+    lines = table.splitlines()
+    assert lines[0] == "reference test.en, 40 lines"
+    assert any(line.startswith("BLEU") for line in lines)
+    assert any(line.startswith("paper BLEU  (tokenised BLEU as multi-bleu.perl") for line in lines)
+    better = [line for line in lines if line.startswith("  better")]
+    assert len(better) == 2
+    assert all("p = 0.010 *" in line and "[" in line for line in better)
+    assert max(map(len, lines)) <= 100
+    assert "difference to base; p by paired bootstrap, * where p < 0.05" in table
+
+
+def test_tab_separated_lines_for_pipes() -> None:
+    found = report(inputs(base=BASE, better=BETTER), ["bleu", "chrf"], 100)
+    header, *rows = [line.split("\t") for line in found.tsv().splitlines()]
+    assert tuple(header) == COLUMNS
+    assert [row[:2] for row in rows] == [
+        ["base", "bleu"],
+        ["base", "chrf"],
+        ["better", "bleu"],
+        ["better", "chrf"],
+    ]
+    assert all(len(row) == len(COLUMNS) for row in rows)
+    assert rows[0][5:7] == ["", ""]
+    assert float(rows[2][2]) == pytest.approx(found.scores["better"][0].score.value, abs=1e-4)
+
+
+def test_json_for_programs() -> None:
+    found = report(inputs(base=BASE, better=BETTER), ["chrf", "paper_bleu"], 100)
+    read = json.loads(found.json())
+    assert read["lines"] == 40
+    assert read["baseline"] == "base"
+    assert [system["name"] for system in read["systems"]] == ["base", "better"]
+    assert read["systems"][1]["empty"] == sum(not line for line in BETTER) > 0
+    assert [(s["system"], s["metric"]) for s in read["scores"]] == [
+        ("base", "chrf"),
+        ("base", "paper_bleu"),
+        ("better", "chrf"),
+        ("better", "paper_bleu"),
+    ]
+    entry = found.scores["better"][0]
+    record = read["scores"][2]
+    assert record["score"] == entry.score.value
+    assert (record["low"], record["high"]) == (entry.score.low, entry.score.high)
+    assert (record["difference"], record["p_value"]) == (entry.difference, entry.p_value)
+    assert record["signature"] == entry.score.signature
+
+
+def test_without_intervals() -> None:
+    found = report(inputs(base=BASE), ["bleu"], resamples=0)
+    assert found.scores["base"][0].score.low is None
+    assert found.baseline is None
+    assert "interval" not in found.table()
+    assert json.loads(found.json())["scores"][0]["high"] is None
+
+
+def test_what_cannot_be_resampled_is_refused() -> None:
+    with pytest.raises(UserError, match="without resamples"):
+        report(inputs(base=BASE, better=BETTER), ["bleu"], resamples=0)
+    with pytest.raises(UserError, match=r"(?s)test.en: .* take 30 GiB.*--resamples 0"):
+        report(inputs(base=BASE), ["bleu"], resamples=10_000_000)
