@@ -159,10 +159,11 @@ def _from_run(folder: str, split: Literal["dev", "test"], ref_file: str | None) 
                 fix="score --split dev, or name the reference with --ref",
             )
         ref_file = str(find_side(prefix, recipe.tgt))
-    hyp_file = run.test_hyp if split == "test" else run.dev_dir / f"{run.best()}.hyp"
+    best = run.dev_dir / f"{run.best() or '*'}.hyp"
+    hyp_file = run.test_hyp if split == "test" else best
     if not hyp_file.is_file():
         raise UserError(
-            f"no {split} hypotheses",
+            f"no {split} hypotheses of the best checkpoint",
             at=str(hyp_file),
             fix="let the training end, or write them with nmt-translate and use --hyp and --ref",
         )
@@ -172,8 +173,7 @@ def _from_run(folder: str, split: Literal["dev", "test"], ref_file: str | None) 
     return Inputs(
         systems={folder: hyps},
         refs=_plain(of_corpus, ref_lines, recipe.tgt),
-        # A run keeps plain text, so its words are made again; for words that Moses made, without
-        # loss.
+        # A run keeps plain text, so its words are made again: without loss, if Moses made them.
         words={folder: _words(Moses(tokenised=False, nfc=False), hyps, recipe.tgt)},
         ref_words=_words(of_corpus, ref_lines, recipe.tgt),
         ref_name=ref_file,
