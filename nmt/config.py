@@ -135,7 +135,7 @@ class ModelConfig(Strict):
     qkv_norm: bool = key(False, "norms on queries, keys and values (+3 More LN)", "N table 4")
     res_scale: Literal["none", "ffn", "all", "scalar"] = key(
         "none",
-        "ResScale: learned factors on the residual; of the FFN, of all sublayers, or one scalar each",
+        "ResScale, learned factors on the residual: of the FFN, of every sublayer, or a scalar each",
         "N 2.2, 4.2",
     )
     extra_norm: Literal["layernorm", "rmsnorm", "scalenorm"] = key(
@@ -170,8 +170,8 @@ class ModelConfig(Strict):
         extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
         if self.extra_norm != "layernorm" and not extra:
             raise ValueError(
-                f"model.extra_norm: {self.extra_norm} has no effect without one of model.post_attn_norm, "
-                "model.ffn_norm, model.qkv_norm"
+                f"model.extra_norm: {self.extra_norm} has no effect without one of "
+                "model.post_attn_norm, model.ffn_norm, model.qkv_norm"
             )
         return self
 

@@ -30,7 +30,9 @@ def run_command(
     parser.add_argument("--version", action="version", version=f"%(prog)s {nmt.__version__}")
     args = parser.parse_intermixed_args(argv)
     try:
-        return body(args) or 0
+        code = body(args) or 0
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         # nobody reads on: leave quietly, and keep the interpreter from flushing into the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

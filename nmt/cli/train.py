@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from nmt.cli.main import run_command
 from nmt.config import Recipe
 from nmt.config_loader import dump_recipe, load_recipe
@@ -95,7 +97,7 @@ def start(
     recipe: Recipe,
     prepared: Prepared,
     run: RunFolder,
-    device: object,
+    device: torch.device,
     precision: str,
     log: MetricsLog,
     stop: StopRequest,

@@ -99,7 +99,7 @@ def plan(
         rows = order[first : first + pool]
         rows = rows[np.lexsort((src_len[rows] + tgt_len[rows], longest[rows]))]
         batches.extend(np.split(rows, _cuts(longest[rows], batch_tokens)))
-    np.random.default_rng([seed, epoch, 1]).shuffle(batches)  # type: ignore[arg-type]
+    np.random.default_rng([seed, epoch, 1]).shuffle(batches)
     return batches
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,11 @@ def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
         return []
     listing = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
     learned = io.StringIO()
-    quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(None)
+    quiet = (
+        contextlib.nullcontext()
+        if sys.stderr.isatty()
+        else contextlib.redirect_stderr(io.StringIO())
+    )
     with quiet:
         learn_bpe.learn_bpe(listing, learned, merges, is_dict=True)
     lines = learned.getvalue().splitlines()[1:]  # after the version line
@@ -147,7 +152,8 @@ class WordSplitter:
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".codes") as file:
                 file.write(codes_text(self.merges))
                 file.flush()
-                self._engine = fastBPE.fastBPE(file.name)
+                with _silent():
+                    self._engine = fastBPE.fastBPE(file.name)
         return self._engine.apply([word])[0].split(" ")
 
     def _subword_nmt(self, word: str, dropout: float) -> list[str]:
@@ -170,6 +176,20 @@ class WordSplitter:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"merges": self.merges, "kept": self.kept, "_cache": {}, "_engine": None}
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Without what C++ writes to standard error."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def seed_dropout(seed: Sequence[int]) -> None:

@@ -15,11 +15,11 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from nmt.errors import MachineError, UserError
 
-OPENERS: dict[str, Callable[..., IO[bytes]]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -2,8 +2,8 @@
 
 Legend: B sentences still searched, K beams, V types, T positions so far.
 
-A hypothesis' score is its log-probability / ((5 + n) / 6)^alpha, n tokens incl. EOS (W equation 14).
-EOS is forbidden at the first position; a finished hypothesis keeps its place in the beam with its
+The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, n tokens incl. EOS
+(W equation 14). EOS is forbidden at the first position; a finished hypothesis keeps its place in the beam with its
 score frozen; a sentence ends when all its beams ended, when the length limit is reached, or when no
 unfinished hypothesis can enter the n best any more, which changes no result. Equal scores are
 ordered by beam, so the order does not depend on the batch.
@@ -133,7 +133,7 @@ def beam_search(
 
 def _extend(beams: Beams, logits: Tensor, alpha: float, forbidden: Tensor) -> tuple[Beams, Tensor]:
     """The K best continuations of each sentence, and the beams they continue [B, K]."""
-    batch, beam, types = logits.shape
+    beam, types = logits.shape[1:]
     length = beams.ids.shape[-1] + 1
     total = logits.logsumexp(-1, keepdim=True)
     logits = logits.index_fill(-1, forbidden, -torch.inf)

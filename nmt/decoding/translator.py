@@ -54,8 +54,8 @@ class Translator:
     """A model with all that stands between its ids and text.
 
     Options of every method, with the recipe's ``decode`` as their defaults: ``beam``,
-    ``length_alpha``, ``max_len_offset``, ``allow_unk``, ``batch_tokens``. The text does not depend on
-    how lines are batched or ordered.
+    ``length_alpha``, ``max_len_offset``, ``allow_unk``, ``batch_tokens``. The text does not depend
+    on how lines are batched or ordered.
     """
 
     def __init__(

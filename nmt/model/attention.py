@@ -44,9 +44,9 @@ class MultiHeadAttention(nn.Module):
             self.qkv = nn.Linear(dim, 3 * dim, bias=bias)
         self.out = nn.Linear(dim, dim, bias=bias)
         self.head_scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
-        self.q_norm, self.k_norm, self.v_norm = (
-            qkv_norm(dim) if qkv_norm else None for _ in range(3)
-        )
+        self.q_norm = qkv_norm(dim) if qkv_norm else None
+        self.k_norm = qkv_norm(dim) if qkv_norm else None
+        self.v_norm = qkv_norm(dim) if qkv_norm else None
 
     def forward(
         self,
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
     def project(self, x: Tensor) -> Tensor:
         """Queries, keys and values of self-attention side by side: [N, D] -> [N, 3D]."""
         qkv = self.qkv(x)
-        if self.q_norm is None:
+        if self.q_norm is None or self.k_norm is None or self.v_norm is None:
             return qkv
         q, k, v = qkv.chunk(3, dim=-1)
         return torch.cat([self.q_norm(q), self.k_norm(k), self.v_norm(v)], dim=-1)
@@ -117,7 +117,7 @@ class MultiHeadAttention(nn.Module):
     def keys_values(self, memory: Tensor) -> Tensor:
         """Keys and values of cross-attention side by side: [N, D] -> [N, 2D]."""
         kv = self.kv(memory)
-        if self.k_norm is None:
+        if self.k_norm is None or self.v_norm is None:
             return kv
         k, v = kv.chunk(2, dim=-1)
         return torch.cat([self.k_norm(k), self.v_norm(v)], dim=-1)

@@ -34,6 +34,8 @@ class TiedEmbedding(nn.Module):
 class Positions(nn.Module):
     """Sinusoids, sine and cosine interleaved (V section 3.5): a buffer, not saved."""
 
+    table: Tensor
+
     def __init__(self, dim: int, longest: int = 512) -> None:
         super().__init__()
         self.dim = dim

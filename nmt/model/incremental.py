@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.layout import Layout
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.layers import Block
 
 FIRST_CAPACITY = 32  # positions allocated at the start; doubled when they run out
 
@@ -26,7 +26,7 @@ class DecodeState:
 
     def __init__(
         self,
-        blocks: Iterable[nn.Module],
+        blocks: Iterable[Block],
         embed: Callable[[Tensor, int], Tensor],
         project: Callable[[Tensor], Tensor],
         memory: Tensor,
@@ -34,7 +34,7 @@ class DecodeState:
         beam: int,
         max_len: int,
     ) -> None:
-        """``embed(tokens [N], position)`` -> [N, D]; ``project(states [N, D])`` -> logits [N, V]."""
+        """``embed(tokens [N], position)`` -> [N, D]; ``project([N, D])`` -> logits [N, V]."""
         self.embed, self.project = embed, project
         self.beam, self.max_len = beam, max_len
         self.position = 0
@@ -97,12 +97,14 @@ class _LayerCache:
     """One decoder block with its keys and values."""
 
     def __init__(
-        self, block: nn.Module, memory: Tensor, layout: Layout, batch: int, slots: int
+        self, block: Block, memory: Tensor, layout: Layout, batch: int, slots: int
     ) -> None:
         self.block = block
-        attention: MultiHeadAttention = block.self_attn
-        self.heads, self.head_dim = attention.heads, attention.dim // attention.heads
-        kv = layout.pad(block.cross_attn.keys_values(memory))  # [B, S, 2D]
+        assert block.cross_attn is not None
+        self.self_attn, self.cross_attn = block.self_attn, block.cross_attn
+        self.heads = self.self_attn.heads
+        self.head_dim = self.self_attn.dim // self.heads
+        kv = layout.pad(self.cross_attn.keys_values(memory))  # [B, S, 2D]
         kv = kv.view(*kv.shape[:2], 2, self.heads, self.head_dim)
         self.source_k, self.source_v = (
             part.transpose(1, 2).contiguous() for part in kv.unbind(2)
@@ -118,7 +120,7 @@ class _LayerCache:
         split = (-1, beam, self.heads, self.head_dim)  # [B, K, H, E]
 
         def attend_self(h: Tensor) -> Tensor:
-            attention = self.block.self_attn
+            attention = self.self_attn
             q, k, v = (
                 part.view(split).transpose(1, 2) for part in attention.project(h).chunk(3, -1)
             )
@@ -129,7 +131,7 @@ class _LayerCache:
             return attention.mix(mixed.transpose(1, 2).flatten(0, 1))
 
         def attend_source(h: Tensor) -> Tensor:
-            attention = self.block.cross_attn
+            attention = self.cross_attn
             q = attention.queries(h).view(split).transpose(1, 2)
             mixed = attention.look(q, self.source_k, self.source_v, source_visible)
             return attention.mix(mixed.transpose(1, 2).flatten(0, 1))

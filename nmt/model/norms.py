@@ -66,7 +66,7 @@ class ScaleNorm(nn.Module):
         return _ScaleNorm.apply(x, self.g, self.eps)
 
 
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+NORMS: dict[str, Callable[..., nn.Module]] = {
     "layernorm": LayerNorm,
     "rmsnorm": RMSNorm,
     "scalenorm": ScaleNorm,

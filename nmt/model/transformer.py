@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 import torch
@@ -37,7 +39,7 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """[Ns, D] -> [Ns, D]."""
-        for block in self.layers:
+        for block in blocks_of(self):
             x = block(x, *block.attend_batch(layout))
         return x if self.norm is None else self.norm(x)
 
@@ -52,9 +54,14 @@ class Decoder(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
         """[Nt, D], [Ns, D] -> [Nt, D]."""
-        for block in self.layers:
+        for block in blocks_of(self):
             x = block(x, *block.attend_batch(layout, memory, memory_layout))
         return x if self.norm is None else self.norm(x)
+
+
+def blocks_of(stack: Encoder | Decoder) -> Iterable[Block]:
+    """The blocks of a stack, with their type, which ModuleList does not keep."""
+    return cast(Iterable[Block], stack.layers)
 
 
 class Transformer(nn.Module):
@@ -66,6 +73,8 @@ class Transformer(nn.Module):
         tgt_types: [V] bool, the types that the target language has; others are masked at the
             output when ``config.logit_mask``. None = all.
     """
+
+    allowed: Tensor
 
     def __init__(
         self,
@@ -192,7 +201,7 @@ class Transformer(nn.Module):
 
         bias = self.logit_bias()
         return DecodeState(
-            self.decoder.layers,
+            blocks_of(self.decoder),
             embed,
             lambda x: F.linear(
                 x if self.decoder.norm is None else self.decoder.norm(x), out_rows, bias

@@ -56,9 +56,12 @@ def _average(trainer: Trainer) -> None:
     weights = average_checkpoints(newest)
     trainer.model.load_state_dict(weights)
     name = trainer.recipe.score.select_by
-    score = trainer.evaluate(trainer.prepared.dev).value(name)
+    dev = trainer.evaluate(trainer.prepared.dev)
+    score = dev.value(name)
+    assert state.best_update is not None
     best = dict(state.history)[state.best_update]
     path = save_checkpoint(run, state, weights, {}, count, averaged=len(newest))
+    trainer.write_hypotheses(path.name, dev)
     chosen = score >= best
     if chosen:
         run.set_best(path.name)

@@ -108,7 +108,7 @@ class NoWarmup(Strict):
 
 
 class Linear(Strict):
-    """Linear warm-up to ``lr``, then linear decay to ``end_lr`` at ``total_updates`` (N table 7)."""
+    """Linear warm-up to ``lr``, linear decay to ``end_lr`` at ``total_updates`` (N table 7)."""
 
     kind: Literal["linear"] = "linear"
     peak: float = key(..., "learning rate at the end of the warm-up", "N table 1", gt=0, alias="lr")

@@ -158,10 +158,7 @@ class Trainer:
         improved = score > best  # NaN compares false; a tie keeps the earlier checkpoint
         if improved or state.best_update is None:
             state.best_update = state.update
-        write_atomic(
-            self.run_folder.dev_dir / f"{checkpoint_name(state.update)}.hyp",
-            "".join(text + "\n" for text in result.texts),
-        )
+        self.write_hypotheses(checkpoint_name(state.update), result)
         self.log.record({"kind": "dev", "update": state.update, **result.record()})
         self.log.text(self.interval.dev_line(len(state.history), result, improved))
         self.save()
@@ -173,6 +170,11 @@ class Trainer:
             return evaluate(
                 self.model, self.translator, self.prepared, split, self.recipe, intervals
             )
+
+    def write_hypotheses(self, checkpoint: str, dev: Evaluation) -> None:
+        """What a checkpoint makes of dev, for nmt-score."""
+        text = "".join(line + "\n" for line in dev.texts)
+        write_atomic(self.run_folder.dev_dir / f"{checkpoint}.hyp", text)
 
     def save(self) -> None:
         """Write a checkpoint of this very update, unless there is one."""
