@@ -135,7 +135,7 @@ class ModelConfig(Strict):
     qkv_norm: bool = key(False, "norms on queries, keys and values (+3 More LN)", "N table 4")
     res_scale: Literal["none", "ffn", "all", "scalar"] = key(
         "none",
-        "ResScale, learned factors on the residual: of the FFN, of every sublayer, or a scalar each",
+        "ResScale: learned factors on the skip of the FFN, of all sublayers, or a scalar on each",
         "N 2.2, 4.2",
     )
     extra_norm: Literal["layernorm", "rmsnorm", "scalenorm"] = key(

@@ -3,10 +3,10 @@
 Legend: B sentences still searched, K beams, V types, T positions so far.
 
 The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, n tokens incl. EOS
-(W equation 14). EOS is forbidden at the first position; a finished hypothesis keeps its place in the beam with its
-score frozen; a sentence ends when all its beams ended, when the length limit is reached, or when no
-unfinished hypothesis can enter the n best any more, which changes no result. Equal scores are
-ordered by beam, so the order does not depend on the batch.
+(W equation 14). EOS is forbidden at the first position; a finished hypothesis keeps its place in
+the beam with its score frozen; a sentence ends when all its beams ended, when the length limit is
+reached, or when no unfinished hypothesis can enter the n best any more, which changes no result.
+Equal scores are ordered by beam, so the order does not depend on the batch.
 """
 
 from __future__ import annotations
