@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import shlex
 import sys
@@ -12,13 +11,14 @@ from pathlib import Path
 
 import torch
 
+from nmt.cli.corpus import obtain_corpus
 from nmt.cli.main import run_command
 from nmt.config import Recipe
 from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.checks import summary as describe_report
-from nmt.data.prepare import Prepared, missing_files, prepare
+from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import save_segmenter
-from nmt.errors import Terminated, UserError
+from nmt.errors import Terminated
 from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
 from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.files import require_space, write_atomic
@@ -129,26 +129,6 @@ def start(
         f"{len(prepared.train):,} pairs; {device}, {precision}; run folder {run.path}"
     )
     return trainer
-
-
-def obtain_corpus(recipe: Recipe) -> None:
-    """Fetch the corpus with ``data.prepare`` when files are missing.
-
-    Raises:
-        UserError: data.prepare names no module of data_prep.
-    """
-    missing = missing_files(recipe)
-    name = recipe.data.prepare
-    if not missing or name is None:
-        return
-    try:
-        module = importlib.import_module(f"data_prep.{name}")
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f'"{name}" is no module of data_prep', at="data.prepare", fix="see data_prep/"
-        ) from error
-    print(f"preparing the corpus with data_prep.{name}", file=sys.stderr)
-    module.prepare(Path(recipe.data.train[0]).parent)
 
 
 def show_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluation | None) -> None:

@@ -1,0 +1,47 @@
+"""nmt-prepare: check and encode a recipe's corpora; nmt-train then starts at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nmt.cli.corpus import obtain_corpus
+from nmt.cli.main import run_command
+from nmt.config_loader import load_recipe
+from nmt.data.checks import summary
+from nmt.data.prepare import prepare
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of nmt-prepare."""
+    p = argparse.ArgumentParser(
+        prog="nmt-prepare",
+        description="Check, segment and encode a recipe's corpora on all cores, and keep the result "
+        "beside the run folders. nmt-train does it by itself; a changed corpus is prepared anew.",
+    )
+    p.add_argument("recipe", help="YAML recipe")
+    p.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. segment.merges=3000")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(body, parser(), argv)
+
+
+def body(args: argparse.Namespace) -> int:
+    """Prints what was found."""
+    recipe = load_recipe(args.recipe, args.overrides)
+    obtain_corpus(recipe)
+    prepared = prepare(recipe)
+    print(summary(prepared.report))
+    print(
+        f"{len(prepared.vocab):,} types; {len(prepared.train):,} training pairs of "
+        f"{prepared.train.src_len.mean():.1f} and {prepared.train.tgt_len.mean():.1f} pieces"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
