@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="nmt-prepare",
         description="Check, segment and encode a recipe's corpora on all cores, and keep the result "
-        "beside the run folders. nmt-train does it by itself; a changed corpus is prepared anew.",
+        "beside the run folders. nmt-train does so by itself; a changed corpus is prepared anew.",
     )
     p.add_argument("recipe", help="YAML recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. segment.merges=3000")

@@ -1,0 +1,202 @@
+"""The rules of docs/architecture.md, checked: sizes, import direction, fresh tables, frozen keys."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from nmt.cli.keys import insert, schema
+from nmt.config import SEGMENT_KINDS, Recipe
+from nmt.training.schedules import SCHEDULES
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "nmt").rglob("*.py"))
+CORE = """layout.py model/norms.py model/dropout.py model/embedding.py model/attention.py
+model/layers.py model/incremental.py model/transformer.py training/schedules.py training/loss.py
+training/trainer.py data/batches.py decoding/search.py""".split()
+
+# module prefix -> floor; the longest prefix decides
+FLOORS = {
+    "nmt": 0,
+    "nmt.config": 1,
+    "nmt.config_loader": 1,
+    "nmt.model": 2,
+    "nmt.model.norms": 0,
+    "nmt.model.dropout": 0,
+    "nmt.model.embedding": 0,
+    "nmt.training.schedules": 0,
+    "nmt.training.loss": 0,
+    "nmt.data": 0,
+    "nmt.data.batches": 2,
+    "nmt.data.prepare": 2,
+    "nmt.run": 2,
+    "nmt.decoding.search": 3,
+    "nmt.scoring": 3,
+    "nmt.decoding": 4,
+    "nmt.training": 4,
+    "nmt.cli": 5,
+}
+NO_TORCH = [
+    "nmt.cli.main", "nmt.cli.prepare", "nmt.config_loader", "nmt.data.prepare", "nmt.data.segment",
+    "nmt.data.vocab", "nmt.data.corpus",
+]  # fmt: skip
+
+
+def module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor(name: str) -> int:
+    while name not in FLOORS:
+        name = name.rpartition(".")[0]
+    return FLOORS[name]
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of ours that a file imports when it is loaded."""
+    known = {module(p) for p in FILES}
+    found = set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("nmt"):
+            deeper = {f"{node.module}.{alias.name}" for alias in node.names} & known
+            found |= deeper or {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.split(".")[0] == "nmt"}
+    return found
+
+
+def test_no_file_is_over_400_lines():
+    lengths = {str(p): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
+    assert {name: n for name, n in lengths.items() if n > 400} == {}
+
+
+def code_lines(path: Path) -> int:
+    """Lines that hold code: docstrings, comments and blank lines do not count."""
+    text = path.read_text(encoding="utf-8")
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docstrings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in docstrings
+    )
+
+
+def test_the_core_is_under_1600_lines_of_code():
+    assert 500 < sum(code_lines(ROOT / "nmt" / name) for name in CORE) < 1600
+
+
+def test_rooms_import_downwards_only():
+    upward = [
+        f"{module(p)} (floor {floor(module(p))}) imports {name} (floor {floor(name)})"
+        for p in FILES
+        for name in imports(p)
+        if floor(name) > floor(module(p))
+    ]
+    assert upward == []
+
+
+def test_no_import_cycle():
+    graph = {module(p): imports(p) - {module(p)} for p in FILES}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " > ".join([*path, name])
+        if name in done:
+            return
+        for other in graph.get(name, ()):
+            visit(other, (*path, name))
+        done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_data_prep_stands_beside():
+    assert not [p for p in FILES if "import data_prep" in p.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("name", NO_TORCH)
+def test_the_text_rooms_load_without_torch(name: str):
+    seen, waiting = set(), [name]
+    by_name = {module(p): p for p in FILES}
+    while waiting:
+        path = by_name[waiting.pop()]
+        if path in seen:
+            continue
+        seen.add(path)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {
+            n.module if isinstance(n, ast.ImportFrom) else n.names[0].name
+            for n in tree.body
+            if isinstance(n, (ast.Import, ast.ImportFrom))
+        }
+        assert not {n for n in names if n and n.split(".")[0] == "torch"}, path
+        waiting += imports(path)
+
+
+def test_readme_key_table_and_schema_are_fresh():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert insert(readme) == readme, "run: python -m nmt.cli.keys --write"
+    stored = (ROOT / "docs/recipe.schema.json").read_text(encoding="utf-8")
+    assert stored == schema(), "run: python -m nmt.cli.keys --write"
+
+
+def keys() -> list[str]:
+    found = []
+    for name, field in Recipe.model_fields.items():
+        if name in ("segment", "schedule"):
+            kinds = SEGMENT_KINDS if name == "segment" else SCHEDULES
+            models = [(f"{name}[{kind}]", model) for kind, model in kinds.items()]
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            models = [(name, field.annotation)]
+        else:
+            found.append(name)
+            continue
+        for title, model in models:
+            found += [f"{title}.{f.alias or key}" for key, f in model.model_fields.items()]
+    return [key for key in found if not key.endswith(".kind") or key == "optim.kind"]
+
+
+def test_the_list_of_keys_is_frozen():
+    """Growth is a decision: change this list in the same commit as the key, and say why."""
+    assert keys() == FROZEN.split()
+
+
+FROZEN = """
+src tgt out seed device precision time_limit data.train data.dev data.test data.prepare
+data.tokenised data.max_len data.batch_tokens data.rebatch data.checks data.max_overlap
+data.normalise segment[fastbpe].merges segment[fastbpe].codes segment[fastbpe].vocab_threshold
+segment[fastbpe].dropout segment[sentencepiece].vocab_size segment[sentencepiece].model_type
+segment[sentencepiece].model segment[plain].min_count model.dim model.ffn_dim model.heads
+model.enc_layers model.dec_layers model.activation model.bias model.norm model.norm_place
+model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
+model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer
+model.head_scale model.post_attn_norm model.ffn_norm model.qkv_norm model.res_scale
+model.extra_norm optim.kind optim.betas optim.eps optim.weight_decay optim.clip_norm
+optim.label_smoothing optim.accumulate schedule[inverse_sqrt].scale
+schedule[inverse_sqrt].warmup_updates schedule[val_decay].scale schedule[val_decay].warmup_updates
+schedule[val_decay].decay schedule[val_decay].patience schedule[val_decay].rule
+schedule[no_warmup].lr schedule[no_warmup].decay schedule[no_warmup].patience
+schedule[no_warmup].rule schedule[linear].lr schedule[linear].warmup_updates
+schedule[linear].total_updates schedule[linear].end_lr schedule[constant].lr
+schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].stop_loss_ratio
+train.epoch_updates train.max_epochs train.min_lr train.stop_patience train.keep train.average
+train.max_bad_updates train.log_every decode.beam decode.length_alpha decode.max_len_offset
+decode.allow_unk decode.batch_tokens score.metrics score.select_by
+"""
