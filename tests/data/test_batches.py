@@ -1,0 +1,146 @@
+"""Batch plans, collation and prefetching."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.batches import Prefetcher, collate, collate_sources, plan
+from nmt.data.corpus import CorpusWriter, EncodedCorpus
+from nmt.data.vocab import BOS, EOS
+from nmt.errors import MachineError
+
+
+@pytest.fixture
+def lengths() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    src = np.minimum(rng.lognormal(3, 0.6, 3000), 240).astype(np.int32)
+    return src, np.minimum(src * rng.lognormal(0, 0.25, 3000), 240).astype(np.int32)
+
+
+def corpus_of(folder: Path, pairs: list[tuple[list[int], list[int]]]) -> EncodedCorpus:
+    writer = CorpusWriter(folder, 100)
+    writer.add([s for s, _ in pairs], [t for _, t in pairs])
+    return writer.close()
+
+
+def padding(batches: list[np.ndarray], src: np.ndarray, tgt: np.ndarray) -> float:
+    slots = sum(len(b) * (int(src[b].max()) + int(tgt[b].max()) + 2) for b in batches)
+    return 1 - (int(src.sum()) + int(tgt.sum()) + 2 * len(src)) / slots
+
+
+def test_a_plan_has_every_row_once_within_the_limit(lengths):
+    src, tgt = lengths
+    batches = plan(src, tgt, 1024, seed=1, epoch=0)
+    assert sorted(np.concatenate(batches)) == list(range(len(src)))
+    for rows in batches:
+        assert len(rows) * (max(src[rows].max(), tgt[rows].max()) + 1) <= 1024
+    assert padding(batches, src, tgt) < 0.13
+
+
+def test_a_plan_is_a_function_of_seed_and_epoch(lengths):
+    def same(a, b):
+        return len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+    first = plan(*lengths, 1024, seed=1, epoch=0)
+    assert same(first, plan(*lengths, 1024, seed=1, epoch=0))
+    assert not same(first, plan(*lengths, 1024, seed=2, epoch=0))
+    second = plan(*lengths, 1024, seed=1, epoch=1)
+    assert {tuple(sorted(b)) for b in second} != {tuple(sorted(b)) for b in first}
+    fixed = plan(*lengths, 1024, seed=1, epoch=1, rebatch=False)
+    assert {tuple(sorted(b)) for b in fixed} == {tuple(sorted(b)) for b in first}
+    assert not same(fixed, first)
+
+
+def test_a_pair_over_the_limit_is_a_batch_alone():
+    src = np.array([3, 50, 4, 3], dtype=np.int32)
+    batches = plan(src, src, 20, seed=1, epoch=0)
+    assert [1] in [list(b) for b in batches]
+    assert sorted(np.concatenate(batches)) == [0, 1, 2, 3]
+    assert plan(src[:0], src[:0], 20, 1, 0) == []
+
+
+def test_padding_of_the_real_corpus_at_4096_tokens(tmp_path: Path):
+    from nmt.config import Recipe
+    from nmt.data.prepare import prepare
+
+    corpus = Path(__file__).parents[2].parent / "shared/data/ted-gl-en"
+    if not corpus.exists():
+        pytest.skip("ted-gl-en is not here")
+    data = {name: str(corpus / name) for name in ("train", "dev")}
+    recipe = Recipe.model_validate(
+        {
+            "src": "gl",
+            "tgt": "en",
+            "out": str(tmp_path / "run"),
+            "data": {**data, "tokenised": True},
+            "segment": {"merges": 3000},
+        }
+    )
+    train = prepare(recipe, progress=False).train
+    batches = plan(train.src_len, train.tgt_len, 4096, seed=1, epoch=0)
+    assert padding(batches, train.src_len, train.tgt_len) <= 0.13
+
+
+def test_collate_is_flat_and_ends_with_eos(tmp_path: Path):
+    corpus = corpus_of(tmp_path, [([5, 6, 7], [8]), ([9], [10, 11])])
+    batch = collate(corpus, np.array([1, 0]))
+    assert batch.src.tolist() == [9, EOS, 5, 6, 7, EOS]
+    assert batch.tgt_in.tolist() == [BOS, 10, 11, BOS, 8]
+    assert batch.tgt_out.tolist() == [10, 11, EOS, 8, EOS]
+    assert batch.src_layout.lengths.tolist() == [2, 4]
+    assert batch.tgt_layout.positions.tolist() == [0, 1, 2, 0, 1]
+    assert batch.tokens == 5
+    ids, layout = collate_sources([np.array([4]), np.array([5, 6])])
+    assert ids.tolist() == [4, EOS, 5, 6, EOS]
+    assert layout.shape == (2, 3)
+
+
+def test_prefetching_changes_nothing(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    pairs = [(list(rng.integers(4, 90, n)), list(rng.integers(4, 90, n + 1))) for n in range(1, 60)]
+    corpus = corpus_of(tmp_path, pairs)
+    batches = plan(corpus.src_len, corpus.tgt_len, 64, 1, 0)
+    with Prefetcher(corpus, batches, 2, torch.device("cpu"), ahead=3) as prefetched:
+        got = list(prefetched)
+    assert len(got) == len(batches) - 2
+    for rows, batch in zip(batches[2:], got, strict=True):
+        expected = collate(corpus, rows)
+        assert torch.equal(batch.src, expected.src)
+        assert torch.equal(batch.tgt_out, expected.tgt_out)
+
+
+def test_a_failing_prefetcher_raises_and_an_abandoned_one_ends(tmp_path: Path):
+    corpus = corpus_of(tmp_path, [([5], [6])] * 20)
+    cpu = torch.device("cpu")
+    bad = [np.array([0]), np.array([10**6])]
+    with Prefetcher(corpus, bad, 0, cpu) as prefetched, pytest.raises(IndexError):
+        list(prefetched)
+    with Prefetcher(corpus, [np.array([i]) for i in range(20)], 0, cpu, ahead=1) as prefetched:
+        next(iter(prefetched))
+    assert not prefetched._thread.is_alive()
+
+
+def test_the_width_of_ids_follows_the_vocabulary(tmp_path: Path):
+    for types, size in ((1000, 2), (70_000, 4)):
+        folder = tmp_path / str(types)
+        writer = CorpusWriter(folder, types)
+        writer.add([[types - 1, 4]], [[5]])
+        corpus = writer.close()
+        assert (folder / "src.ids").stat().st_size == 2 * size
+        assert corpus.src(0).tolist() == [types - 1, 4]
+        assert EncodedCorpus(folder).tgt(0).tolist() == [5]
+
+
+@pytest.mark.parametrize("name", ["src.ids", "tgt.len", "corpus.json"])
+def test_a_file_that_shrank_or_went_is_named(tmp_path: Path, name: str):
+    corpus_of(tmp_path, [([5, 6], [7])])
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
+    with pytest.raises(MachineError, match="delete this folder"):
+        EncodedCorpus(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(MachineError, match="damaged"):
+        EncodedCorpus(tmp_path)

@@ -1,0 +1,91 @@
+"""Reading text: one rule for what a line is, and errors that name file and line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+
+from nmt.data.text import clean_line, find_side, is_blank, read_lines
+from nmt.errors import UserError
+
+
+def lines_of(tmp_path: Path, data: bytes, name: str = "a.en") -> list[str]:
+    path = tmp_path / name
+    path.write_bytes(data)
+    return list(read_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"one\ntwo\n", ["one", "two"]),
+        (b"one\ntwo", ["one", "two"]),
+        (b"one\r\ntwo\r\n", ["one", "two"]),
+        (b"one\rstill one\n", ["one still one"]),
+        ("\ufeffone\ntwo".encode(), ["one", "two"]),
+        ("a\u2028b\u2029c\u0085d\x0be\x0cf\n".encode(), ["a\u2028b\u2029c d e f"]),
+        (b"nul\x00 bell\x07\n\n", ["nul  bell ", ""]),
+        (b"", []),
+    ],
+)
+def test_only_lf_ends_a_line(tmp_path: Path, data: bytes, lines: list[str]):
+    assert lines_of(tmp_path, data) == lines
+    assert lines_of(tmp_path, gzip.compress(data), "a.en.gz") == lines
+    assert lines_of(tmp_path, lzma.compress(data), "a.en.xz") == lines
+
+
+def test_references_are_read_as_they_are(tmp_path: Path):
+    (tmp_path / "r").write_bytes("a\tb\u00a0 e\u0301\n".encode())
+    assert list(read_lines(tmp_path / "r", clean=False)) == ["a\tb\u00a0 e\u0301"]
+
+
+def test_clean_is_idempotent_and_keeps_text():
+    text = "Ça va? \u00a0 “ok” 日本語 e\u0301"
+    assert clean_line(text) == text
+    assert clean_line(clean_line("a\tb")) == clean_line("a\tb") == "a b"
+
+
+@pytest.mark.parametrize("line", ["", " ", "\u00a0\u3000", "\u200b", "\ufeff \u2060", "\u00ad"])
+def test_blank(line: str):
+    assert is_blank(line)
+
+
+def test_not_blank():
+    assert not is_blank("\u200ba")
+
+
+def test_invalid_utf8_names_file_line_and_byte(tmp_path: Path):
+    with pytest.raises(UserError) as error:
+        lines_of(tmp_path, b"fine\nab\xff\n")
+    assert f"{tmp_path / 'a.en'}:2: not UTF-8" in str(error.value)
+    assert "byte 3 of the line" in str(error.value)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
+    whole = pack("".join(f"sentence number {i * i}\n" for i in range(5000)).encode())
+    with pytest.raises(UserError, match="damaged or truncated"):
+        lines_of(tmp_path, whole[: len(whole) // 2], f"a.en{suffix}")
+    with pytest.raises(UserError, match="damaged or truncated"):
+        lines_of(tmp_path, b"no archive", f"b.en{suffix}")
+
+
+def test_a_bomb_is_refused(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("nmt.data.text.LONGEST_LINE", 1000)
+    with pytest.raises(UserError, match="a line of over 1,000 bytes"):
+        lines_of(tmp_path, gzip.compress(b"x" * 10_000), "a.en.gz")
+
+
+def test_find_side_looks_for_archives_and_refuses_folders(tmp_path: Path):
+    (tmp_path / "t.gl.gz").touch()
+    (tmp_path / "t.en").mkdir()
+    assert find_side(str(tmp_path / "t"), "gl") == tmp_path / "t.gl.gz"
+    with pytest.raises(UserError, match="not a regular file"):
+        find_side(str(tmp_path / "t"), "en")
+    with pytest.raises(UserError) as error:
+        find_side(str(tmp_path / "t"), "sk")
+    assert "t.sk" in str(error.value)
+    assert ".gz" in str(error.value)
