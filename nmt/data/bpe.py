@@ -119,7 +119,8 @@ class WordSplitter:
     def __init__(self, merges: Sequence[tuple[str, str]], kept: set[str] | None = None) -> None:
         self.merges, self.kept = list(merges), kept
         self._cache: dict[str, list[str]] = {}
-        self._engine: Any = None
+        self._fast: Any = None  # made when first used, in each process anew
+        self._slow: Any = None
 
     def __call__(self, word: str) -> list[str]:
         """Pieces of a word; all but the last end with the joiner."""
@@ -148,19 +149,19 @@ class WordSplitter:
     def _split(self, word: str) -> list[str]:
         if fastBPE is None or self.kept is not None:
             return self._subword_nmt(word, 0.0)
-        if self._engine is None:
+        if self._fast is None:
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".codes") as file:
                 file.write(codes_text(self.merges))
                 file.flush()
                 with _silent():
-                    self._engine = fastBPE.fastBPE(file.name)
-        return self._engine.apply([word])[0].split(" ")
+                    self._fast = fastBPE.fastBPE(file.name)
+        return self._fast.apply([word])[0].split(" ")
 
     def _subword_nmt(self, word: str, dropout: float) -> list[str]:
-        if not isinstance(self._engine, apply_bpe.BPE):
+        if self._slow is None:
             lines = "".join(f"{left} {right}\n" for left, right in self.merges)
-            self._engine = apply_bpe.BPE(io.StringIO("#version: 0.2\n" + lines))
-        engine = self._engine
+            self._slow = apply_bpe.BPE(io.StringIO("#version: 0.2\n" + lines))
+        engine = self._slow
         parts = apply_bpe.encode(
             word,
             engine.bpe_codes,
@@ -175,7 +176,7 @@ class WordSplitter:
         return [part + JOINER for part in parts[:-1]] + [parts[-1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"merges": self.merges, "kept": self.kept, "_cache": {}, "_engine": None}
+        return {"merges": self.merges, "kept": self.kept, "_cache": {}, "_fast": None, "_slow": None}
 
 
 @contextlib.contextmanager

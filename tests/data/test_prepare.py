@@ -1,0 +1,219 @@
+"""Preparation: what is dropped and counted, the cache, worker processes, bounded memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.cli import prepare as command
+from nmt.config import Recipe
+from nmt.data import parallel
+from nmt.data.prepare import missing_files, prepare
+from nmt.data.vocab import UNK
+from nmt.errors import UserError
+
+TRAIN = [(f"o gato {i} come", f"the cat {i} eats") for i in range(200)]
+DEV = [("o can come", "the dog eats"), ("", "blank source"), ("novo zzz", "new zzz")]
+
+
+def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> str:
+    folder.mkdir(exist_ok=True)
+    for lang, side in (("gl", 0), ("en", 1)):
+        text = "".join(pair[side] + "\n" for pair in pairs)
+        (folder / f"{name}.{lang}").write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def recipe_for(folder: Path, train=TRAIN, dev=DEV, test=None, **keys) -> Recipe:
+    data = {"train": write(folder, "train", train), "dev": write(folder, "dev", dev)}
+    if test is not None:
+        data["test"] = write(folder, "test", test)
+    data |= {"tokenised": True} | keys.pop("data", {})
+    values = {"src": "gl", "tgt": "en", "out": str(folder / "run"), "data": data}
+    return Recipe.model_validate(values | {"segment": {"merges": 30}} | keys)
+
+
+def prepared(folder: Path, *args, **keys):
+    return prepare(recipe_for(folder, *args, **keys), progress=False)
+
+
+def text_of(p, corpus, row: int) -> tuple[str, str]:
+    return tuple(
+        p.segmenter.words(p.vocab.pieces(ids), "gl") for ids in (corpus.src(row), corpus.tgt(row))
+    )
+
+
+def test_ids_are_the_text_and_eval_sets_keep_every_line(tmp_path: Path):
+    p = prepared(tmp_path, test=DEV[:1])
+    assert len(p.train) == 200
+    assert text_of(p, p.train, 7) == TRAIN[7]
+    assert p.dev.src_lines == [s for s, _ in DEV]
+    assert p.dev.ref_lines == [t for _, t in DEV]
+    assert p.dev.corpus.src_len.tolist()[1] == 0
+    assert p.dev.corpus.tgt_len.tolist()[1] > 0
+    assert UNK in p.dev.corpus.src(2)
+    assert len(p.test.corpus) == 1
+
+
+def test_drops_are_counted_with_their_lines(tmp_path: Path):
+    odd = [("", ""), ("a", ""), ("\u200b", "b"), ("w " * 300, "x"), *TRAIN, TRAIN[0]]
+    p = prepared(tmp_path, train=odd)
+    train = p.report["splits"]["train"]
+    assert len(p.train) == train["kept"] == 201
+    assert train["pairs"] == 205
+    assert train["dropped"] == {
+        "both sides blank": {"count": 1, "lines": [1]},
+        "target blank": {"count": 1, "lines": [2]},
+        "source blank": {"count": 1, "lines": [3]},
+        "longer than 250 words": {"count": 1, "lines": [4]},
+    }
+    assert train["duplicates"] == 1
+    assert text_of(p, p.train, 0) == TRAIN[0]
+
+
+def test_suspicious_text_is_a_warning(tmp_path: Path):
+    odd = [("same", "same")] * 60 + [("b@@ pe", "b@@ pe x")] * 5 + [("e\u0301", "x")] + TRAIN
+    report = prepared(tmp_path, train=odd).report
+    said = " ".join(report["warnings"])
+    assert "same text on both sides in 60 pairs" in said
+    assert "already BPE-encoded" in said
+    assert "data.normalise=nfc" in said
+
+
+def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path):
+    with pytest.raises(UserError) as error:
+        prepared(tmp_path / "a", dev=[*DEV, *TRAIN[:2]])
+    assert "50.0% of the dev pairs (2) are in the training data" in str(error.value)
+    assert TRAIN[0][0] in str(error.value)
+    for keys in ({"checks": "warn"}, {"max_overlap": 0.9}):
+        report = prepared(tmp_path / "b", dev=[*DEV, *TRAIN[:2]], data=keys).report
+        assert report["overlap"]["dev"]["pairs"] == 2
+
+
+def test_unequal_files_say_both_counts_and_where(tmp_path: Path):
+    recipe = recipe_for(tmp_path)
+    lines = [t for _, t in TRAIN]
+    lines.insert(50, "")
+    (tmp_path / "train.en").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError) as error:
+        prepare(recipe, progress=False)
+    assert "200 lines, but train.en has 201" in str(error.value)
+    assert "line 51" in str(error.value)
+    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / ".cache").glob("*")) if (tmp_path / ".cache").exists() else True
+
+
+def test_an_empty_dev_set_or_no_pair_left_is_an_error(tmp_path: Path):
+    with pytest.raises(UserError, match=r"data\.dev"):
+        prepared(tmp_path / "a", dev=[("", "")])
+    with pytest.raises(UserError) as error:
+        prepared(tmp_path / "b", train=[("", "x"), ("a b c", "d")], data={"max_len": 2})
+    assert "1 source blank, 1 longer than 2 words" in str(error.value)
+
+
+def test_missing_files_are_named(tmp_path: Path):
+    recipe = recipe_for(tmp_path)
+    assert missing_files(recipe) == []
+    (tmp_path / "dev.en").unlink()
+    assert missing_files(recipe) == [str(tmp_path / "dev")]
+    with pytest.raises(UserError, match=r"dev\.en"):
+        prepare(recipe, progress=False)
+
+
+def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch):
+    first = prepared(tmp_path)
+    assert len(list((tmp_path / ".cache").iterdir())) == 1
+    monkeypatch.setattr("nmt.data.prepare._fill", lambda *_: pytest.fail("made again"))
+    again = prepared(tmp_path, model={"dim": 64, "heads": 2})
+    assert again.fingerprint == first.fingerprint
+    monkeypatch.undo()
+    assert prepared(tmp_path, segment={"merges": 20}).fingerprint != first.fingerprint
+    assert prepared(tmp_path, train=TRAIN[1:]).fingerprint != first.fingerprint
+
+
+def test_a_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nmt.data.prepare._encode_train", fail)
+    with pytest.raises(OSError, match="No space"):
+        prepared(tmp_path)
+    assert list((tmp_path / ".cache").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_place_prepares_elsewhere(tmp_path: Path, capsys):
+    recipe = recipe_for(tmp_path)
+    tmp_path.chmod(0o500)
+    assert len(prepare(recipe, progress=False).train) == 200
+    tmp_path.chmod(0o700)
+    assert "preparing in" in capsys.readouterr().err
+
+
+def test_worker_processes_give_the_same_ids(tmp_path: Path, monkeypatch):
+    alone = prepared(tmp_path / "a")
+    monkeypatch.setattr(parallel, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(parallel, "CHUNK", 7)
+    together = prepared(tmp_path / "b")
+    assert np.array_equal(together.train.src_len, alone.train.src_len)
+    for row in (0, 20, 199):
+        assert np.array_equal(together.train.src(row), alone.train.src(row))
+
+
+def test_bpe_dropout_changes_training_ids_only(tmp_path: Path):
+    plain = prepared(tmp_path / "a")
+    keys = {"segment": {"merges": 30, "dropout": 0.5}}
+    dropped = prepared(tmp_path / "b", **keys)
+    assert dropped.train.src_len.sum() > plain.train.src_len.sum()
+    assert text_of(dropped, dropped.train, 7) == TRAIN[7]
+    assert np.array_equal(dropped.dev.corpus.src_len, plain.dev.corpus.src_len)
+    other = prepared(tmp_path / "c", seed=2, **keys)
+    assert not np.array_equal(other.train.src_len, dropped.train.src_len)
+
+
+def test_several_training_prefixes(tmp_path: Path):
+    more = write(tmp_path, "more", [("un novo par", "a new pair")])
+    train = write(tmp_path, "train", TRAIN)
+    p = prepared(tmp_path, data={"train": [train, more]})
+    assert len(p.train) == 201
+    assert text_of(p, p.train, 200) == ("un novo par", "a new pair")
+
+
+def test_the_command_prints_what_it_found(tmp_path: Path, capsys):
+    recipe_for(tmp_path)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n")
+    keys = [f"out={tmp_path}/run", "segment.merges=30"]
+    assert command.main([str(recipe), *keys]) == 0
+    out = capsys.readouterr().out
+    assert "train: 200 pairs" in out
+    assert "training pairs of" in out
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_million_pairs_in_under_a_gigabyte(tmp_path: Path):
+    """Peak memory of the whole command, the largest process, as the system counts it."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{i:x}" for i in range(50_000)])
+    for lang in ("gl", "en"):
+        with open(tmp_path / f"train.{lang}", "w") as file:
+            for _ in range(100):
+                ranks = np.minimum(rng.zipf(1.3, (10_000, 20)), 50_000) - 1
+                file.writelines(" ".join(words[row]) + "\n" for row in ranks)
+    write(tmp_path, "dev", DEV[:1])
+    (tmp_path / "r.yaml").write_text(
+        "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n"
+        "segment: {merges: 500}\n"
+    )
+    code = (
+        "import resource, sys; from nmt.cli.prepare import main; "
+        f"assert main([{str(tmp_path / 'r.yaml')!r}, 'out={tmp_path}/run']) == 0; "
+        "sys.exit(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 1_000_000)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,202 @@
+"""Segmenters: what they learn, round trips, files in both formats, the two BPE engines alike."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.data import bpe
+from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
+from nmt.data.moses import Moses
+from nmt.data.segment import (
+    FastBpe,
+    Segmenter,
+    learn_segmenter,
+    load_segmenter,
+    save_segmenter,
+)
+from nmt.data.text import clean_line
+from nmt.errors import UserError
+
+TEXT = [
+    ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
+    ("a casa branca é grande .", "the white house is big ."),
+    ("os gatos negros comen na casa grande .", "the black cats eat in the big house ."),
+] * 4
+LINES = st.text(
+    st.characters(exclude_categories=["Cs"], include_characters="@\ue000\ue001\u2581<>/ \u00a0"),
+    max_size=40,
+).map(clean_line)
+
+
+def learned(config, tokenised: bool = True, normalise: str = "none") -> Segmenter:
+    return learn_segmenter(config, "gl", "en", tokenised, normalise, lambda: iter(TEXT))
+
+
+def fast(**keys) -> Segmenter:
+    return learned(FastBpeConfig(merges=40, **keys))
+
+
+def test_learned_merges_join_the_frequent_pairs():
+    codes = learn_codes(Counter({"lower": 5, "low": 7}), 3)
+    assert codes == [("l", "o"), ("lo", "w</w>"), ("lo", "w")] or codes[0] == ("l", "o")
+    pieces = fast().encode("o gato negro come peixe .", "gl")
+    assert join(pieces) == "o gato negro come peixe ."
+    assert len(pieces) < len("ogatonegrocomepeixe.")
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINES)
+def test_words_of_pieces_are_the_words_of_the_text(line: str):
+    words = " ".join(line.split())
+    for segmenter in SEGMENTERS_OF_TOKENISED:
+        assert segmenter.words(segmenter.encode(line, "gl"), "gl") == words
+
+
+SEGMENTERS_OF_TOKENISED = [fast(), learned(PlainConfig()), fast(vocab_threshold=3)]
+SPM = learned(SentencePieceConfig(vocab_size=60), tokenised=False)
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINES)
+def test_sentencepiece_gives_plain_text_back(line: str):
+    expected = " ".join(line.replace("\u2581", "_").split())
+    assert SPM.decode(SPM.encode(line, "gl"), "gl") == expected
+
+
+@given(st.text())
+def test_escape_is_undone_and_leaves_no_joiner(word: str):
+    assert unescape(escape(word)) == word
+    assert "@@" not in escape(word)
+
+
+@pytest.mark.parametrize("text", ["<unk> </s> <s>", "a@@ b", "x</w> y", "&quot; &amp;", "@@ @"])
+def test_control_signs_in_text_survive(text: str):
+    segmenter = fast()
+    assert segmenter.words(segmenter.encode(text, "gl"), "gl") == text
+
+
+def test_raw_text_comes_back_through_moses():
+    segmenter = learned(FastBpeConfig(merges=30), tokenised=False)
+    for line in ("The cat's \"fish\" costs $5, doesn't it? Yes & no.", "It's (very) good: 50%."):
+        pieces = segmenter.encode(line, "en")
+        assert segmenter.decode(pieces, "en") == line
+        assert segmenter.words(pieces, "en") == segmenter.moses.reference_words(line, "en")
+
+
+def test_tokenised_text_comes_out_plain():
+    segmenter = fast()
+    pieces = segmenter.encode("it &apos;s a &quot; test &quot; , is n&apos;t it ?", "en")
+    assert segmenter.decode(pieces, "en") == "it's a \"test\", is n't it?"
+    assert segmenter.moses.reference_plain("it &apos;s", "en") == "it's"
+
+
+def test_both_engines_split_alike(monkeypatch):
+    fast_bpe = pytest.importorskip("fastBPE", reason="the extra fastbpe is not installed")
+    assert bpe.fastBPE is fast_bpe
+    words = [w for pair in TEXT for line in pair for w in line.split()]
+    words += ["gatonegro", "ñandú", "日本語", "x", "@", "cásas\u0301", "a" * 60, "</w>", "w</w>x"]
+    merges = learn_codes(Counter(words), 60)
+    with_package = [WordSplitter(merges)(word) for word in words]
+    monkeypatch.setattr(bpe, "fastBPE", None)
+    assert [WordSplitter(merges)(word) for word in words] == with_package
+
+
+def test_a_vocabulary_threshold_splits_rare_pieces_again():
+    counts = Counter(p for pair in TEXT for s in pair for p in fast().encode(s, "gl"))
+    rare = {p for p, n in counts.items() if n < 12}
+    assert rare
+    kept = fast(vocab_threshold=12)
+    after = Counter(p for pair in TEXT for s in pair for p in kept.encode(s, "gl"))
+    assert len([p for p, n in after.items() if n < 12 and len(p.removesuffix("@@")) > 1]) == 0
+
+
+def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
+    segmenter = fast(dropout=0.5)
+    line = "o gato negro come peixe , e o can come carne ."
+    draws = [segmenter.training_encoder([1, n])(line, "gl") for n in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+    assert all(segmenter.words(d, "gl") == line for d in draws)
+    assert len(draws[0]) > len(segmenter.encode(line, "gl"))
+    assert segmenter.encode(line, "gl") == fast().encode(line, "gl")
+
+
+@pytest.mark.parametrize(
+    "segmenter", [*SEGMENTERS_OF_TOKENISED, SPM], ids=lambda s: type(s).__name__
+)
+def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Segmenter):
+    save_segmenter(segmenter, tmp_path)
+    line = "o gato come @@ peixe na casa grande &quot; xyz"
+    expected = segmenter.encode(line, "gl")
+    for again in (load_segmenter(tmp_path), pickle.loads(pickle.dumps(segmenter))):
+        assert again.encode(line, "gl") == expected
+        assert again.decode(expected, "en") == segmenter.decode(expected, "en")
+
+
+def test_a_changed_or_missing_file_is_refused(tmp_path: Path):
+    save_segmenter(fast(), tmp_path)
+    (tmp_path / "codes.txt").write_text("a b 0\n")
+    with pytest.raises(UserError, match=r"codes\.txt was changed"):
+        load_segmenter(tmp_path)
+    (tmp_path / "codes.txt").unlink()
+    with pytest.raises(UserError, match="cannot be read"):
+        load_segmenter(tmp_path)
+
+
+def test_codes_of_both_formats_are_read(tmp_path: Path):
+    (tmp_path / "fast").write_text("g a 12\nga to</w> 3\n")
+    (tmp_path / "nmt").write_text("#version: 0.2\ng a\nga to</w>\n")
+    assert (
+        read_codes(tmp_path / "fast")
+        == read_codes(tmp_path / "nmt")
+        == [
+            ("g", "a"),
+            ("ga", "to</w>"),
+        ]
+    )
+    given_codes = fast(codes=str(tmp_path / "fast"))
+    assert isinstance(given_codes, FastBpe)
+    assert given_codes.encode("ga", "gl") == ["g@@", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("g a 12\nbroken\n", ":2"),
+        ("g a x\n", ":1"),
+        ("#version: 0.2\na\n", ":2"),
+        ("", "no merges"),
+    ],
+)
+def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: str):
+    (tmp_path / "codes").write_text(text)
+    with pytest.raises(UserError, match=place):
+        read_codes(tmp_path / "codes")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_codes(tmp_path / "missing")
+
+
+def test_nfc_composes_input_and_never_references():
+    segmenter = learned(PlainConfig(), normalise="nfc")
+    assert segmenter.encode("e\u0301", "gl") == ["é"]
+    assert segmenter.moses.reference_words("e\u0301", "gl") == "e\u0301"
+    assert learned(PlainConfig()).encode("e\u0301", "gl") == ["e\u0301"]
+
+
+def test_unknown_languages_get_the_english_rules():
+    moses = Moses(tokenised=False, nfc=False)
+    assert moses.words("Habari, dunia!", "sw") == ["Habari", ",", "dunia", "!"]
+    assert moses.words("日本語です。", "ja")
+
+
+def test_sentencepiece_that_cannot_learn_says_so():
+    with pytest.raises(UserError, match="SentencePiece cannot learn"):
+        learn_segmenter(
+            SentencePieceConfig(vocab_size=16), "gl", "en", False, "none", lambda: iter(TEXT)
+        )
