@@ -19,13 +19,14 @@ from nmt.data.checks import summary as describe_report
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import save_segmenter
 from nmt.errors import Terminated
+from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
 from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.files import require_space, write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
 from nmt.run.signals import StopRequest, stop_signals
-from nmt.training.evaluate import Evaluation
+from nmt.training.evaluate import Evaluation, Stopped
 from nmt.training.finish import finish
 from nmt.training.trainer import Trainer
 
@@ -74,21 +75,23 @@ def body(args: argparse.Namespace) -> int:
     prepared = prepare(recipe)
     print(describe_report(prepared.report), file=sys.stderr)
     if args.dry_run:
+        model = Transformer(recipe.model, len(prepared.vocab))
+        print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
         return 0
     with stop_signals() as stop, run, MetricsLog(run) as log:
         trainer = start(recipe, prepared, run, device, precision, log, stop)
         reason = trainer.run()
-        if reason is None:
-            assert stop.requested
-            log.text(
-                f"{stop.requested}: saved update {trainer.state.update}; go on with\n  "
-                + resume_command(args)
-            )
+        try:
+            if reason is None:
+                raise Stopped
+            log.text(f"training ended: {reason}")
+            _, test = finish(trainer, reason)
+        except Stopped:
+            saved = f"saved update {trainer.state.update}; go on with"
+            log.text(f"{stop.requested}: {saved}\n  {resume_command(args)}")
             if stop.requested == "SIGINT":
-                raise KeyboardInterrupt
-            raise Terminated(stop.requested)
-        log.text(f"training ended: {reason}")
-        _, test = finish(trainer, reason)
+                raise KeyboardInterrupt from None
+            raise Terminated(stop.requested) from None
         show_results(recipe, prepared, run.path, test)
     return 0
 
@@ -122,13 +125,18 @@ def start(
         checkpoint,
     )
     log.rewind(trainer.state.update)
-    parameters = sum(p.numel() for p in trainer.model.parameters())
-    require_space(run.path, space_needed(parameters, recipe.train.keep))
+    size = parameters(trainer.model)
+    require_space(run.path, space_needed(size, recipe.train.keep))
     log.text(
-        f"{recipe.src}-{recipe.tgt}: {parameters:,} parameters, {len(prepared.vocab):,} types, "
+        f"{recipe.src}-{recipe.tgt}: {size:,} parameters, {len(prepared.vocab):,} types, "
         f"{len(prepared.train):,} pairs; {device}, {precision}; run folder {run.path}"
     )
     return trainer
+
+
+def parameters(model: Transformer) -> int:
+    """How many numbers a model learns."""
+    return sum(p.numel() for p in model.parameters())
 
 
 def show_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluation | None) -> None:

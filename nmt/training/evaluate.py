@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,10 @@ from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.scoring import Score, paper_bleu, score
 from nmt.training.loss import label_smoothed
+
+
+class Stopped(Exception):
+    """A stop was requested while a model was being evaluated; nothing of it is kept."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +60,28 @@ def evaluate(
     prepared: Prepared,
     split: EvalSet,
     recipe: Recipe,
+    stop_requested: Callable[[], bool],
     intervals: bool = False,
 ) -> Evaluation:
     """Loss by teacher forcing and scores of beam-search output, dropout off.
 
-    ``intervals`` adds 95 % bootstrap intervals to the sacreBLEU scores.
+    Args:
+        stop_requested: asked between batches.
+        intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
+
+    Raises:
+        Stopped: a stop was requested.
     """
+
+    def check() -> None:
+        if stop_requested():
+            raise Stopped
+
     model.eval()
     nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device)
     sources = [split.corpus.src(row) for row in range(len(split.corpus))]
     segmenter, moses = prepared.segmenter, prepared.segmenter.moses
-    hypotheses = translator.translate_ids(sources)
+    hypotheses = translator.translate_ids(sources, check)
     texts = [h.text for h in hypotheses]
     references = [moses.reference_plain(line, recipe.tgt) for line in split.ref_lines]
     scores = [

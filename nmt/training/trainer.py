@@ -6,6 +6,7 @@ history), so a resumed run equals one that never stopped.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -28,7 +29,7 @@ from nmt.run.device import autocast
 from nmt.run.files import write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
-from nmt.training.evaluate import Evaluation, evaluate
+from nmt.training.evaluate import Evaluation, Stopped, evaluate
 from nmt.training.loss import label_smoothed
 from nmt.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 from nmt.training.progress import Interval
@@ -105,11 +106,14 @@ class Trainer:
         with self._progress_bar() as bar:
             while True:
                 # due also after a resume, when a stop cut the validation short
-                if self._validation_due():
-                    self.validate()
-                    bar.reset()
-                reason = self._finished()
-                if reason or self.stop_requested():
+                if self._validation_due() and not self.stop_requested():
+                    with contextlib.suppress(Stopped):
+                        self.validate()
+                        bar.reset()
+                if self.stop_requested():
+                    self.save()
+                    return None
+                if reason := self._finished():
                     self.save()
                     return reason
                 self.update(next(updates))
@@ -168,7 +172,13 @@ class Trainer:
         """Score the model as it is on a tuning or test set."""
         with autocast(self.device, self.precision):
             return evaluate(
-                self.model, self.translator, self.prepared, split, self.recipe, intervals
+                self.model,
+                self.translator,
+                self.prepared,
+                split,
+                self.recipe,
+                self.stop_requested,
+                intervals,
             )
 
     def write_hypotheses(self, checkpoint: str, dev: Evaluation) -> None:
