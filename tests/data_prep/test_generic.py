@@ -129,9 +129,7 @@ def test_moses_bad_input(tmp_path, monkeypatch, capsys, argv, message):
 
 def tmx(pairs):
     side = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
-    units = "".join(
-        f"<tu>{side.format('XX-AA', s)}{side.format('yy', t)}</tu>" for s, t in pairs
-    )
+    units = "".join(f"<tu>{side.format('XX-AA', s)}{side.format('yy', t)}</tu>" for s, t in pairs)
     return f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'
 
 
@@ -167,9 +165,7 @@ def test_gettext(tmp_path, suffix, msgid_lang):
     for source, target in good[2:]:
         catalogue.append(polib.POEntry(msgid=source, msgstr=target))
     plural = {0: good[0][1], 1: "between", 2: good[1][1]}
-    catalogue.append(
-        polib.POEntry(msgid=good[0][0], msgid_plural=good[1][0], msgstr_plural=plural)
-    )
+    catalogue.append(polib.POEntry(msgid=good[0][0], msgid_plural=good[1][0], msgstr_plural=plural))
     catalogue.append(polib.POEntry(msgid="_Open the door", msgstr="Tür ö_ffnen"))
     catalogue.append(polib.POEntry(msgid="set file_name", msgstr="stelle file_name"))
     catalogue.append(polib.POEntry(msgid="guess", msgstr="unsure", flags=["fuzzy"]))
