@@ -29,7 +29,7 @@ except ImportError:  # an extra: subword-nmt splits alike
     fastBPE = None
 
 JOINER = "@@"  # ends every piece of a word but the last
-CACHED_WORDS = 1_000_000
+CACHED_WORDS = 200_000  # in each process; some 60 MB
 
 # "@@" in a text would be taken for a joiner: in such words "@" is U+E000 inside the model, and
 # U+E001 marks a character that is meant as it stands
@@ -176,7 +176,13 @@ class WordSplitter:
         return [part + JOINER for part in parts[:-1]] + [parts[-1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"merges": self.merges, "kept": self.kept, "_cache": {}, "_fast": None, "_slow": None}
+        return {
+            "merges": self.merges,
+            "kept": self.kept,
+            "_cache": {},
+            "_fast": None,
+            "_slow": None,
+        }
 
 
 @contextlib.contextmanager

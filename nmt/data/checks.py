@@ -7,8 +7,10 @@ fingerprints of dev and test for overlap.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,35 +19,56 @@ import numpy as np
 
 from nmt.data.text import is_blank
 
-EXAMPLES = 5  # lines named in the report for each finding
+LISTED = 100  # places named in the report for each finding
+EXAMPLES = 5  # pairs shown for each overlap
+LACKING_WARNS = 0.1  # share of a side's pieces that the training data does not have there
+UNKNOWN_FAILS = 0.5  # share of source pieces that are UNK
+FEW_PAIRS = 100  # scores of a smaller split say little
+
 SUSPICIOUS = {
     # finding -> share of the pairs above which it is worth a warning
     "same text on both sides": 0.1,
     "one side over 3 times as long": 0.05,
     "already BPE-encoded (@@)": 0.001,
     "HTML escapes (&quot; &apos; ...)": 0.01,
+    "already tokenised (space before a full stop)": 0.3,
+    "not tokenised though data.tokenised is true": 0.3,
 }
-ESCAPES = ("&quot;", "&apos;", "&amp;", "&#91;", "&#93;", "&lt;", "&gt;")
+_ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
+_END_APART = re.compile(r"\s\.$")  # French has a space before "?" and "!"
+_END_ATTACHED = re.compile(r"\w[.?!]$")
 
 
 @dataclass
 class Finding:
-    """How often something was seen, and the first lines where."""
+    """How often something was seen, and the first places where."""
 
     count: int = 0
-    lines: list[int] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
-    def add(self, line: int) -> None:
+    def add(self, place: str) -> None:
         """Count one more."""
         self.count += 1
-        if len(self.lines) < EXAMPLES:
-            self.lines.append(line)
+        if len(self.lines) < LISTED:
+            self.lines.append(place)
 
 
 def fingerprint(src: str, tgt: str) -> int:
     """64 bits of a pair; the same in every process."""
     text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
+
+
+def reason_to_drop(src: str, tgt: str, max_len: int | None) -> str | None:
+    """Why a pair is no training pair: a blank side, or a side of over ``max_len`` words."""
+    blank = is_blank(src), is_blank(tgt)
+    if all(blank):
+        return "both sides blank"
+    if any(blank):
+        return "source blank" if blank[0] else "target blank"
+    if max_len is not None and (len(src.split()) > max_len or len(tgt.split()) > max_len):
+        return f"longer than {max_len} words"
+    return None
 
 
 class SplitCheck:
@@ -55,6 +78,9 @@ class SplitCheck:
         max_len: words a side may have, None = any (dev and test are never filtered).
         held_out: fingerprints of the pairs of other splits by their name.
         tokenised: whether the text comes Moses-tokenised, where escapes are normal.
+
+    Attributes:
+        normalised: for ``read_lines`` to count into.
     """
 
     def __init__(
@@ -66,31 +92,33 @@ class SplitCheck:
         self.max_len, self.tokenised = max_len, tokenised
         self.held_out = held_out or {}
         self.pairs = self.kept = 0
+        self.normalised: Counter[str] = Counter()
         self.dropped: dict[str, Finding] = {}
         self.seen: dict[str, Finding] = {name: Finding() for name in SUSPICIOUS}
-        self.overlap: dict[str, Finding] = {name: Finding() for name in self.held_out}
         self.found: dict[str, set[int]] = {name: set() for name in self.held_out}
         self.examples: dict[str, list[str]] = {name: [] for name in self.held_out}
         self.decomposed = Finding()
-        self.words = {"src": 0, "tgt": 0}
         self._hashes = array("q")
 
-    def admit(self, src: str, tgt: str) -> bool:
-        """Count the next pair of the split; whether it is kept for training."""
+    def admit(self, src: str, tgt: str, place: str) -> bool:
+        """Count the next pair of the split; whether it has text on both sides and fits.
+
+        Args:
+            place: where it is, for people.
+        """
         self.pairs += 1
-        reason = self._reason(src, tgt)
+        reason = reason_to_drop(src, tgt, self.max_len)
         if reason:
-            self.dropped.setdefault(reason, Finding()).add(self.pairs)
+            self.dropped.setdefault(reason, Finding()).add(place)
             return False
         self.kept += 1
-        self._suspect(src, tgt)
+        self._suspect(src, tgt, place)
         mark = fingerprint(src, tgt)
         self._hashes.append(mark)
         for name, marks in self.held_out.items():
             if mark in marks:
-                self.overlap[name].add(self.pairs)
                 if mark not in self.found[name] and len(self.examples[name]) < EXAMPLES:
-                    self.examples[name].append(f"{src} ||| {tgt}")
+                    self.examples[name].append(f"{place}: {src} ||| {tgt}")
                 self.found[name].add(mark)
         return True
 
@@ -98,65 +126,110 @@ class SplitCheck:
         """Fingerprints of the pairs kept."""
         return set(self._hashes)
 
+    def drops(self) -> str:
+        """Which filter took how many, in words."""
+        return ", ".join(f"{f.count:,} {name}" for name, f in self.dropped.items())
+
+    def overlap(self) -> dict[str, Any]:
+        """For each split held out: the distinct pairs of it that were seen here."""
+        return {
+            name: {
+                "pairs": len(self.found[name]),
+                "share": len(self.found[name]) / max(1, len(marks)),
+                "examples": self.examples[name],
+            }
+            for name, marks in self.held_out.items()
+        }
+
     def report(self) -> dict[str, Any]:
         """The numbers of the split."""
-        hashes = np.frombuffer(self._hashes, np.int64) if self._hashes else np.empty(0, np.int64)
+        hashes = np.array(self._hashes, np.int64)
         return {
             "pairs": self.pairs,
             "kept": self.kept,
-            "words": self.words,
             "dropped": {name: vars(f) for name, f in self.dropped.items()},
             "suspicious": {name: vars(f) for name, f in self.seen.items() if f.count},
-            "duplicates": int(len(hashes) - len(np.unique(hashes))),
+            "duplicates": len(hashes) - len(np.unique(hashes)),
             "not in NFC": vars(self.decomposed),
+            "normalised": dict(self.normalised),
         }
 
-    def _reason(self, src: str, tgt: str) -> str | None:
-        blank = is_blank(src), is_blank(tgt)
-        if all(blank):
-            return "both sides blank"
-        if any(blank):
-            return "source blank" if blank[0] else "target blank"
-        lengths = len(src.split()), len(tgt.split())
-        if self.max_len is not None and max(lengths) > self.max_len:
-            return f"longer than {self.max_len} words"
-        self.words["src"] += lengths[0]
-        self.words["tgt"] += lengths[1]
-        return None
-
-    def _suspect(self, src: str, tgt: str) -> None:
-        seen, line = self.seen, self.pairs
+    def _suspect(self, src: str, tgt: str, place: str) -> None:
+        seen, both = self.seen, f"{src}\n{tgt}"
         if src == tgt:
-            seen["same text on both sides"].add(line)
+            seen["same text on both sides"].add(place)
         short, long = sorted((len(src), len(tgt)))
         if long > 3 * short + 10:
-            seen["one side over 3 times as long"].add(line)
-        if "@@ " in src or "@@ " in tgt:
-            seen["already BPE-encoded (@@)"].add(line)
-        if not self.tokenised and "&" in src + tgt and any(e in src or e in tgt for e in ESCAPES):
-            seen["HTML escapes (&quot; &apos; ...)"].add(line)
-        if not (unicodedata.is_normalized("NFC", src) and unicodedata.is_normalized("NFC", tgt)):
-            self.decomposed.add(line)
+            seen["one side over 3 times as long"].add(place)
+        if "@@ " in both:
+            seen["already BPE-encoded (@@)"].add(place)
+        if self.tokenised:
+            if _END_ATTACHED.search(src) or _END_ATTACHED.search(tgt):
+                seen["not tokenised though data.tokenised is true"].add(place)
+        else:
+            if "&" in both and _ESCAPE.search(both):
+                seen["HTML escapes (&quot; &apos; ...)"].add(place)
+            if _END_APART.search(src) or _END_APART.search(tgt):
+                seen["already tokenised (space before a full stop)"].add(place)
+        if not both.isascii() and not unicodedata.is_normalized("NFC", both):
+            self.decomposed.add(place)
 
 
-def warnings(reports: dict[str, dict[str, Any]]) -> list[str]:
+def failures(report: dict[str, Any], max_overlap: float) -> list[str]:
+    """What makes scores meaningless, one sentence each.
+
+    Args:
+        max_overlap: share of a held-out split that may be in the training data.
+    """
+    found = [
+        f"{overlap['share']:.1%} of the {name} pairs ({overlap['pairs']:,}) are in the training "
+        f"data, e.g. {overlap['examples'][0]}"
+        for name, overlap in report["overlap"].items()
+        if overlap["share"] > max_overlap
+    ]
+    for name, split in report["splits"].items():
+        source = split.get("coverage", {}).get("src")
+        if source and source["unknown"] > UNKNOWN_FAILS:
+            found.append(
+                f"{source['unknown']:.0%} of the source pieces of {name} are unknown "
+                f"({' '.join(source['pieces'])}): do codes and corpus fit together?"
+            )
+    return found
+
+
+def warnings(splits: dict[str, dict[str, Any]]) -> list[str]:
     """What a person should look at, one sentence each."""
     found = []
-    for split, report in reports.items():
-        kept = max(1, report["kept"])
-        for name, finding in report["suspicious"].items():
+    for name, split in splits.items():
+        kept = split["kept"]
+        if name != "train" and kept < FEW_PAIRS:
+            pairs = "1 pair" if kept == 1 else f"{kept} pairs"
+            found.append(f"{name}: only {pairs} with text on both sides; its scores say little")
+        for what, finding in split["suspicious"].items():
             share = finding["count"] / kept
-            if share > SUSPICIOUS[name]:
+            if share > SUSPICIOUS[what]:
                 found.append(
-                    f"{split}: {name} in {finding['count']:,} pairs ({share:.1%}), "
-                    f"first in line {finding['lines'][0]}"
+                    f"{name}: {what} in {finding['count']:,} pairs ({share:.1%}), "
+                    f"first at {finding['lines'][0]}"
                 )
-        odd = report["not in NFC"]["count"]
-        if odd:
+        odd = split["not in NFC"]
+        if odd["count"]:
             found.append(
-                f"{split}: {odd:,} pairs are not in Unicode's composed form (NFC), first in line "
-                f"{report['not in NFC']['lines'][0]}; data.normalise=nfc composes them"
+                f"{name}: {odd['count']:,} pairs are not in Unicode's composed form (NFC), first "
+                f"at {odd['lines'][0]}; data.normalise=nfc composes them"
             )
+        sides = split.get("coverage", {})
+        found += [
+            f"{name}: the training data lacks {side['lacking']:.0%} of the {lang} pieces "
+            f"({' '.join(side['pieces'])})"
+            for lang, side in sides.items()
+            if side["lacking"] > LACKING_WARNS
+        ]
+        if sides and all(
+            side["lacking"] > 0.01 + 2 * side["lacking on the other side"]
+            for side in sides.values()
+        ):
+            found.append(f"{name}: source and target seem to be exchanged")
     return found
 
 
@@ -171,6 +244,8 @@ def summary(report: dict[str, Any]) -> str:
             text += f", {verb} {drops}"
         if r["duplicates"]:
             text += f", {r['duplicates']:,} duplicates"
+        for name, count in r["normalised"].items():
+            text += f", {name} in {count:,} lines"
         lines.append(text)
     for split, overlap in report["overlap"].items():
         if overlap["pairs"]:

@@ -7,14 +7,36 @@ A folder holds ``src.ids``, ``tgt.ids`` (uint16 or int32), ``src.len``, ``tgt.le
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from nmt.errors import MachineError
 
-SIDES = ("src", "tgt")
+Side: TypeAlias = Literal["src", "tgt"]
+SIDES: tuple[Side, Side] = ("src", "tgt")
+
+
+class Flat(NamedTuple):
+    """Sentences one after another.
+
+    Attributes:
+        ids: [sum of lengths] ids.
+        lengths: [n] int32.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Flat:
+        """From lists of ids."""
+        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        ids = (i for sentence in sentences for i in sentence)
+        return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)
 
 
 class EncodedCorpus:
@@ -33,15 +55,12 @@ class EncodedCorpus:
         try:
             facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             arrays = {
-                name: _map(folder / name, np.dtype(kind), count)
-                for name, (kind, count) in facts.items()
+                f"{side}.{part}": _map(folder / f"{side}.{part}", *facts[f"{side}.{part}"])
+                for side in SIDES
+                for part in ("ids", "len")
             }
-        except (OSError, ValueError) as error:
-            raise MachineError(
-                f"the encoded corpus is damaged: {error}",
-                at=str(folder),
-                fix="delete this folder; it is made again from the corpus",
-            ) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
         self._ids = {side: arrays[f"{side}.ids"] for side in SIDES}
         self._starts = {
@@ -54,15 +73,16 @@ class EncodedCorpus:
 
     def src(self, row: int) -> np.ndarray:
         """Source ids of a pair."""
-        return self._slice("src", row)
+        return self.ids("src", row, row + 1)
 
     def tgt(self, row: int) -> np.ndarray:
         """Target ids of a pair."""
-        return self._slice("tgt", row)
+        return self.ids("tgt", row, row + 1)
 
-    def _slice(self, side: str, row: int) -> np.ndarray:
+    def ids(self, side: Side, first: int = 0, last: int | None = None) -> np.ndarray:
+        """The ids of rows ``first`` to ``last`` (exclusive), one after another."""
         starts = self._starts[side]
-        return self._ids[side][starts[row] : starts[row + 1]]
+        return self._ids[side][starts[first] : starts[len(self) if last is None else last]]
 
 
 class CorpusWriter:
@@ -82,17 +102,20 @@ class CorpusWriter:
 
     def add(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
         """Append pairs of id sequences."""
-        for side, sentences in zip(SIDES, (src, tgt), strict=True):
-            lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-            total = int(lengths.sum())
-            flat = np.fromiter((i for ids in sentences for i in ids), self._id_type, total)
-            for part, array in (("ids", flat), ("len", lengths)):
+        self.add_flat(Flat.of(src), Flat.of(tgt))
+
+    def add_flat(self, src: Flat, tgt: Flat) -> None:
+        """Append pairs that are flat already."""
+        for side, flat in zip(SIDES, (src, tgt), strict=True):
+            for part, array in (("ids", flat.ids.astype(self._id_type)), ("len", flat.lengths)):
                 self._files[f"{side}.{part}"].write(array.tobytes())
                 self._counts[f"{side}.{part}"] += len(array)
 
     def close(self) -> EncodedCorpus:
         """Finish the files and open the corpus."""
         for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())  # a size that was promised must hold after a power cut too
             file.close()
         kinds = {"ids": self._id_type.name, "len": "int32"}
         facts = {name: (kinds[name[4:]], count) for name, count in self._counts.items()}
@@ -100,8 +123,8 @@ class CorpusWriter:
         return EncodedCorpus(self._folder)
 
 
-def _map(path: Path, kind: np.dtype, count: int) -> np.ndarray:
-    size = path.stat().st_size
-    if size != count * kind.itemsize:
-        raise ValueError(f"{path.name} has {size} bytes, {count * kind.itemsize} were written")
+def _map(path: Path, kind: str, count: int) -> np.ndarray:
+    size, width = path.stat().st_size, np.dtype(kind).itemsize
+    if size != count * width:
+        raise ValueError(f"{path.name} has {size} bytes, {count * width} were written")
     return np.memmap(path, kind, "r") if count else np.empty(0, kind)

@@ -1,77 +1,84 @@
-"""Segmenting pairs on all cores, in order, with bounded memory."""
+"""Work on pairs of lines on all cores, in order, with bounded memory."""
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeAlias, TypeVar
 
-from nmt.data.segment import Segmenter
+from nmt.errors import MachineError
 
-CHUNK = 2000  # pairs encoded at a time
-PARALLEL_FROM = 25  # chunks from which worker processes pay for their start
-AHEAD = 2  # chunks in the pipe for each worker
+CHUNK = 2000  # pairs that a worker gets at a time
+PARALLEL_FROM = 6  # chunks from which worker processes pay for their start
+AHEAD = 2  # chunks under way for each worker
 
-Pair = tuple[str, str]
-Segmented = tuple[list[list[str]], list[list[str]]]
-Chunk = tuple[int, list[Pair]]
-
-
-class Encode:
-    """Chunk of pairs -> their pieces; BPE-dropout draws from the seed and the chunk's number."""
-
-    def __init__(self, segmenter: Segmenter, src: str, tgt: str, seed: int) -> None:
-        self._segmenter, self._src, self._tgt, self._seed = segmenter, src, tgt, seed
-
-    def __call__(self, chunk: Chunk) -> Segmented:
-        """Pieces of both sides."""
-        number, pairs = chunk
-        encode = self._segmenter.training_encoder([self._seed, number])
-        return (
-            [encode(src, self._src) for src, _ in pairs],
-            [encode(tgt, self._tgt) for _, tgt in pairs],
-        )
+Pair: TypeAlias = tuple[str, str]
+Result = TypeVar("Result")
+Work: TypeAlias = Callable[[int, list[Pair]], Result]
 
 
-def segmented(
-    pairs: Iterator[Pair], segmenter: Segmenter, src: str, tgt: str, seed: int
-) -> Iterator[Segmented]:
-    """Chunks of segmented pairs in the order of ``pairs``."""
-    work = Encode(segmenter, src, tgt, seed)
-    chunks = enumerate(iter(lambda: list(itertools.islice(pairs, CHUNK)), []))
-    yield from map(work, itertools.islice(chunks, PARALLEL_FROM))
-    rest = next(chunks, None)
-    if rest is not None:
-        yield from _on_all_cores(itertools.chain([rest], chunks), work)
+def on_all_cores(work: Work[Result], pairs: Iterable[Pair]) -> Iterator[Result]:
+    """``work(number, chunk)`` of consecutive chunks of ``pairs``, in their order.
+
+    What comes out does not depend on the number of cores: ``work`` may draw at random only from
+    the chunk's number.
+
+    Args:
+        work: picklable; called in worker processes unless ``pairs`` are few.
+
+    Raises:
+        MachineError: a worker process died.
+    """
+    rest = iter(pairs)
+    chunks = iter(lambda: list(itertools.islice(rest, CHUNK)), [])
+    first = list(itertools.islice(chunks, PARALLEL_FROM))
+    numbered = enumerate(itertools.chain(first, chunks))
+    cores = _cores()
+    if cores == 1 or len(first) < PARALLEL_FROM:
+        yield from itertools.starmap(work, numbered)
+        return
+    # a forked worker need not import anything again (torch, when training prepares its own data),
+    # and touches nothing but text
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    pool = ProcessPoolExecutor(cores, context, _start_worker, (work,))
+    try:
+        under_way: deque[Future[Result]] = deque()
+        for numbered_chunk in numbered:
+            under_way.append(pool.submit(_run, *numbered_chunk))
+            if len(under_way) > AHEAD * cores:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    except BrokenProcessPool as error:
+        raise MachineError(
+            "a worker process that segments text was killed",
+            fix="often memory ran out: use fewer cores, for example with taskset -c 0,1",
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _on_all_cores(chunks: Iterator[Chunk], work: Encode) -> Iterator[Segmented]:
-    on_linux = sys.platform == "linux"
-    cores = len(os.sched_getaffinity(0)) if on_linux else os.cpu_count() or 1
-    # a forked worker need not import anything again; it touches nothing but text
-    context = multiprocessing.get_context("fork" if on_linux else "spawn")
-    with context.Pool(cores, _start_worker, (work,)) as pool:
-        waiting: deque[Any] = deque()
-        for chunk in chunks:
-            waiting.append(pool.apply_async(_run_worker, (chunk,)))
-            if len(waiting) > AHEAD * cores:
-                yield waiting.popleft().get()
-        while waiting:
-            yield waiting.popleft().get()
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-_worker: Encode | None = None  # set once in each worker process, so that it is not sent per chunk
+_work: Work[Any] | None = None  # set once in each worker process, so that it is not sent per chunk
 
 
-def _start_worker(work: Encode) -> None:
-    global _worker
-    _worker = work
+def _start_worker(work: Work[Any]) -> None:
+    global _work
+    _work = work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _run_worker(chunk: Chunk) -> Segmented:
-    assert _worker is not None
-    return _worker(chunk)
+def _run(number: int, chunk: list[Pair]) -> Any:
+    assert _work is not None
+    return _work(number, chunk)

@@ -26,10 +26,11 @@ from nmt.data.bpe import (
     seed_dropout,
 )
 from nmt.data.moses import Moses
+from nmt.data.parallel import Pair, on_all_cores
 from nmt.errors import UserError
 
 FACTS = "segmenter.json"
-Lines = Callable[[], Iterator[tuple[str, str]]]
+Lines = Callable[[], Iterator[Pair]]
 Encode = Callable[[str, str], list[str]]
 
 
@@ -63,6 +64,23 @@ class Segmenter(Protocol):
         """What ``load`` needs beside the files."""
 
 
+class CountWords:
+    """Counts the words of both sides of a chunk of pairs, in worker processes."""
+
+    def __init__(self, moses: Moses, src: str, tgt: str) -> None:
+        self._moses, self._langs = moses, (src, tgt)
+
+    def __call__(self, number: int, pairs: list[Pair]) -> Counter[str]:
+        """The counts of one chunk."""
+        words = self._moses.words
+        return Counter(
+            escape(word)
+            for pair in pairs
+            for line, lang in zip(pair, self._langs, strict=True)
+            for word in words(line, lang)
+        )
+
+
 class FastBpe:
     """Joint byte-pair encoding in fastBPE's format, Moses in front (T appendix A)."""
 
@@ -78,9 +96,8 @@ class FastBpe:
         learning = config.codes == "learn"
         counts: Counter[str] = Counter()
         if learning or config.vocab_threshold:
-            for pair in lines():
-                for line, lang in zip(pair, (src, tgt), strict=True):
-                    counts.update(escape(word) for word in moses.words(line, lang))
+            for chunk in on_all_cores(CountWords(moses, src, tgt), lines()):
+                counts.update(chunk)
         merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
         splitter = WordSplitter(merges)
         if config.vocab_threshold:

@@ -2,7 +2,7 @@
 
 Only LF ends a line. CR before LF goes; a byte-order mark at the start goes; control characters
 (Unicode category Cc, among them a lone CR, NUL and tab) become spaces; a line of nothing but white
-space and invisible characters is blank. Nothing else is altered.
+space and invisible characters is blank. Nothing else is altered; U+2028 and U+2029 stay.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,21 @@ def is_blank(line: str) -> bool:
     return not line or line.isspace() or not line.translate(_INVISIBLE).strip()
 
 
+def _normalised(line: str, number: int) -> Iterator[str]:
+    """What ``read_lines`` makes uniform in a line, its end included, and odd ends it keeps."""
+    text = line.removesuffix("\n")
+    if text.isascii() and text.isprintable():
+        return
+    if number == 1 and text.startswith("\ufeff"):
+        yield "byte-order mark removed"
+    if text.endswith("\r"):
+        yield "CRLF read as LF"
+    if _CONTROL.search(text.removesuffix("\r")):
+        yield "control characters read as spaces"
+    if "\u2028" in text or "\u2029" in text:
+        yield "U+2028 or U+2029 inside"
+
+
 def find_side(prefix: str, lang: str) -> Path:
     """The file of one side of a corpus: PREFIX.LANG, plain or compressed.
 
@@ -55,11 +71,12 @@ def find_side(prefix: str, lang: str) -> Path:
     )
 
 
-def read_lines(path: Path, clean: bool = True) -> Iterator[str]:
+def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None) -> Iterator[str]:
     """The lines of a UTF-8 file, plain, .gz or .xz.
 
     Args:
         clean: apply ``clean_line``; references for scoring are read as they are.
+        found: lines in which something was normalised are counted here.
 
     Raises:
         UserError: missing or unreadable, not UTF-8 (with line and byte), a truncated archive, or a
@@ -77,7 +94,10 @@ def read_lines(path: Path, clean: bool = True) -> Iterator[str]:
                         at=f"{path}:{number}",
                         fix="one sentence a line, please",
                     )
-                text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+                text = line.decode("utf-8")
+                if found is not None:
+                    found.update(_normalised(text, number))
+                text = text.removesuffix("\n").removesuffix("\r")
                 if number == 1:
                     text = text.removeprefix("\ufeff")
                 yield clean_line(text) if clean else text

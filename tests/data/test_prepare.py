@@ -18,7 +18,7 @@ from nmt.data.vocab import UNK
 from nmt.errors import UserError
 
 TRAIN = [(f"o gato {i} come", f"the cat {i} eats") for i in range(200)]
-DEV = [("o can come", "the dog eats"), ("", "blank source"), ("novo zzz", "new zzz")]
+DEV = [("o gato come", "the cat eats"), ("", "blank source"), ("o zz come", "the zz eats")]
 
 
 def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> str:
@@ -67,10 +67,10 @@ def test_drops_are_counted_with_their_lines(tmp_path: Path):
     assert len(p.train) == train["kept"] == 201
     assert train["pairs"] == 205
     assert train["dropped"] == {
-        "both sides blank": {"count": 1, "lines": [1]},
-        "target blank": {"count": 1, "lines": [2]},
-        "source blank": {"count": 1, "lines": [3]},
-        "longer than 250 words": {"count": 1, "lines": [4]},
+        "both sides blank": {"count": 1, "lines": ["train:1"]},
+        "target blank": {"count": 1, "lines": ["train:2"]},
+        "source blank": {"count": 1, "lines": ["train:3"]},
+        "longer than 250 words": {"count": 1, "lines": ["train:4"]},
     }
     assert train["duplicates"] == 1
     assert text_of(p, p.train, 0) == TRAIN[0]
@@ -140,7 +140,7 @@ def test_a_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nmt.data.prepare._encode_train", fail)
+    monkeypatch.setattr("nmt.data.prepare.encode_training", fail)
     with pytest.raises(OSError, match="No space"):
         prepared(tmp_path)
     assert list((tmp_path / ".cache").iterdir()) == []

@@ -1,0 +1,132 @@
+"""From pairs of lines to ids on disk, in worker processes, without holding a corpus."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt.data.corpus import SIDES, CorpusWriter, EncodedCorpus, Flat
+from nmt.data.parallel import Pair, on_all_cores
+from nmt.data.segment import Segmenter
+from nmt.data.text import is_blank
+from nmt.data.vocab import LARGEST, UNK, Vocab
+from nmt.errors import UserError
+
+ROWS = 10_000  # copied at a time
+SHOWN = 10  # unknown pieces in the report
+
+
+class Pieces(NamedTuple):
+    """One side of a chunk.
+
+    Attributes:
+        types: its distinct pieces.
+        flat: the sentences as indices into ``types``.
+    """
+
+    types: list[str]
+    flat: Flat
+
+    @classmethod
+    def of(cls, sentences: list[list[str]]) -> Pieces:
+        """From lists of pieces."""
+        places: dict[str, int] = {}
+        ids = [[places.setdefault(p, len(places)) for p in pieces] for pieces in sentences]
+        return cls(list(places), Flat.of(ids))
+
+
+class Segment:
+    """Chunk of training pairs -> pieces; BPE-dropout draws from the seed and the chunk's number."""
+
+    def __init__(self, segmenter: Segmenter, src: str, tgt: str, seed: int) -> None:
+        self._segmenter, self._src, self._tgt, self._seed = segmenter, src, tgt, seed
+
+    def __call__(self, number: int, pairs: list[Pair]) -> tuple[Pieces, Pieces]:
+        """Pieces of both sides."""
+        encode = self._segmenter.training_encoder([self._seed, number])
+        return (
+            Pieces.of([encode(src, self._src) for src, _ in pairs]),
+            Pieces.of([encode(tgt, self._tgt) for _, tgt in pairs]),
+        )
+
+
+def encode_training(
+    work: Segment, pairs: Iterator[Pair], min_count: int, folder: Path
+) -> tuple[Vocab, EncodedCorpus]:
+    """Write a training corpus and find its vocabulary in one pass over the text.
+
+    The vocabulary is known at the end alone: ids are given in order of appearance first, and
+    changed to the vocabulary's in a second pass over the ids.
+
+    Raises:
+        UserError: more types than a vocabulary may have.
+    """
+    appeared: dict[str, int] = {}
+    counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    draft = folder.with_name(f"{folder.name}.draft")
+    writer = CorpusWriter(draft, 1 << 31)
+    for chunk in on_all_cores(work, pairs):
+        sides = []
+        for (types, flat), count in zip(chunk, counts, strict=True):
+            seen = np.bincount(flat.ids, minlength=len(types))
+            count.update(dict(zip(types, seen.tolist(), strict=True)))
+            ids = np.array([appeared.setdefault(t, len(appeared)) for t in types], np.int32)
+            sides.append(Flat(ids[flat.ids], flat.lengths))
+        writer.add_flat(*sides)
+    corpus = writer.close()
+    vocab = Vocab.build(*counts, min_count=min_count)
+    if len(vocab) > LARGEST:
+        raise UserError(
+            f"the training text has {len(vocab):,} types; at most {LARGEST:,} are allowed",
+            at="segment.kind",
+            fix="use fastbpe or sentencepiece, or raise segment.min_count",
+        )
+    final = np.array(vocab.ids(appeared), np.int32)
+    writer = CorpusWriter(folder, len(vocab))
+    for first in range(0, len(corpus), ROWS):
+        last = min(first + ROWS, len(corpus))
+        writer.add_flat(
+            Flat(final[corpus.ids("src", first, last)], corpus.src_len[first:last]),
+            Flat(final[corpus.ids("tgt", first, last)], corpus.tgt_len[first:last]),
+        )
+    shutil.rmtree(draft)
+    return vocab, writer.close()
+
+
+def encode_held_out(
+    pairs: Iterator[Pair], segmenter: Segmenter, vocab: Vocab, src: str, tgt: str, folder: Path
+) -> dict[str, Any]:
+    """Write a tuning or test set, every line of it; a blank side has no ids.
+
+    Returns:
+        Of each side, the share of pieces that are UNK, that this side of the training text never
+        has and that its other side never has; and the most frequent ones that this side lacks.
+    """
+    writer = CorpusWriter(folder, len(vocab))
+    masks = [vocab.types_of(side) for side in SIDES]
+    for mask in masks:
+        mask[UNK] = False
+    lacking: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for pair in pairs:
+        ids = []
+        for line, lang, mask, count in zip(pair, (src, tgt), masks, lacking, strict=True):
+            pieces = [] if is_blank(line) else segmenter.encode(line, lang)
+            ids.append(vocab.ids(pieces))
+            count.update(piece for piece, i in zip(pieces, ids[-1], strict=True) if not mask[i])
+        writer.add([ids[0]], [ids[1]])
+    corpus = writer.close()
+    return {
+        side: {
+            "unknown": float((ids == UNK).mean()),
+            "lacking": float((~own[ids]).mean()),
+            "lacking on the other side": float((~other[ids]).mean()),
+            "pieces": [piece for piece, _ in count.most_common(SHOWN)],
+        }
+        for side, own, other, count in zip(SIDES, masks, masks[::-1], lacking, strict=True)
+        for ids in [corpus.ids(side)]
+    }

@@ -1,0 +1,175 @@
+"""Corpus files: where they are, their pairs of lines, and which of them train."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from tqdm import tqdm
+
+from nmt.data.checks import SplitCheck, first_suspicious, reason_to_drop
+from nmt.data.parallel import Pair
+from nmt.data.text import find_side, read_lines
+from nmt.errors import UserError
+
+Sides: TypeAlias = tuple[Path, Path]
+
+
+def look(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
+    """The file of each side of a corpus, or what is wrong with it."""
+    sides: list[Path | UserError] = []
+    for lang in langs:
+        try:
+            sides.append(find_side(prefix, lang))
+        except UserError as error:
+            sides.append(error)
+    return sides
+
+
+def find_files(prefixes: Iterable[str], langs: Sequence[str]) -> dict[str, Sides]:
+    """The source and target file of each prefix.
+
+    Raises:
+        UserError: some are missing or no regular files; all of them are named.
+    """
+    found = {prefix: look(prefix, langs) for prefix in prefixes}
+    problems = [s for sides in found.values() for s in sides if isinstance(s, UserError)]
+    if problems:
+        first, *others = problems
+        more = "".join(f"\n{error.at}: {error.what}" for error in others)
+        raise UserError(first.what + more, at=first.at, fix=first.fix)
+    return {p: (s, t) for p, (s, t) in found.items() if isinstance(s, Path) and isinstance(t, Path)}
+
+
+class Inputs:
+    """Files that must stay as they are while they are read, pass after pass."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        """Remember the files' states.
+
+        Raises:
+            UserError: one of them is not there.
+        """
+        self._states = {path: self._state(path) for path in paths}
+
+    def digest(self) -> str:
+        """SHA-256 of sizes and contents, in order."""
+        total = hashlib.sha256()
+        for path, (_, size, _) in self._states.items():
+            total.update(f"{size} ".encode())
+            try:
+                with open(path, "rb") as file:
+                    while block := file.read(1 << 20):
+                        total.update(block)
+            except OSError as error:
+                raise UserError(
+                    f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
+                ) from error
+        return total.hexdigest()
+
+    def require_unchanged(self) -> None:
+        """Raises UserError when a file is another one than at the start."""
+        for path, state in self._states.items():
+            if self._state(path) != state:
+                raise UserError(
+                    "changed while it was read; nothing of it is used",
+                    at=str(path),
+                    fix="start again when the file is complete",
+                )
+
+    @staticmethod
+    def _state(path: Path) -> tuple[int, int, int]:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=str(path), fix="check the path"
+            ) from error
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair]:
+    """Cleaned lines of both sides; ``found`` counts what was normalised.
+
+    Raises:
+        UserError: unequal numbers of lines, with both counts and the first suspicious line.
+    """
+    counts = [0, 0]
+    for src, tgt in itertools.zip_longest(*(read_lines(path, found=found) for path in sides)):
+        counts[0] += src is not None
+        counts[1] += tgt is not None
+        if src is not None and tgt is not None:
+            yield src, tgt
+    if counts[0] != counts[1]:
+        line = first_suspicious(zip(*(read_lines(path) for path in sides), strict=False))
+        raise UserError(
+            f"{counts[0]:,} lines, but {sides[1].name} has {counts[1]:,}"
+            + (f"; they may have come apart at line {line}" if line else ""),
+            at=str(sides[0]),
+            fix="line n of one file must be the translation of line n of the other",
+        )
+
+
+def inspect(name: str, sides: Sides, tokenised: bool) -> SplitCheck:
+    """Look at all pairs of a split that is held out.
+
+    Raises:
+        UserError: there is no pair with text on both sides.
+    """
+    check = SplitCheck(tokenised=tokenised)
+    for number, pair in enumerate(read_pairs(sides, check.normalised), 1):
+        check.admit(*pair, f"{name}:{number}")
+    if not check.kept:
+        raise UserError(
+            f"no pair with text on both sides ({check.drops() or 'the files are empty'})",
+            at=f"data.{name} ({sides[0]}, {sides[1]})",
+            fix="scores need a source and a reference",
+        )
+    return check
+
+
+class TrainingText:
+    """The training pairs that pass the filters, as often as they are asked for.
+
+    Args:
+        corpora: by prefix.
+        check: counts what the first pass sees; later passes only filter.
+        progress: show a bar on a terminal.
+    """
+
+    def __init__(self, corpora: dict[str, Sides], check: SplitCheck, progress: bool) -> None:
+        self._corpora, self._check, self._progress = corpora, check, progress
+        self._counted = False
+
+    def pairs(self, doing: str) -> Iterator[Pair]:
+        """One pass over the pairs; ``doing`` names it for the bar.
+
+        Raises:
+            UserError: in the first pass, when no pair is left.
+        """
+        counting, self._counted = not self._counted, True
+        check = self._check
+        bar = tqdm(desc=doing, unit=" pairs", leave=False, disable=None if self._progress else True)
+        with bar:
+            for prefix, sides in self._corpora.items():
+                name = Path(prefix).name
+                pairs = read_pairs(sides, check.normalised if counting else None)
+                for number, pair in enumerate(pairs, 1):
+                    bar.update()
+                    if counting:
+                        keep = check.admit(*pair, f"{name}:{number}")
+                    else:
+                        keep = reason_to_drop(*pair, check.max_len) is None
+                    if keep:
+                        yield pair
+        if counting and not check.kept:
+            raise UserError(
+                f"no training pair is left ({check.drops() or 'the files are empty'})",
+                at="data.train",
+                fix="check the files and data.max_len",
+            )
