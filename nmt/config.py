@@ -9,26 +9,54 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
-from nmt.schema import Strict, key
-from nmt.training.schedules import InverseSqrt, Schedule
+from nmt.schema import Strict, key, keys_of, refuse
+from nmt.training.schedules import SCHEDULES, InverseSqrt, LrRamp, Schedule
 
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Language: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_-]+$",
+        json_schema_extra={"form": "a language code of letters, digits, - and _"},
+    ),
+]
+Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
 
 
 def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, (str, Path)) else value
 
 
+_PREFIX_SCHEMA = {"type": "string", "minLength": 1, "form": "a path prefix"}
+Prefixes: TypeAlias = Annotated[
+    list[Prefix],
+    Field(min_length=1),
+    BeforeValidator(_one_or_many),
+    WithJsonSchema(
+        {
+            "anyOf": [_PREFIX_SCHEMA, {"type": "array", "minItems": 1, "items": _PREFIX_SCHEMA}],
+            "form": "a path prefix, or a list of them",
+        }
+    ),
+]
+
+
 class DataConfig(Strict):
     """Corpora, and how sentences become batches."""
 
-    train: Annotated[list[str], BeforeValidator(_one_or_many)] = key(
-        ..., "path prefix(es) PREFIX.SRC and PREFIX.TGT, plain or .gz", "O", min_length=1
-    )
-    dev: str = key(..., "path prefix of the tuning set", "O")
-    test: str | None = key(None, "path prefix of the final set, scored once at the end", "O")
+    train: Prefixes = key(..., "path prefix(es) PREFIX.SRC and PREFIX.TGT, plain or .gz", "O")
+    dev: Prefix = key(..., "path prefix of the tuning set", "O")
+    test: Prefix | None = key(None, "path prefix of the final set, scored once at the end", "O")
     prepare: str | None = key(
         None, "data_prep module that fetches the corpus when its files are missing", "O"
     )
@@ -83,6 +111,16 @@ SEGMENT_KINDS: dict[str, Any] = {
     "plain": PlainConfig,
 }
 Segment = Annotated[FastBpeConfig | SentencePieceConfig | PlainConfig, Field(discriminator="kind")]
+
+
+PRESET = ("head_scale", "post_attn_norm", "ffn_norm")
+
+
+def _is_true(value: Any) -> bool:
+    try:
+        return TypeAdapter(bool).validate_python(value)
+    except ValidationError:
+        return False
 
 
 class ModelConfig(Strict):
@@ -145,34 +183,42 @@ class ModelConfig(Strict):
     @model_validator(mode="before")
     @classmethod
     def _expand_preset(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or str(values.get("normformer", "")).lower() != "true":
+        if not isinstance(values, dict) or not _is_true(values.get("normformer")):
             return values
-        parts = ("head_scale", "post_attn_norm", "ffn_norm")
-        for part in parts:
-            if str(values.get(part, "true")).lower() == "false":
-                raise ValueError(
-                    f"model.normformer: true contradicts model.{part}: false; "
-                    f"leave normformer out and set {', '.join(parts)} one by one"
-                )
-        return {**values, **dict.fromkeys(parts, True)}
+        return {**dict.fromkeys(PRESET, True), **values}
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelConfig:
-        if self.dim % self.heads:
-            raise ValueError(f"model.heads ({self.heads}) must divide model.dim ({self.dim})")
-        if self.dim % 2:
-            raise ValueError(f"model.dim ({self.dim}) must be even: sinusoids come in pairs")
-        if self.scalenorm_gain == "fixed" and self.norm != "scalenorm":
-            raise ValueError(
-                f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; "
-                "a fixed gain exists for norm: scalenorm only"
-            )
+        off = [part for part in PRESET if self.normformer and not getattr(self, part)]
         extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
-        if self.extra_norm != "layernorm" and not extra:
-            raise ValueError(
+        refuse(
+            (
+                self.dim % self.heads != 0,
+                f"model.heads ({self.heads}) must divide model.dim ({self.dim})",
+            ),
+            (
+                self.dim % 2 != 0,
+                f"model.dim ({self.dim}) must be even: sinusoids come in pairs",
+            ),
+            (
+                self.scalenorm_gain == "fixed" and self.norm != "scalenorm",
+                f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; "
+                "only ScaleNorm has a gain to fix",
+            ),
+            (
+                self.extra_norm != "layernorm" and not extra,
                 f"model.extra_norm: {self.extra_norm} has no effect without one of "
-                "model.post_attn_norm, model.ffn_norm, model.qkv_norm"
-            )
+                "model.post_attn_norm, model.ffn_norm, model.qkv_norm",
+            ),
+            *(
+                (
+                    True,
+                    f"model.{part}: false contradicts model.normformer: true; leave normformer "
+                    f"out and set {', '.join(PRESET)} one by one",
+                )
+                for part in off
+            ),
+        )
         return self
 
     @property
@@ -243,14 +289,17 @@ class ScoreConfig(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> ScoreConfig:
-        if self.select_by != "paper_bleu" and self.select_by not in self.metrics:
-            raise ValueError(
-                f"score.select_by: {self.select_by} is not among score.metrics: {self.metrics}"
+        refuse(
+            (
+                self.select_by != "paper_bleu" and self.select_by not in self.metrics,
+                f"score.select_by: {self.select_by} is not among score.metrics: "
+                f"[{', '.join(self.metrics)}]",
             )
+        )
         return self
 
 
-def _default_kind(kind: str) -> Any:
+def _with_kind(kind: str) -> BeforeValidator:
     def fill(value: Any) -> Any:
         return {"kind": kind, **value} if isinstance(value, dict) else value
 
@@ -260,32 +309,57 @@ def _default_kind(kind: str) -> Any:
 class Recipe(Strict):
     """A whole recipe, resolved: what a person wrote plus every default."""
 
-    src: str = key(..., "source language code", "O", pattern=r"^[A-Za-z0-9_-]+$")
-    tgt: str = key(..., "target language code", "O", pattern=r"^[A-Za-z0-9_-]+$")
+    src: Language = key(..., "source language code", "O")
+    tgt: Language = key(..., "target language code", "O")
     out: str = key("", "run folder; empty = runs/NAME beside the working directory", "O")
-    seed: int = key(1, "everything random is a function of it", "O", ge=0)
-    device: str = key("auto", "auto, cpu, cuda or cuda:N", "O", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    seed: int = key(1, "everything random is a function of it", "O", ge=0, le=2**32 - 1)
+    device: str = key(
+        "auto",
+        "auto = a GPU if there is one, else the CPU",
+        "O",
+        form="auto, cpu, cuda or cuda:N",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+    )
     precision: Literal["auto", "fp32", "bf16"] = key(
         "auto", "auto = bf16 on a GPU that has it, fp32 on CPU", "O"
     )
     time_limit: float | None = key(None, "hours after which training saves and ends", "O", gt=0)
     data: DataConfig
-    segment: Annotated[Segment, _default_kind("fastbpe")] = FastBpeConfig()
+    segment: Annotated[Segment, _with_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
     optim: OptimConfig = OptimConfig()
-    schedule: Annotated[Schedule, _default_kind("inverse_sqrt")] = InverseSqrt()
+    schedule: Annotated[Schedule, _with_kind("inverse_sqrt")] = InverseSqrt()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
-        if self.src == self.tgt:
-            raise ValueError(f"src and tgt are the same language ({self.src})")
-        peak = getattr(self.schedule, "lr_start", getattr(self.schedule, "peak", None))
-        if peak is not None and self.train.min_lr >= peak:
-            raise ValueError(
-                f"train.min_lr ({self.train.min_lr}) is not below schedule.lr ({peak}); "
-                "training would end at once"
-            )
+        schedule, min_lr = self.schedule, self.train.min_lr
+        warm = max(1, getattr(schedule, "warmup_updates", 1))
+        peak = schedule.lr(warm, (), self.model.dim)
+        cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
+        refuse(
+            (self.src == self.tgt, f'tgt: the same language as src, "{self.src}"'),
+            (
+                not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9),
+                f"train.min_lr ({min_lr:g}) is above the highest learning rate ({peak:.3g}, from "
+                f"schedule.{cause}); training would end at once",
+            ),
+        )
         return self
+
+
+def groups() -> dict[str, dict[str, type[BaseModel]]]:
+    """Groups of keys: name -> kind -> model; the kind is "" where there is but one."""
+    kinds = {"segment": SEGMENT_KINDS, "schedule": SCHEDULES}
+    return {
+        name: kinds.get(name) or {"": field.annotation}
+        for name, field in Recipe.model_fields.items()
+        if name in kinds or isinstance(field.annotation, type(BaseModel))
+    }
+
+
+def default_kind(group: str) -> str:
+    """The kind that a group without ``kind`` has; "" for a group that has but one."""
+    return "" if "" in groups()[group] else str(Recipe.model_fields[group].default.kind)

@@ -8,40 +8,38 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
+import nmt
 from nmt.cli.main import run_command
-from nmt.config import SEGMENT_KINDS, Recipe
+from nmt.config import Recipe, groups
 from nmt.errors import UserError
-from nmt.training.schedules import SCHEDULES
+from nmt.schema import allowed, keys_of, shown
 
 BEGIN, END = "<!-- keys:begin -->", "<!-- keys:end -->"
-KINDS: dict[str, dict[str, type[BaseModel]]] = {"segment": SEGMENT_KINDS, "schedule": SCHEDULES}
 
 
 def table() -> str:
-    """All keys as Markdown tables, one per group."""
-    parts = [_group("top level", _top_level())]
-    for name, field in Recipe.model_fields.items():
-        if name in KINDS:
-            parts += [
-                _group(f"`{name}` with `kind: {kind}`", model.model_fields.items())
-                for kind, model in KINDS[name].items()
-            ]
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            parts.append(_group(f"`{name}`", field.annotation.model_fields.items()))
+    """All keys as Markdown tables, one per group and kind."""
+    parts = [_group("top level", Recipe, leave_out=groups())]
+    for name, kinds in groups().items():
+        for kind, model in kinds.items():
+            title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
+            # the kind is in the title
+            parts.append(_group(title, model, leave_out={"kind": ""} if kind else {}))
     return "\n\n".join(parts)
 
 
 def schema() -> str:
-    """The JSON schema of a recipe."""
-    return json.dumps(Recipe.model_json_schema(by_alias=True), indent=1) + "\n"
+    """The JSON schema of a recipe, for editors."""
+    recipe = Recipe.model_json_schema(by_alias=True)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(head | _for_editors(recipe), indent=1) + "\n"
 
 
 def insert(readme: str) -> str:
@@ -57,47 +55,40 @@ def insert(readme: str) -> str:
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
-def _top_level() -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in Recipe.model_fields.items():
-        if field.description:
-            yield name, field
-
-
-def _group(title: str, fields: Any) -> str:
+def _group(title: str, model: type[BaseModel], leave_out: Mapping[str, Any]) -> str:
     rows = [
-        f"| {field.alias or name} | {_default(field)} | {_meaning(field)} | {_source(field)} |"
-        for name, field in fields
-        if field.description
+        f"| {name} | {_default(field)} | {allowed(model, name)} | {field.description} "
+        f"| {_source(field)} |"
+        for name, field in keys_of(model).items()
+        if name not in leave_out
     ]
-    return "\n".join(
-        [f"**{title}**", "", "| key | default | meaning | source |", "|---|---|---|---|", *rows]
-    )
+    head = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
+    return "\n".join([f"**{title}**", "", *head, *rows])
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.default
-    if value is PydanticUndefined:
-        return "required"
-    if value is None or value == "":
-        return "none" if value is None else "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(str, value))}]"
-    return str(value)
-
-
-def _meaning(field: FieldInfo) -> str:
-    """The description, after the values allowed if they are few."""
-    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    if len(choices) < 2:
-        return str(field.description)
-    return f"{', '.join(f'`{c}`' for c in choices)}: {field.description}"
+    return "required" if field.is_required() else shown(field.default) or "empty"
 
 
 def _source(field: FieldInfo) -> str:
     extra = field.json_schema_extra
     return str(extra["source"]) if isinstance(extra, dict) else ""
+
+
+def _for_editors(schema: Any) -> Any:
+    """What the loader takes beyond the strict types: ``none``, empty groups, a kind left out."""
+    if isinstance(schema, list):
+        return [_for_editors(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "null":
+        return {"enum": [None, "none"]}
+    schema = {key: _for_editors(value) for key, value in schema.items() if key != "discriminator"}
+    if "oneOf" in schema:  # without a kind, keys may fit several
+        schema["anyOf"] = schema.pop("oneOf")
+    if schema.get("type") == "object":
+        schema["type"] = ["object", "null"]
+    return schema
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,9 +103,12 @@ def body(args: argparse.Namespace) -> int:
     if not args.write:
         print(table())
         return 0
-    readme = Path("README.md")
+    root = Path(nmt.__file__).parents[1]
+    readme = root / "README.md"
+    if not readme.exists():
+        raise UserError("no README.md", at=str(root), fix="run it in a clone of the repository")
     readme.write_text(insert(readme.read_text(encoding="utf-8")), encoding="utf-8")
-    Path("docs/recipe.schema.json").write_text(schema(), encoding="utf-8")
+    (root / "docs/recipe.schema.json").write_text(schema(), encoding="utf-8")
     return 0
 
 

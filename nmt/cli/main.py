@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 import signal
@@ -31,18 +32,26 @@ def run_command(
     args = parser.parse_intermixed_args(argv)
     try:
         code = body(args) or 0
-        sys.stdout.flush()
+        if sys.stdout:  # there is none when the caller closed it
+            sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        # nobody reads on: leave quietly, and keep the interpreter from flushing into the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # nobody reads on: leave quietly
+        _drop_output()
         return 128 + signal.SIGPIPE
     except (Exception, KeyboardInterrupt) as error:
         if args.debug:
             traceback.print_exc()
         code, text = _explain(error, parser.prog)
         print(text, file=sys.stderr)
+        if isinstance(error, OSError):  # it may be the output that cannot be written
+            _drop_output()
         return code
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from writing, and failing, once more when it ends."""
+    with contextlib.suppress(OSError, ValueError):  # standard output may be no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: BaseException, command: str) -> tuple[int, str]:
