@@ -1,0 +1,142 @@
+"""What search should find: hand-made scores, every output there is, and a slow beam search.
+
+Nothing here shares code with nmt.decoding: a model is a function from (sentence, prefix) to
+log-probabilities of the next token, a hypothesis is a tuple of tokens, and sums are taken in
+double precision, one sentence at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+EOS = 2
+Prefix = tuple[int, ...]
+Scores = Callable[[int, Prefix], np.ndarray]  # (sentence, prefix) -> logits [V]
+Output = tuple[Prefix, float, float, bool]  # tokens without EOS, log_prob, score, finished
+
+
+def random_scores(seed: int, types: int = 5, spread: float = 2.0) -> Scores:
+    """Logits that differ for every sentence and prefix, and are the same at every call."""
+
+    def logits(sentence: int, prefix: Prefix) -> np.ndarray:
+        return spread * np.random.default_rng([seed, sentence, *prefix]).standard_normal(types)
+
+    return logits
+
+
+def ending_after(lengths: Sequence[int], types: int = 5) -> Scores:
+    """Every sentence surely ends, and not before it has as many tokens as ``lengths`` says."""
+
+    def logits(sentence: int, prefix: Prefix) -> np.ndarray:
+        row = np.random.default_rng([sentence, *prefix]).standard_normal(types)
+        row[EOS] = 30.0 if len(prefix) >= lengths[sentence] else -30.0
+        return row
+
+    return logits
+
+
+def penalty(length: int, alpha: float) -> float:
+    return ((5 + length) / 6) ** alpha
+
+
+def next_tokens(
+    scores: Scores, sentence: int, prefix: Prefix, forbidden: Sequence[int]
+) -> list[tuple[int, float]]:
+    """(token, log-probability) of all that may come next."""
+    logits = scores(sentence, prefix)
+    log_probs = logits - np.logaddexp.reduce(logits)
+    banned = {*forbidden, EOS} if not prefix else set(forbidden)
+    return [(token, float(p)) for token, p in enumerate(log_probs) if token not in banned]
+
+
+def outputs(
+    scores: Scores, sentence: int, max_len: int, alpha: float, forbidden: Sequence[int]
+) -> list[Output]:
+    """Every output of one sentence, best first: each that ends, and each that is cut."""
+
+    def grow(prefix: Prefix, log_prob: float) -> Iterator[Output]:
+        length = len(prefix) + 1
+        for token, p in next_tokens(scores, sentence, prefix, forbidden):
+            total = log_prob + p
+            if token == EOS:
+                yield prefix, total, total / penalty(length, alpha), True
+            elif length == max_len:
+                yield (*prefix, token), total, total / penalty(length, alpha), False
+            else:
+                yield from grow((*prefix, token), total)
+
+    return sorted(grow((), 0.0), key=lambda output: -output[2])
+
+
+def slow_beam_search(
+    scores: Scores,
+    sentence: int,
+    beam: int,
+    max_len: int,
+    alpha: float,
+    forbidden: Sequence[int],
+) -> list[Output]:
+    """Beam search without early stop: until every beam has ended, or the length limit."""
+    beams: list[Output] = [((), 0.0, 0.0, False)]
+    for length in range(1, max_len + 1):
+        candidates: list[Output] = []
+        for ids, log_prob, score, ended in beams:
+            if ended:
+                candidates.append((ids, log_prob, score, True))
+                continue
+            for token, p in next_tokens(scores, sentence, ids, forbidden):
+                total = log_prob + p
+                longer = ids if token == EOS else (*ids, token)
+                candidates.append((longer, total, total / penalty(length, alpha), token == EOS))
+        beams = sorted(candidates, key=lambda output: -output[2])[:beam]
+        if all(ended for *_, ended in beams):
+            break
+    return beams
+
+
+class StubState:
+    """A decoding state over hand-made scores, which counts what it is asked.
+
+    Attributes:
+        steps: calls of ``advance``.
+        rows: hypotheses advanced, all calls together.
+    """
+
+    def __init__(self, scores: Scores, sentences: Sequence[int], beam: int) -> None:
+        self.scores = scores
+        self.sentences = list(sentences)
+        self.prefixes: list[list[Prefix]] = [[()] * beam for _ in sentences]
+        self.steps = self.rows = 0
+
+    def advance(self, tokens: Tensor) -> Tensor:
+        assert tokens.shape == (len(self.sentences), len(self.prefixes[0]))
+        self.steps += 1
+        self.rows += tokens.numel()
+        if self.steps > 1:
+            self.prefixes = [
+                [(*prefix, token) for prefix, token in zip(prefixes, row, strict=True)]
+                for prefixes, row in zip(self.prefixes, tokens.tolist(), strict=True)
+            ]
+        return torch.tensor(
+            np.stack(
+                [
+                    [self.scores(sentence, prefix) for prefix in prefixes]
+                    for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
+                ]
+            ),
+            dtype=torch.float32,
+        )
+
+    def select(self, parents: Tensor) -> None:
+        self.prefixes = [
+            [prefixes[parent] for parent in row]
+            for prefixes, row in zip(self.prefixes, parents.tolist(), strict=True)
+        ]
+
+    def keep(self, sentences: Tensor) -> None:
+        self.sentences = [self.sentences[row] for row in sentences.tolist()]
+        self.prefixes = [self.prefixes[row] for row in sentences.tolist()]
