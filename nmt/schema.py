@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -53,7 +54,7 @@ def allowed(model: type[BaseModel], name: str, item: bool = False) -> str:
         name: the key.
         item: what an item of the key's list may hold instead.
     """
-    schema = model.model_json_schema(by_alias=True)["properties"][name]
+    schema = _properties(model)[name]
     lists = [s for s in schema.get("anyOf", [schema]) if s.get("type") == "array"]
     return _phrase(_item(lists[0]) if item and lists else schema)
 
@@ -72,6 +73,12 @@ def shown(value: Any) -> str:
 def either(words: list[str]) -> str:
     """``a, b or c``."""
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+@functools.cache
+def _properties(model: type[BaseModel]) -> dict[str, Any]:
+    properties: dict[str, Any] = model.model_json_schema(by_alias=True)["properties"]
+    return properties
 
 
 def _item(array: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import DataConfig, OptimConfig, Recipe
+from nmt.config import DataConfig, OptimConfig, Recipe, groups
 from nmt.config_loader import NONE, changed_keys, dump_recipe, load_recipe, recipe_from_text
 from nmt.config_yaml import LARGEST
 from nmt.errors import UserError
@@ -229,6 +231,37 @@ def test_any_recipe_reads_back_equal(path: str, out: str, lr: float, eps: float,
 def test_any_text_is_a_recipe_or_a_user_error(text: str):
     with pytest.raises(UserError):  # it has no src, tgt and data
         recipe_from_text(text, "r.yaml")
+
+
+NAMES = [
+    *groups(),
+    "kind",
+    "seed",
+    "dim",
+    "lr",
+    "train",
+    "betas",
+    "metrics",
+    "zzz",
+    "codes",
+    "linear",
+]
+junk = st.sampled_from(["", "none", "3", "08", "x", "true", "linear", "plain"])
+values = st.recursive(
+    junk,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(NAMES), values, min_size=1, max_size=5))
+def test_every_wrong_shape_is_explained(recipe: dict[str, Any]):
+    """Groups as lists, lists as groups, kinds of anything: an error with words, never a crash."""
+    with pytest.raises(UserError, match=r"r\.yaml"):  # it has no src and tgt
+        recipe_from_text(yaml.safe_dump(recipe), "r.yaml")
 
 
 @settings(max_examples=50, deadline=None)
