@@ -17,8 +17,9 @@ def parser() -> argparse.ArgumentParser:
     """The command line of nmt-prepare."""
     p = argparse.ArgumentParser(
         prog="nmt-prepare",
-        description="Check, segment and encode a recipe's corpora on all cores, and keep the result "
-        "beside the run folders. nmt-train does so by itself; a changed corpus is prepared anew.",
+        description="Check, segment and encode a recipe's corpora on all cores, and keep the "
+        "result beside the run folders. nmt-train does so by itself; a changed corpus is "
+        "prepared anew.",
     )
     p.add_argument("recipe", help="YAML recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. segment.merges=3000")
