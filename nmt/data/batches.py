@@ -178,11 +178,13 @@ class Prefetcher:
     def __iter__(self) -> Iterator[Batch]:
         while True:
             ready = self._ready.get()
+            if isinstance(ready, Batch):
+                yield ready
+                continue
+            self._ready.put(ready)  # the thread has ended: who asks again is not left waiting
             if ready is None:
                 return
-            if isinstance(ready, BaseException):
-                raise ready
-            yield ready
+            raise ready
 
     def _work(self) -> None:
         try:

@@ -168,13 +168,17 @@ def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool)
 
 def _open(cache: Path, fingerprint: str, dev: Sides, test: Sides | None) -> Prepared:
     try:
+        report = json.loads((cache / REPORT).read_text(encoding="utf-8"))
+        vocab = Vocab.load(cache)
+        if len(vocab) != report["types"]:
+            raise ValueError(f"vocab.txt has {len(vocab):,} types, not {report['types']:,}")
         return Prepared(
             segmenter=load_segmenter(cache),
-            vocab=Vocab.load(cache),
+            vocab=vocab,
             train=EncodedCorpus(cache / "train"),
             dev=EvalSet(*_lines(dev), EncodedCorpus(cache / "dev")),
             test=EvalSet(*_lines(test), EncodedCorpus(cache / "test")) if test else None,
-            report=json.loads((cache / REPORT).read_text(encoding="utf-8")),
+            report=report,
             fingerprint=fingerprint,
         )
     except (NmtError, OSError, ValueError) as error:

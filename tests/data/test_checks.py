@@ -1,0 +1,169 @@
+"""Corpus checks: what is dropped, counted, warned of and refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.data.checks import (
+    FEW_PAIRS,
+    LISTED,
+    SplitCheck,
+    failures,
+    fingerprint,
+    first_suspicious,
+    reason_to_drop,
+    summary,
+    warnings,
+)
+
+PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * FEW_PAIRS)]
+
+
+def checked(pairs, **keys) -> SplitCheck:
+    check = SplitCheck(**keys)
+    for number, pair in enumerate(pairs, 1):
+        check.admit(*pair, f"train:{number}")
+    return check
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("a", "b"), None),
+        (("", ""), "both sides blank"),
+        (("\u00a0\u3000", "\u200b"), "both sides blank"),
+        (("\ufeff", "b"), "source blank"),
+        (("a", " \t"), "target blank"),
+        (("a b c", "d"), None),
+        (("a b c d", "d"), "longer than 3 words"),
+        (("a", "b c d e"), "longer than 3 words"),
+    ],
+)
+def test_reasons_to_drop(pair, reason):
+    assert reason_to_drop(*pair, max_len=3) == reason
+
+
+def test_without_a_limit_length_is_no_reason():
+    assert reason_to_drop("a " * 10_000, "b", None) is None
+
+
+def test_a_finding_counts_all_and_lists_some():
+    check = checked([("", "x")] * (LISTED + 5) + [("a", "b")])
+    ((name, finding),) = check.report()["dropped"].items()
+    assert name == "source blank"
+    assert finding["count"] == LISTED + 5
+    assert finding["lines"] == [f"train:{n}" for n in range(1, LISTED + 1)]
+    assert check.drops() == f"{LISTED + 5} source blank"
+    assert (check.pairs, check.kept) == (LISTED + 6, 1)
+
+
+def test_duplicates_are_pairs_that_are_the_same_on_both_sides():
+    pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("a", "b"), ("ab", ""), ("ab", "")]
+    assert checked(pairs).report()["duplicates"] == 2
+    assert fingerprint("a", "b c") != fingerprint("a b", "c")
+    assert fingerprint("a", "b") != fingerprint("b", "a")
+
+
+def test_overlap_counts_distinct_pairs_of_the_held_out_split():
+    dev = checked([*PLAIN[:3], ("not", "there")])
+    train = checked([PLAIN[0], *PLAIN], held_out={"dev": dev.marks(), "test": set()})
+    overlap = train.overlap()
+    assert overlap["dev"]["pairs"] == 3
+    assert overlap["dev"]["share"] == 0.75
+    assert overlap["dev"]["examples"][0] == "train:1: fonte 0 ||| source 0"
+    assert overlap["test"] == {"pairs": 0, "share": 0.0, "examples": []}
+    report = {"overlap": overlap, "splits": {}}
+    assert failures(report, max_overlap=0.75) == []
+    (failure,) = failures(report, max_overlap=0.7)
+    assert "75.0% of the dev pairs (3)" in failure
+
+
+@pytest.mark.parametrize(
+    ("odd", "tokenised", "what"),
+    [
+        (("same", "same"), False, "same text on both sides"),
+        (("short", "a very long one, " * 4), False, "one side over 3 times as long"),
+        (("an@@ ders", "different"), False, "already BPE-encoded"),
+        (("it&apos;s", "es ist"), False, "HTML escapes"),
+        (("O gato come .", "The cat eats ."), False, "already tokenised"),
+        (("O gato come.", "The cat eats."), True, "data.tokenised is true"),
+    ],
+)
+def test_suspicious_text(odd, tokenised, what):
+    odd_first = checked([odd] * FEW_PAIRS + PLAIN, tokenised=tokenised)
+    (said,) = warnings({"train": odd_first.report()})
+    assert what in said
+    assert f"in {FEW_PAIRS} pairs (33.3%), first at train:1" in said
+    fine = "HTML escapes" in what or "tokenised" in what
+    if fine:  # the other way round it is as it should be
+        turned = checked([odd] * FEW_PAIRS + PLAIN, tokenised=not tokenised)
+        assert warnings({"train": turned.report()}) == []
+
+
+def test_a_rare_oddity_is_in_the_report_alone():
+    report = checked([("same", "same"), *PLAIN]).report()
+    assert report["suspicious"]["same text on both sides"]["count"] == 1
+    assert warnings({"train": report}) == []
+
+
+def test_text_that_is_not_composed():
+    report = checked([("e\u0301", "x"), ("é", "y"), *PLAIN]).report()
+    (said,) = warnings({"train": report})
+    assert "1 pairs are not in" in said
+    assert "first at train:1; data.normalise=nfc" in said
+
+
+def test_a_small_split_is_warned_of_unless_it_trains():
+    report = checked([("a", "b"), ("", "")]).report()
+    assert warnings({"dev": report}) == [
+        "dev: only 1 pair with text on both sides; its scores say little"
+    ]
+    assert warnings({"train": report}) == []
+
+
+def coverage(unknown: float, lacking: float, other: float) -> dict:
+    return {
+        "unknown": unknown,
+        "lacking": lacking,
+        "lacking on the other side": other,
+        "pieces": ["zz", "qq"],
+    }
+
+
+def test_pieces_that_training_lacks():
+    def said(src: dict, tgt: dict) -> tuple[list[str], list[str]]:
+        split = {**checked(PLAIN).report(), "coverage": {"src": src, "tgt": tgt}}
+        splits = {"dev": split}
+        return failures({"splits": splits, "overlap": {}}, 0.0), warnings(splits)
+
+    fine, exchanged = coverage(0, 0.002, 0.3), coverage(0, 0.3, 0.002)
+    assert said(fine, fine) == ([], [])
+    failed, warned = said(coverage(0.6, 0.6, 0.7), fine)
+    assert failed == [
+        "60% of the source pieces of dev are unknown (zz qq): do codes and corpus fit together?"
+    ]
+    assert warned == ["dev: the training data lacks 60% of the src pieces (zz qq)"]
+    assert "dev: source and target seem to be exchanged" in said(exchanged, exchanged)[1]
+    assert "dev: source and target seem to be exchanged" not in said(exchanged, fine)[1]
+
+
+def test_the_summary_names_what_was_found():
+    check = checked([("", "x"), ("a", "b"), ("a", "b"), ("same", "same")])
+    check.normalised["CRLF read as LF"] = 1234
+    report = {
+        "splits": {"train": check.report(), "dev": checked([("", "x"), ("a", "b")]).report()},
+        "overlap": {"dev": {"pairs": 1, "share": 1.0, "examples": []}},
+        "warnings": ["look here"],
+    }
+    assert summary(report).splitlines() == [
+        "train: 4 pairs, dropped 1 source blank, 1 duplicates, CRLF read as LF in 1,234 lines",
+        "dev: 2 pairs, kept for scoring though 1 source blank",
+        "dev: 1 pairs (100.0%) are in train too",
+        "warning: look here",
+    ]
+
+
+def test_where_two_files_may_have_come_apart():
+    assert first_suspicious(PLAIN) is None
+    assert first_suspicious([*PLAIN[:5], ("a", "")]) == 6
+    assert first_suspicious([*PLAIN[:2], ("a", "b" * 40)]) == 3

@@ -1,0 +1,406 @@
+"""Faults of corpora: each one is a clear error, or counted, before anything is written."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.cli.prepare import main
+from nmt.config import Recipe
+from nmt.data import encode, parallel, sources
+from nmt.data import prepare as prepare_module
+from nmt.data.batches import plan
+from nmt.data.prepare import Prepared, prepare
+from nmt.data.vocab import UNK
+from nmt.errors import MachineError, UserError
+
+PAIRS = [(f"o gato {i} come ben", f"the cat {i} eats well") for i in range(60)]
+DEV = [("o gato come", "the cat eats")]
+
+
+class Corpus:
+    """A small corpus in a folder, and what the toolkit says to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name, pairs in (("train", PAIRS), ("dev", DEV)):
+            for side, lang in enumerate(("gl", "en")):
+                self.write(f"{name}.{lang}", "".join(pair[side] + "\n" for pair in pairs))
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def recipe(self, **keys) -> Recipe:
+        data = {name: str(self.folder / name) for name in ("train", "dev")}
+        data |= {"tokenised": True} | keys.pop("data", {})
+        values = {"src": "gl", "tgt": "en", "out": str(self.folder / "run"), "data": data}
+        return Recipe.model_validate(values | {"segment": {"merges": 30}} | keys)
+
+    def prepared(self, **keys) -> Prepared:
+        return prepare(self.recipe(**keys), progress=False)
+
+    def refused(self, **keys) -> str:
+        """The error of a preparation that must leave nothing behind."""
+        with pytest.raises(UserError) as error:
+            self.prepared(**keys)
+        assert not (self.folder / "run").exists()
+        cache = self.folder / ".cache"
+        assert not cache.exists() or list(cache.iterdir()) == []
+        return str(error.value)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(tmp_path)
+
+
+def ids(p: Prepared) -> list[list[int]]:
+    return [[*p.train.src(row), 0, *p.train.tgt(row)] for row in range(len(p.train))]
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_all_missing_files_are_named_at_once(corpus: Corpus):
+    for name in ("train.gl", "dev.en"):
+        (corpus.folder / name).unlink()
+    said = corpus.refused()
+    assert f"{corpus.folder / 'train.gl'}: no such file" in said
+    assert f"{corpus.folder / 'dev.en'}: no such file" in said
+
+
+def test_a_folder_or_a_pipe_is_no_corpus(corpus: Corpus):
+    (corpus.folder / "dev.gl").unlink()
+    (corpus.folder / "dev.gl").mkdir()
+    assert "dev.gl: not a regular file" in corpus.refused()
+    (corpus.folder / "dev.gl").rmdir()
+    os.mkfifo(corpus.folder / "dev.gl")
+    assert "dev.gl: not a regular file" in corpus.refused()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(corpus: Corpus):
+    (corpus.folder / "train.gl").chmod(0)
+    assert "train.gl: cannot be read: Permission denied" in corpus.refused()
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+def test_empty_files(corpus: Corpus, kind: str):
+    for lang in ("gl", "en"):
+        corpus.write(f"train.{lang}", "")
+    segment = {"kind": kind}
+    assert "no training pair is left (the files are empty)" in corpus.refused(segment=segment)
+    for lang in ("gl", "en"):
+        corpus.write(f"dev.{lang}", "")
+    said = corpus.refused(segment=segment)
+    assert "data.dev" in said
+    assert "no pair with text on both sides (the files are empty)" in said
+
+
+def test_the_command_ends_with_2_and_one_message(corpus: Corpus, capsys):
+    corpus.write("train.en", "one line\n")
+    corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
+    assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "train.gl: 60 lines, but train.en has 1" in captured.err
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_archives_are_read_and_truncated_ones_refused(corpus: Corpus, suffix, pack):
+    plain = ids(corpus.prepared())
+    data = pack((corpus.folder / "train.en").read_bytes())
+    (corpus.folder / "train.en").unlink()
+    packed = corpus.write(f"train.en{suffix}", data)
+    assert ids(corpus.prepared(out=str(corpus.folder / "b/run"))) == plain
+    packed.write_bytes(data[:-9])
+    with pytest.raises(UserError, match=f"train.en{suffix}: the archive is damaged or truncated"):
+        corpus.prepared(out=str(corpus.folder / "c/run"))
+    assert not list((corpus.folder / "c").rglob("report.json"))
+
+
+def test_a_line_that_never_ends_is_refused_before_it_fills_memory(corpus: Corpus):
+    (corpus.folder / "train.en").unlink()
+    corpus.write("train.en.gz", gzip.compress(b"a" * 30_000_000, 1))
+    assert "train.en.gz:1: a line of over 10,000,000 bytes" in corpus.refused()
+
+
+@pytest.mark.parametrize("name", ["train.gl", "dev.en"])
+def test_a_file_that_changes_while_it_is_read(corpus: Corpus, monkeypatch, name: str):
+    real = prepare_module.encode_training
+
+    def meddle(*args):
+        with open(corpus.folder / name, "a") as file:
+            file.write("late\n")
+        return real(*args)
+
+    monkeypatch.setattr(prepare_module, "encode_training", meddle)
+    said = corpus.refused()
+    assert name in said
+    assert "changed while it was read" in said or "lines, but" in said
+
+
+def test_another_file_under_the_same_name_and_size(corpus: Corpus, monkeypatch):
+    def meddle(*args):
+        text = (corpus.folder / "train.gl").read_text().replace("gato", "pato")
+        os.replace(corpus.write("new", text), corpus.folder / "train.gl")
+        return real(*args)
+
+    real = prepare_module.encode_training
+    monkeypatch.setattr(prepare_module, "encode_training", meddle)
+    assert f"{corpus.folder / 'train.gl'}: changed while it was read" in corpus.refused()
+
+
+# --- bytes and characters -----------------------------------------------------------------------
+
+
+def test_invalid_utf8_is_named_by_line_and_byte(corpus: Corpus):
+    path = corpus.folder / "train.en"
+    lines = path.read_bytes().split(b"\n")
+    lines[6] = b"caf\xe9 open"
+    path.write_bytes(b"\n".join(lines))
+    said = corpus.refused()
+    assert f"{path}:7: not UTF-8" in said
+    assert "byte 4 of the line" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "count"),
+    [
+        (lambda text: text.replace("\n", "\r\n"), "CRLF read as LF", 60),
+        (lambda text: "\ufeff" + text, "byte-order mark removed", 1),
+        (lambda text: text.replace("cat 3 ", "cat\r3\0"), "control characters read as spaces", 1),
+        (
+            lambda text: text.replace("cat 3 ", "cat\x0b3\x0c"),
+            "control characters read as spaces",
+            1,
+        ),
+        (lambda text: text.replace("cat 3 ", "cat\x853 "), "control characters read as spaces", 1),
+        (lambda text: text.replace("cat 3 ", "cat\u20283\u2029"), "U+2028 or U+2029 inside", 1),
+        (lambda text: text.removesuffix("\n"), None, 0),
+    ],
+)
+def test_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, count):
+    plain = corpus.prepared()
+    path = corpus.folder / "train.en"
+    path.write_bytes(change(path.read_bytes().decode()).encode())
+    changed = corpus.prepared()
+    assert changed.fingerprint != plain.fingerprint
+    assert ids(changed) == ids(plain)
+    found = changed.report["splits"]["train"]["normalised"]
+    assert found == ({what: count} if what else {})
+    assert plain.report["splits"]["train"]["normalised"] == {}
+
+
+def test_references_and_sources_for_scoring_are_as_in_the_file(corpus: Corpus):
+    corpus.write("dev.gl", "o gato\u00a0come\n\u200b\no gato\n")
+    corpus.write("dev.en", "e\u0301 \u2028the  cat\t\n\nthe cat\n")
+    p = corpus.prepared(data={"normalise": "nfc"})
+    assert p.dev.src_lines == ["o gato\u00a0come", "\u200b", "o gato"]
+    assert p.dev.ref_lines == ["e\u0301 \u2028the  cat\t", "", "the cat"]
+    assert p.dev.corpus.src_len[1] == p.dev.corpus.tgt_len[1] == 0
+    assert len(p.dev.corpus) == 3
+
+
+TAGS = "<unk> <s> </s> <pad> @@ a@@ </w> ▁ <b>x</b>"
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+def test_text_that_looks_like_a_special_is_text(corpus: Corpus, kind: str):
+    corpus.write("train.gl", f"{TAGS}\n" * 40)
+    corpus.write("train.en", f"{TAGS}\n" * 40)
+    segment = {"kind": kind} | ({"vocab_size": 60} if kind == "sentencepiece" else {})
+    p = corpus.prepared(segment=segment, data={"checks": "warn"})
+    assert p.train.src(3).min() > UNK
+    pieces = p.vocab.pieces(p.train.src(3))
+    assert p.segmenter.words(pieces, "gl").replace("_", "▁") == TAGS
+
+
+# --- pairs --------------------------------------------------------------------------------------
+
+
+def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
+    for lang in ("gl", "en"):
+        path = corpus.folder / f"train.{lang}"
+        path.write_text("word " * 10_000 + "\n" + path.read_text())
+    short = corpus.prepared()
+    assert len(short.train) == 60
+    assert short.report["splits"]["train"]["dropped"] == {
+        "longer than 250 words": {"count": 1, "lines": ["train:1"]}
+    }
+    whole = corpus.prepared(data={"max_len": 20_000})
+    assert len(whole.train) == 61
+    batches = plan(whole.train.src_len, whole.train.tgt_len, 256, seed=1, epoch=0)
+    assert [0] in [list(rows) for rows in batches]
+    assert sorted(np.concatenate(batches)) == list(range(61))
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+def test_no_pair_left_says_which_filter_took_how_many(corpus: Corpus, kind: str):
+    corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
+    said = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
+    assert "no training pair is left (5 source blank, 55 longer than 2 words)" in said
+
+
+def test_one_dev_pair_is_a_warning_and_exchanged_sides_too(corpus: Corpus):
+    assert any("dev: only 1 pair" in w for w in corpus.prepared().report["warnings"])
+    corpus.write("dev.gl", DEV[0][1] + "\n")
+    corpus.write("dev.en", DEV[0][0] + "\n")
+    said = corpus.prepared().report["warnings"]
+    assert "dev: source and target seem to be exchanged" in said
+    assert corpus.prepared(data={"checks": "off"}).report["warnings"] == []
+
+
+# --- segmentation and vocabulary ----------------------------------------------------------------
+
+
+def test_codes_that_are_missing_or_malformed(corpus: Corpus):
+    segment = {"codes": str(corpus.folder / "codes")}
+    assert "codes: cannot be read: No such file" in corpus.refused(segment=segment)
+    corpus.write("codes", "g a 3\nga t 2\nthree blind mice run\n")
+    said = corpus.refused(segment=segment)
+    assert f"{corpus.folder / 'codes'}:3: not a merge" in said
+
+
+def test_codes_of_both_formats_segment_alike(corpus: Corpus):
+    both = []
+    for text in ("g a 9\nga t 8\nt h 7\n", "#version: 0.2\ng a\nga t\nt h\n"):
+        corpus.write("codes", text)
+        both.append(ids(corpus.prepared(segment={"codes": str(corpus.folder / "codes")})))
+    assert both[0] == both[1]
+    assert both[0] != ids(corpus.prepared())
+
+
+def test_a_corpus_that_does_not_fit_is_refused(corpus: Corpus):
+    corpus.write("dev.gl", "совсем другой алфавит\n")
+    with pytest.raises(UserError) as error:
+        corpus.prepared()
+    assert "100% of the source pieces of dev are unknown" in str(error.value)
+    said = corpus.prepared(data={"checks": "warn"}).report["warnings"]
+    assert any("100% of the source pieces" in warning for warning in said)
+
+
+def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
+    monkeypatch.setattr(encode, "LARGEST", 50)
+    said = corpus.refused(segment={"kind": "plain"})
+    assert "72 types; at most 50 are allowed" in said
+    assert "segment.min_count" in said
+
+
+# --- processes, disk, cache ---------------------------------------------------------------------
+
+
+def test_a_killed_worker_is_an_error_and_not_a_hang(corpus: Corpus, monkeypatch):
+    monkeypatch.setattr(parallel, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(parallel, "CHUNK", 5)
+    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    parent = os.getpid()
+    real = encode.Segment.__call__
+
+    def die(self, number, pairs):
+        if number == 7 and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, number, pairs)
+
+    monkeypatch.setattr(encode.Segment, "__call__", die)
+    with pytest.raises(MachineError, match="worker process that segments text was killed"):
+        corpus.prepared()
+    assert list((corpus.folder / ".cache").iterdir()) == []
+
+
+def test_workers_know_nothing_of_torch_and_give_the_same(corpus: Corpus):
+    """What the command's processes load, and the ids of one process and of several."""
+    code = """
+import sys
+from nmt.data import encode, parallel
+from nmt.cli.prepare import main
+real = encode.Segment.__call__
+def look(self, number, pairs):
+    assert "torch" not in sys.modules
+    return real(self, number, pairs)
+encode.Segment.__call__ = look
+cores, *argv = sys.argv[1:]
+parallel.PARALLEL_FROM, parallel.CHUNK, parallel._cores = 1, 4, lambda: int(cores)
+sys.exit(main(argv))
+"""
+    text = "src: gl\ntgt: en\nsegment: {merges: 30, dropout: 0.3}\n"
+    recipe = corpus.write("r.yaml", text + "data: {train: train, dev: dev, tokenised: true}\n")
+    stored = []
+    for cores in "13":
+        out = corpus.folder / cores
+        argv = [sys.executable, "-c", code, cores, str(recipe), f"out={out}/run"]
+        subprocess.run(argv, check=True, capture_output=True, cwd=Path(__file__).parents[2])
+        (folder,) = (out / ".cache").iterdir()
+        files = sorted(p for p in folder.rglob("*") if p.is_file())
+        stored.append({str(p.relative_to(folder)): p.read_bytes() for p in files})
+    assert stored[0] == stored[1]
+
+
+def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device", "train.ids")
+
+    monkeypatch.setattr(encode.CorpusWriter, "add_flat", full)
+    corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
+    assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
+    assert "No space left on device" in capsys.readouterr().err
+    assert list((corpus.folder / ".cache").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_made_elsewhere(corpus: Corpus, monkeypatch, capsys):
+    plain = ids(corpus.prepared(out=str(corpus.folder / "a/run")))
+    elsewhere = corpus.folder / "tmp"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    corpus.write(".cache", "in the way")
+    assert ids(corpus.prepared()) == plain
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert f"preparing in {elsewhere}" in said[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["report.json", "vocab.txt", "codes.txt", "segmenter.json", "train/src.ids"]
+)
+def test_a_damaged_cache_names_the_folder_to_delete(corpus: Corpus, name: str):
+    first = ids(corpus.prepared())
+    (cache,) = (corpus.folder / ".cache").iterdir()
+
+    def cut(file: Path, to: int) -> None:
+        file.write_bytes(file.read_bytes()[:to])
+
+    def cut_line(file: Path) -> None:
+        cut(file, file.read_bytes().rstrip(b"\n").rfind(b"\n") + 1)
+
+    for spoil in (lambda f: cut(f, -3), cut_line, Path.unlink):
+        spoil(cache / name)
+        with pytest.raises(MachineError) as error:
+            corpus.prepared()
+        assert str(error.value).startswith(f"{cache}: the prepared data is damaged")
+        assert "delete this folder" in str(error.value)
+    for file in sorted(cache.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    cache.rmdir()
+    assert ids(corpus.prepared()) == first
+
+
+def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sources, "reason_to_drop", interrupt)  # in the second pass
+    with pytest.raises(KeyboardInterrupt):
+        corpus.prepared()
+    assert list((corpus.folder / ".cache").iterdir()) == []
