@@ -29,19 +29,20 @@ except ImportError:  # an extra: subword-nmt splits alike
     fastBPE = None
 
 JOINER = "@@"  # ends every piece of a word but the last
+WORD_END = "</w>"  # in merges, ends a piece that ends a word
 CACHED_WORDS = 200_000  # in each process; some 60 MB
 
-# "@@" in a text would be taken for a joiner: in such words "@" is U+E000 inside the model, and
-# U+E001 marks a character that is meant as it stands
+# "@@" in a text would be taken for a joiner and "</w>" for the end of a word: in such words "@" is
+# U+E000 inside the model, and U+E001 marks a character that is meant as it stands
 _MARKED = re.compile("\ue001(.)|\ue000", re.DOTALL)
 
 
 def escape(word: str) -> str:
-    """A word in which no piece can end like a joiner."""
-    if JOINER not in word and "\ue000" not in word and "\ue001" not in word:
+    """A word in which no piece can end like a joiner or a word."""
+    if not any(sign in word for sign in (JOINER, WORD_END, "\ue000", "\ue001")):
         return word
     marked = word.replace("\ue001", "\ue001\ue001").replace("\ue000", "\ue001\ue000")
-    return marked.replace("@", "\ue000")
+    return marked.replace("@", "\ue000").replace(WORD_END, "<\ue001/w>")
 
 
 def unescape(text: str) -> str:
@@ -68,26 +69,28 @@ def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     )
     with quiet:
         learn_bpe.learn_bpe(listing, learned, merges, is_dict=True)
-    lines = learned.getvalue().splitlines()[1:]  # after the version line
+    _, *lines = learned.getvalue().removesuffix("\n").split("\n")  # the first is the version
     return [(left, right) for left, right in (line.split(" ") for line in lines)]
 
 
 def read_codes(path: Path) -> list[tuple[str, str]]:
     """Merges from a codes file of fastBPE or of subword-nmt.
 
-    Checked here, because fastBPE itself exits or crashes on a bad file.
+    Checked here, because fastBPE itself exits or crashes on a bad file. A merge that comes twice
+    counts where it comes first, as in subword-nmt; fastBPE would take the last.
 
     Raises:
-        UserError: missing, empty, or a malformed line, with its number.
+        UserError: missing, empty, a malformed line, with its number, or of subword-nmt's first
+            version, which merges the end of a word as a piece of its own.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot be read: {error}", at=str(path), fix="check codes") from error
-    if lines and not lines[-1]:
-        lines.pop()
-    headed = bool(lines) and lines[0].startswith("#version")
-    merges = []
+    headed = lines[0].startswith("#version")
+    if lines == [""]:
+        lines = []
+    merges: dict[tuple[str, str], None] = {}
     for number, line in enumerate(lines[headed:], 1 + headed):
         parts = line.rstrip("\r").split(" ")
         counted = len(parts) == 3 and parts[2].isdecimal()
@@ -97,10 +100,16 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
                 at=f"{path}:{number}",
                 fix="a line is LEFT RIGHT COUNT (fastBPE) or LEFT RIGHT (subword-nmt)",
             )
-        merges.append((parts[0], parts[1]))
+        if WORD_END in parts[:2]:
+            raise UserError(
+                "a merge of subword-nmt's format 0.1; 0.2 and fastBPE's are read",
+                at=f"{path}:{number}",
+                fix="learn the codes anew, with codes: learn or subword-nmt 0.2 or later",
+            )
+        merges.setdefault((parts[0], parts[1]))
     if not merges:
         raise UserError("holds no merges", at=str(path), fix="give a codes file, or codes: learn")
-    return merges
+    return list(merges)
 
 
 def codes_text(merges: Sequence[tuple[str, str]]) -> str:
@@ -128,7 +137,7 @@ class WordSplitter:
         if pieces is None:
             if len(self._cache) >= CACHED_WORDS:
                 self._cache.clear()
-            pieces = self._cache[word] = self._split(word)
+            pieces = self._cache[word] = list(map(sys.intern, self._split(word)))
         return pieces
 
     def draw(self, word: str, dropout: float) -> list[str]:

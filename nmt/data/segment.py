@@ -161,13 +161,29 @@ class SentencePiece:
 
     @classmethod
     def learn(cls, config: Any, moses: Moses, src: str, tgt: str, lines: Lines) -> SentencePiece:
-        """Learn a model over both sides, or take a given file's."""
+        """Learn a model over both sides, or take a given file's.
+
+        Raises:
+            UserError: the corpus has more characters than ``vocab_size``, or is bad itself.
+        """
         if config.model != "learn":
             return cls(moses, Path(config.model).read_bytes())
         model = io.BytesIO()
+        failure: BaseException | None = None
+
+        def sentences() -> Iterator[str]:
+            # the trainer turns whatever its input raises into an error of its own
+            nonlocal failure
+            try:
+                for pair in lines():
+                    yield from (_one_spaced(moses.compose(line)) for line in pair)
+            except (Exception, KeyboardInterrupt) as error:
+                failure = error
+                raise
+
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=(line for pair in lines() for line in pair),
+                sentence_iterator=sentences(),
                 model_writer=model,
                 vocab_size=config.vocab_size,
                 model_type=config.model_type,
@@ -179,16 +195,19 @@ class SentencePiece:
                 minloglevel=2,
             )
         except RuntimeError as error:
+            if failure is not None:
+                raise failure from None
+            reason = str(error).strip().splitlines()[-1].rpartition("] ")[2]
             raise UserError(
-                f"SentencePiece cannot learn from this corpus: {str(error).splitlines()[-1]}",
+                f"SentencePiece cannot learn from this corpus: {reason}",
                 at="segment.vocab_size",
-                fix="a smaller vocab_size, or more text",
+                fix="set a larger vocab_size: every character of the corpus takes one type",
             ) from error
         return cls(moses, model.getvalue())
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Input text -> pieces; U+2581 begins a word."""
-        return self._processor.encode(self._input(line), out_type=str)
+        return self._processor.encode(_one_spaced(self.moses.compose(line)), out_type=str)
 
     def training_encoder(self, seed: Sequence[int]) -> Encode:
         """``encode``."""
@@ -223,10 +242,6 @@ class SentencePiece:
                 "not a SentencePiece model", at="segment.model", fix="check the file"
             ) from error
 
-    def _input(self, line: str) -> str:
-        # U+2581 is SentencePiece's own sign for a space
-        return " ".join(self.moses.compose(line).replace("\u2581", "_").split())
-
     @staticmethod
     def _text(pieces: Sequence[str]) -> str:
         return "".join(pieces).replace("\u2581", " ").strip(" ")
@@ -237,6 +252,11 @@ class SentencePiece:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
+
+
+def _one_spaced(line: str) -> str:
+    """Words one space apart; U+2581, SentencePiece's own sign for a space, is replaced."""
+    return " ".join(line.replace("\u2581", "_").split())
 
 
 class Plain:
@@ -300,17 +320,26 @@ def learn_segmenter(
 
 def save_segmenter(segmenter: Segmenter, folder: Path) -> None:
     """Write it into a folder: segmenter.json, and the files it names."""
-    files = segmenter.files()
-    for name, data in files.items():
+    for name, data in segmenter.files().items():
         (folder / name).write_bytes(data)
+    (folder / FACTS).write_text(_description(segmenter), encoding="utf-8")
+
+
+def fingerprint(segmenter: Segmenter) -> str:
+    """SHA-256 of what ``save_segmenter`` writes."""
+    return hashlib.sha256(_description(segmenter).encode()).hexdigest()
+
+
+def _description(segmenter: Segmenter) -> str:
+    files = segmenter.files().items()
     facts = {
         "kind": segmenter.kind,
         "tokenised": segmenter.moses.tokenised,
         "nfc": segmenter.moses.nfc,
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files},
         **segmenter.facts(),
     }
-    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return json.dumps(facts, indent=1) + "\n"
 
 
 def load_segmenter(folder: Path) -> Segmenter:

@@ -1,17 +1,21 @@
 """Lines of text, cleaned by one rule for training and for translation.
 
 Only LF ends a line. CR before LF goes; a byte-order mark at the start goes; control characters
-(Unicode category Cc, among them a lone CR, NUL and tab) become spaces; a line of nothing but white
-space and invisible characters is blank. Nothing else is altered; U+2028 and U+2029 stay.
+(Unicode category Cc, among them a lone CR, NUL and tab) become spaces, and so do the halves of
+surrogate pairs that a Python string can hold. A line of nothing but white space, control and format
+characters (Cf: U+200B, U+FEFF, direction marks, ...) is blank. Nothing else is altered; U+2028 and
+U+2029 stay.
 """
 
 from __future__ import annotations
 
+import glob
 import gzip
 import lzma
 import os
 import re
 import stat
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,18 +27,17 @@ from nmt.errors import MachineError, UserError
 OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), None)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clean_line(line: str) -> str:
-    """A line without control characters."""
+    """A line without control characters, ready for UTF-8."""
     return line if line.isascii() and line.isprintable() else _CONTROL.sub(" ", line)
 
 
 def is_blank(line: str) -> bool:
-    """Nothing but white space (U+00A0 and U+3000 too) and invisible characters (U+200B ...)."""
-    return not line or line.isspace() or not line.translate(_INVISIBLE).strip()
+    """Nothing but white space (U+00A0 and U+3000 too), control and format characters (U+200B)."""
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
 
 
 def _normalised(line: str, number: int) -> Iterator[str]:
@@ -64,8 +67,10 @@ def find_side(prefix: str, lang: str) -> Path:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise UserError("not a regular file", at=str(path), fix="give a text file")
             return path
+    beside = sorted(Path(name).name for name in glob.glob(glob.escape(prefix) + "*"))[:5]
     raise UserError(
-        f"no such file, nor with {' or '.join(s for s in OPENERS if s)}",
+        f"no such file, nor with {' or '.join(s for s in OPENERS if s)}"
+        + (f"; there is {', '.join(beside)}" if beside else ""),
         at=str(looked[0]),
         fix="check the prefix under data in the recipe, and the codes src and tgt",
     )

@@ -76,31 +76,43 @@ class Vocab:
         """
         path = folder / FILE
         restore = "restore the file that nmt-train wrote"
+        types: dict[str, None] = {}
+        counts = []
+        number = 0
         try:
-            lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        except (OSError, UnicodeDecodeError) as error:
+            with open(path, encoding="utf-8", newline="\n") as file:
+                for number, line in enumerate(file, 1):
+                    if number > LARGEST:
+                        break
+                    text, *numbers = line.removesuffix("\n").split("\t")
+                    if not (text and line.endswith("\n") and len(numbers) == 2):
+                        raise ValueError("not TYPE, tab, count, tab, count")
+                    if text in types:
+                        raise ValueError(f"duplicate type {text!r}")
+                    types[text] = None
+                    counts.append([_count(count) for count in numbers])
+        except UnicodeDecodeError as error:
+            raise UserError(f"not UTF-8: {error}", at=str(path), fix=restore) from error
+        except ValueError as error:
+            raise UserError(str(error), at=f"{path}:{number}", fix=restore) from error
+        except OSError as error:
             raise UserError(f"cannot be read: {error}", at=str(path), fix=restore) from error
-        if not 0 < len(lines) <= LARGEST:
+        if not 0 < number <= LARGEST:
+            count = f"{number:,} types{' or more' if number else ''}"
             raise UserError(
-                f"{len(lines):,} types; between 1 and {LARGEST:,} are allowed",
+                f"{count}; between 1 and {LARGEST:,} are allowed",
                 at=str(path),
                 fix=restore,
             )
-        types: dict[str, None] = {}
-        counts = []
-        for number, line in enumerate(lines, 1):
-            text, *numbers = line.split("\t")
-            if not text or len(numbers) != 2 or not all(n.isdecimal() for n in numbers):
-                raise UserError(
-                    "not TYPE, tab, count, tab, count", at=f"{path}:{number}", fix=restore
-                )
-            if text in types:
-                raise UserError(f"duplicate type {text!r}", at=f"{path}:{number}", fix=restore)
-            types[text] = None
-            counts.append((int(numbers[0]), int(numbers[1])))
         return cls(list(types), np.array(counts, dtype=np.int64))
 
     def _text(self) -> str:
         return "".join(
             f"{t}\t{s}\t{g}\n" for t, (s, g) in zip(self._types, self._counts, strict=True)
         )
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and len(text) <= 18):  # more digits would not fit in 64 bits
+        raise ValueError(f"not a count: {text[:30]!r}")
+    return int(text)
