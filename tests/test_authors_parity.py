@@ -1,0 +1,107 @@
+"""Parity with the released code of "Transformers without Tears", guarded by stored numbers.
+
+tests/fixtures/authors.json holds what that code (github.com/tnq177/transformers_without_tears at
+the commit named in the file; run apart, nothing of it is here) gives for weights and batches that
+this file makes from a seed: losses, gradients, parameter counts and beam-search output, for
+ScaleNorm and LayerNorm, PreNorm and PostNorm, with and without FixNorm. Its language embedding,
+which the paper does not have, was zero. Its beam search runs one sentence at a time, because there
+the length limit of a sentence depends on its batch.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.config import ModelConfig
+from nmt.data.batches import Batch, collate_sources
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.decoding.search import beam_search
+from nmt.layout import Layout
+from nmt.model.transformer import Transformer
+from nmt.training.loss import label_smoothed
+
+STORED = json.loads((Path(__file__).parent / "fixtures/authors.json").read_text())
+V, D, F, HEADS, LAYERS = 40, 32, 64, 4, 2
+
+
+def config_of(case: dict[str, Any]) -> ModelConfig:
+    return ModelConfig(
+        dim=D,
+        ffn_dim=F,
+        heads=HEADS,
+        enc_layers=LAYERS,
+        dec_layers=LAYERS,
+        norm=case["norm"],
+        norm_place=case["norm_place"],
+        fixnorm=case["fixnorm"],
+        dropout=0.0,
+        word_dropout=0.0,
+    )
+
+
+def model_of(case: dict[str, Any]) -> Transformer:
+    """Weights from a seed, in the order of their names; gains near where they start."""
+    rng = np.random.default_rng(20)
+    allowed = rng.random(V) > 0.3
+    allowed[:4] = [False, False, True, True]
+    model = Transformer(config_of(case), V, allowed)
+    weights = {}
+    for name, tensor in sorted(model.state_dict().items()):
+        noise = rng.normal(0, 0.08, tensor.shape)
+        start = 0.0
+        if name.endswith(".g"):
+            start = D**0.5
+        elif name.endswith("norm.weight"):
+            start = 1.0
+        weights[name] = torch.tensor(start + noise, dtype=torch.float32).view(tensor.shape)
+    model.load_state_dict(weights)
+    return model
+
+
+def batch_of(model: Transformer) -> tuple[Batch, list[np.ndarray]]:
+    rng = np.random.default_rng(21)
+    types = np.flatnonzero(model.allowed.numpy())[2:]
+    sources = [rng.integers(4, V, n) for n in (5, 3, 7)]
+    targets = [rng.choice(types, n) for n in (4, 6, 2)]
+    src, src_layout = collate_sources(sources)
+    flat_in, flat_out = (
+        torch.from_numpy(np.concatenate([np.r_[before, t, after] for t in targets]).astype(int))
+        for before, after in (([BOS], []), ([], [EOS]))
+    )
+    layout = Layout.of([len(t) + 1 for t in targets])
+    return Batch(src, src_layout, flat_in, flat_out, layout, np.arange(3)), sources
+
+
+@pytest.mark.parametrize(
+    "case", STORED["cases"], ids=lambda c: f"{c['norm']}-{c['norm_place']}-fix{c['fixnorm']}"
+)
+def test_our_numbers_are_the_authors(case: dict[str, Any]):
+    model = model_of(case)
+    batch, sources = batch_of(model)
+    sums = label_smoothed(model(batch), batch.tgt_out, model.allowed, 0.1)
+    (sums.smoothed / sums.tokens).backward()
+    assert sum(p.numel() for p in model.parameters()) == case["parameters"]
+    assert sums.smoothed.item() / sums.tokens == pytest.approx(case["smoothed"], abs=1e-5)
+    assert sums.nll.item() / sums.tokens == pytest.approx(case["nll"], abs=1e-5)
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    assert sorted(gradients) == sorted(case["gradients"])
+    for name, (norm, first) in case["gradients"].items():
+        grad = gradients[name]
+        assert grad is not None
+        assert grad.norm().item() == pytest.approx(norm, abs=1e-5), name
+        assert grad.flatten()[:4].tolist() == pytest.approx(first, abs=1e-5), name
+    model.eval()
+    for source, stored in zip(sources, case["beams"], strict=True):
+        src, layout = collate_sources([source])
+        limit = layout.lengths + 50
+        with torch.no_grad():
+            state = model.start(src, layout, 4, int(limit.max()))
+            (found,) = beam_search(state, 4, limit, 0.6, torch.tensor([PAD, BOS]), n_best=4)
+        assert [f.ids for f in found] == [ids for ids, _ in stored]
+        assert [f.score for f in found] == pytest.approx([s for _, s in stored], abs=1e-4)
