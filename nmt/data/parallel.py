@@ -18,6 +18,9 @@ from nmt.errors import MachineError
 CHUNK = 2000  # pairs that a worker gets at a time
 PARALLEL_FROM = 6  # chunks from which worker processes pay for their start
 AHEAD = 2  # chunks under way for each worker
+# a forked worker need not import anything again (torch, when training prepares its own data), and
+# touches nothing but text
+START = "fork" if sys.platform == "linux" else "spawn"
 
 Pair: TypeAlias = tuple[str, str]
 Result = TypeVar("Result")
@@ -44,10 +47,7 @@ def on_all_cores(work: Work[Result], pairs: Iterable[Pair]) -> Iterator[Result]:
     if cores == 1 or len(first) < PARALLEL_FROM:
         yield from itertools.starmap(work, numbered)
         return
-    # a forked worker need not import anything again (torch, when training prepares its own data),
-    # and touches nothing but text
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(cores, context, _start_worker, (work,))
+    pool = ProcessPoolExecutor(cores, multiprocessing.get_context(START), _start_worker, (work,))
     try:
         under_way: deque[Future[Result]] = deque()
         for numbered_chunk in numbered:
