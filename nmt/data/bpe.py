@@ -58,8 +58,8 @@ def join(pieces: Iterable[str]) -> str:
 
 def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     """Joint merges from the counts of all words of both sides (Sennrich et al. 2016)."""
-    if not words:
-        return []
+    if all(len(word) == 1 for word in words):
+        return []  # no two characters to merge, at which subword-nmt stumbles
     listing = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
     learned = io.StringIO()
     quiet = (
@@ -167,6 +167,8 @@ class WordSplitter:
         return self._fast.apply([word])[0].split(" ")
 
     def _subword_nmt(self, word: str, dropout: float) -> list[str]:
+        if not self.merges:  # which subword-nmt takes for a malformed file
+            return [char + JOINER for char in word[:-1]] + [word[-1]]
         if self._slow is None:
             lines = "".join(f"{left} {right}\n" for left, right in self.merges)
             self._slow = apply_bpe.BPE(io.StringIO("#version: 0.2\n" + lines))

@@ -164,10 +164,16 @@ class SentencePiece:
         """Learn a model over both sides, or take a given file's.
 
         Raises:
-            UserError: the corpus has more characters than ``vocab_size``, or is bad itself.
+            UserError: the corpus has more characters than ``vocab_size``, or is bad itself; or the
+                given file cannot be read or is no model.
         """
         if config.model != "learn":
-            return cls(moses, Path(config.model).read_bytes())
+            try:
+                return cls(moses, Path(config.model).read_bytes())
+            except OSError as error:
+                raise UserError(
+                    f"cannot be read: {error.strerror}", at=config.model, fix="check segment.model"
+                ) from error
         model = io.BytesIO()
         failure: BaseException | None = None
 
@@ -236,7 +242,8 @@ class SentencePiece:
 
     def _open(self) -> None:
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=self._model)
+            self._processor = sentencepiece.SentencePieceProcessor()
+            self._processor.LoadFromSerializedProto(self._model)  # the constructor ignores b""
         except RuntimeError as error:
             raise UserError(
                 "not a SentencePiece model", at="segment.model", fix="check the file"
@@ -355,7 +362,7 @@ def load_segmenter(folder: Path) -> Segmenter:
             if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{name} was changed since it was written")
         return SEGMENTERS[facts["kind"]].load(folder, moses, facts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(
             f"the segmenter cannot be read: {error}",
             at=str(folder / FACTS),

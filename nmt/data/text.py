@@ -63,7 +63,11 @@ def find_side(prefix: str, lang: str) -> Path:
     """
     looked = [Path(f"{prefix}.{lang}{suffix}") for suffix in OPENERS]
     for path in looked:
-        if path.exists():
+        try:
+            found = path.exists()
+        except OSError as error:  # a name too long, a folder that may not be entered
+            raise UserError(str(error.strerror), at=str(path), fix="check the prefix") from error
+        if found:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise UserError("not a regular file", at=str(path), fix="give a text file")
             return path
@@ -106,6 +110,8 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
                 if number == 1:
                     text = text.removeprefix("\ufeff")
                 yield clean_line(text) if clean else text
+        if opener is gzip.open and not os.stat(path).st_size:
+            raise EOFError("no bytes at all, which gzip takes for an empty text")
     except UnicodeDecodeError as error:
         raise UserError(
             f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
 from nmt.data import bpe
 from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
-from nmt.data.moses import Moses
 from nmt.data.segment import (
     FastBpe,
     Segmenter,
@@ -108,6 +107,35 @@ def test_both_engines_split_alike(monkeypatch):
     assert [WordSplitter(merges)(word) for word in words] == with_package
 
 
+MERGES = learn_codes(Counter({"aab": 9, "abab</w": 7, "b@": 5, "caba": 4, "éa\u0301b": 3}), 30)
+
+
+def test_a_merge_that_comes_twice_counts_where_it_comes_first(tmp_path: Path, monkeypatch):
+    (tmp_path / "codes").write_text("a b 3\nb c</w> 2\nx y 1\na b 1\n")
+    merges = read_codes(tmp_path / "codes")
+    assert merges == [("a", "b"), ("b", "c</w>"), ("x", "y")]
+    assert WordSplitter(merges)("abc") == ["ab@@", "c"]
+    monkeypatch.setattr(bpe, "fastBPE", None)
+    assert WordSplitter(merges)("abc") == ["ab@@", "c"]
+
+
+def test_the_end_of_a_word_in_a_text_is_never_learned_as_one(tmp_path: Path):
+    """Codes of a text about BPE can be read again, and its words come back."""
+    text = [("low</w> low</w> x</w>y", "e s t</w> </w>")] * 9
+    config = FastBpeConfig(merges=30)
+    segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(text))
+    save_segmenter(segmenter, tmp_path)
+    for line in {side for pair in text for side in pair} | {"low</w>est </w></w>"}:
+        assert segmenter.words(load_segmenter(tmp_path).encode(line, "gl"), "gl") == line
+
+
+def test_the_cache_of_words_is_bounded_and_changes_nothing(monkeypatch):
+    monkeypatch.setattr(bpe, "CACHED_WORDS", 2)
+    splitter, words = WordSplitter(MERGES), ["aab", "abab", "caba", "aab", "b", "abab"]
+    assert [splitter(word) for word in words] == [WordSplitter(MERGES)(word) for word in words]
+    assert len(splitter._cache) <= 2
+
+
 def test_a_vocabulary_threshold_splits_rare_pieces_again():
     counts = Counter(p for pair in TEXT for s in pair for p in fast().encode(s, "gl"))
     rare = {p for p, n in counts.items() if n < 12}
@@ -189,14 +217,41 @@ def test_nfc_composes_input_and_never_references():
     assert learned(PlainConfig()).encode("e\u0301", "gl") == ["e\u0301"]
 
 
-def test_unknown_languages_get_the_english_rules():
-    moses = Moses(tokenised=False, nfc=False)
-    assert moses.words("Habari, dunia!", "sw") == ["Habari", ",", "dunia", "!"]
-    assert moses.words("日本語です。", "ja")
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece_learns_the_same_model_each_time_and_at_most_what_there_is(kind: str):
+    config = SentencePieceConfig(vocab_size=5000, model_type=kind)
+    first, second = (learned(config, tokenised=False) for _ in range(2))
+    assert first.files() == second.files()
+    line = "o gato come 日本 <unk> </s>"
+    assert first.decode(first.encode(line, "gl"), "gl") == line
+
+
+def test_sentencepiece_learns_from_the_text_it_will_encode():
+    """Decomposed training text and a recipe that composes: the model knows the composed letter."""
+    text = [("cafe\u0301 \u2581 ba\u0301", "cafe\u0301")] * 20
+    segmenter = learn_segmenter(
+        SentencePieceConfig(vocab_size=40), "gl", "en", False, "nfc", lambda: iter(text)
+    )
+    known = {segmenter._processor.id_to_piece(i) for i in range(len(segmenter._processor))}
+    assert "é" in "".join(known)
+    assert "\u0301" not in "".join(known)
+    assert all(piece in known for piece in segmenter.encode("cafe\u0301", "gl"))
+
+
+@pytest.mark.parametrize("error", [UserError("line 3 is bad"), KeyboardInterrupt()])
+def test_what_the_corpus_raises_is_not_hidden_by_sentencepiece(error: BaseException):
+    def lines():
+        yield from TEXT
+        raise error
+
+    config = SentencePieceConfig(vocab_size=60)
+    with pytest.raises(type(error)) as raised:
+        learn_segmenter(config, "gl", "en", False, "none", lines)
+    assert raised.value is error
 
 
 def test_sentencepiece_that_cannot_learn_says_so():
-    with pytest.raises(UserError, match="SentencePiece cannot learn"):
+    with pytest.raises(UserError, match=r"smaller than required_chars[\s\S]*larger vocab_size"):
         learn_segmenter(
             SentencePieceConfig(vocab_size=16), "gl", "en", False, "none", lambda: iter(TEXT)
         )

@@ -1,4 +1,4 @@
-"""The vocabulary: specials that text cannot become, a fixed order, masks, a file that is checked."""
+"""The vocabulary: specials that no text becomes, a fixed order, masks, a file that is checked."""
 
 from __future__ import annotations
 

@@ -1,0 +1,156 @@
+"""Moses in front of a segmenter: sacremoses' words, minus what it breaks, and the way back."""
+# ruff: noqa: RUF001
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacremoses import MosesTokenizer
+
+from nmt.data.moses import Moses
+from nmt.data.text import clean_line, is_blank, read_lines
+
+CORPORA = Path(__file__).parents[2] / "../shared/data"
+RAW = Moses(tokenised=False, nfc=False)
+TOKENISED = Moses(tokenised=True, nfc=False)
+
+# Letters, marks and signs of several scripts, with what Moses gives a meaning.
+ALPHABET = "aBß é日語。ไง่ខ្ញعؤ؟ु०x1 ,.'\"-/&;|[]<>@_%$“”„’‘…\u0301\u200d\u00a0"
+LINES = st.text(st.sampled_from(ALPHABET), max_size=30).map(clean_line)
+
+
+def there_and_back(line: str, lang: str) -> str:
+    return RAW.plain(" ".join(RAW.words(line, lang)), lang)
+
+
+@pytest.mark.parametrize(
+    ("lang", "line", "words"),
+    [
+        ("en", "It's 5,300 $, isn't it?", "It &apos;s 5,300 $ , isn &apos;t it ?"),
+        ("en", 'Mr. "Fox" [ran] & hid.', "Mr. &quot; Fox &quot; &#91; ran &#93; &amp; hid ."),
+        ("fr", "L'homme d'ici.", "L&apos; homme d&apos; ici ."),
+        ("sk", "Napr. toto, áno!", "Napr. toto , áno !"),  # an abbreviation of Slovak
+        ("sk", "tzv. Toto, áno!", "tzv. Toto , áno !"),
+        ("en", "tzv. Toto, yes!", "tzv . Toto , yes !"),
+        ("ja", "これはペンです。はい", "これはペンです。はい"),
+        ("th", "ภาษาไทยง่ายมาก ครับ", "ภาษาไทยง่ายมาก ครับ"),
+        ("hi", "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
+        ("fa", "می\u200cخواهم؟", "می\u200cخواهم ؟"),
+    ],
+)
+def test_words_follow_the_language(lang: str, line: str, words: str):
+    assert " ".join(RAW.words(line, lang)) == words
+    assert RAW.reference_words(line, lang) == words
+    assert there_and_back(line, lang) == line
+
+
+@pytest.mark.parametrize("lang", ["pt-BR", "pt_BR", "PT", "pt"])
+def test_a_region_does_not_change_the_rules(lang: str):
+    assert RAW.words("A Dra. Ana", lang) == ["A", "Dra.", "Ana"]
+
+
+def test_a_language_without_rules_gets_the_english_abbreviations():
+    assert RAW.words("Habari, Dr. Juma!", "sw") == ["Habari", ",", "Dr.", "Juma", "!"]
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("th", "ไม่รู้"),
+        ("km", "ខ្ញុំ"),
+        ("yo", "Ọ̀rọ̀ ẹ́, bẹ́ẹ̀ ni!"),
+        ("vi", "tie\u0302\u0301ng Vie\u0323\u0302t."),  # decomposed
+        ("en", "I ❤️ it"),
+    ],
+)
+def test_marks_stay_with_their_letters(lang: str, line: str):
+    """sacremoses cuts at combining marks, and nothing joins the parts again."""
+    assert " ".join(MosesTokenizer(lang).tokenize(line)).split() != RAW.words(line, lang)
+    assert there_and_back(line, lang) == line
+
+
+@settings(max_examples=300, deadline=None)
+@given(LINES, st.sampled_from(["en", "fr", "ar", "th", "cs"]))
+def test_no_character_is_lost_and_none_invented(line: str, lang: str):
+    """Only white space may differ: the model never sees less than the line."""
+    assert "".join(there_and_back(line, lang).split()) == "".join(line.split())
+    assert bool(RAW.words(line, lang)) or is_blank(line)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("aé日ع.,'?!\"&-/1 "), max_size=30))
+def test_words_are_those_of_sacremoses_where_no_mark_is(line: str):
+    for lang in ("en", "fr", "ja", "ko"):
+        assert RAW.words(line, lang) == stock(lang).tokenize(line)
+
+
+def stock(lang: str, made: dict[str, MosesTokenizer] = {}) -> MosesTokenizer:  # noqa: B006
+    if lang not in made:
+        made[lang] = MosesTokenizer(lang)
+    return made[lang]
+
+
+@pytest.mark.parametrize(
+    ("name", "lang", "lines"),
+    [
+        ("multi30k/raw/test.fr.gz", "fr", 300),
+        ("ui-sk-en/dev.sk.gz", "sk", 300),
+        ("tanaka-ja-en/test.ja.gz", "ja", 100),
+        ("ui-he-en/dev.he.gz", "he", 300),
+    ],
+)
+def test_words_are_those_of_sacremoses_on_real_text(name: str, lang: str, lines: int):
+    if not (CORPORA / name).exists():
+        pytest.skip("no corpora beside the repository")
+    for line in itertools.islice(read_lines(CORPORA / name), lines):
+        assert RAW.words(line, lang) == stock(lang).tokenize(line)
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("ar", "هل فهمت؟ نعم، فهمت؛ شكرا."),
+        ("ur", "یہ کتاب ہے۔ کیا؟"),
+        ("en", "Wait… “now,” he (“the fox”) said, “here”."),
+        ("de", "Er sagte „ja“ und „nein“."),
+        ("ja", "他说：“你好，用 Python 吗？”然后走了。"),
+        ("ja", "「はい」、と（彼は）言った…。"),
+        ("en", "it’s mine, don’t ‘touch’ it"),
+        ("fr", "une femme s’entraîne"),
+    ],
+)
+def test_marks_that_sacremoses_leaves_apart_are_attached(lang: str, line: str):
+    plain = there_and_back(line, lang)
+    if "‘" in line:  # a line that quotes with ‘ keeps its ’ apart: they may be quotes
+        assert plain == "it ’ s mine, don ’ t ‘ touch ’ it"
+    else:
+        assert plain == line
+
+
+def test_tokenised_text_is_split_at_spaces_and_detokenised():
+    line = "it &apos;s a &quot; well @-@ known &quot; 5 &lt; 6 &amp; &#91; x &#93; &#124; , no ?"
+    assert TOKENISED.words(line, "en") == line.split()
+    assert TOKENISED.reference_words(line, "en") == line
+    assert TOKENISED.reference_plain(line, "en") == ('it\'s a "well-known" 5 < 6 & [x] |, no?')
+    assert RAW.reference_plain(line, "en") == line
+
+
+def test_escapes_in_raw_text_stay_escapes():
+    for line in ("&apos; &amp;quot; &lt;b&gt;", "a &#124; b", "&amp;amp;"):
+        assert there_and_back(line, "en").replace(" ", "") == line.replace(" ", "")
+
+
+def test_chinese_and_japanese_lose_the_spaces_between_their_words():
+    assert TOKENISED.plain("私 は テニス 部員 で す 。", "ja") == "私はテニス部員です。"
+    assert TOKENISED.plain("한국어 입니다 .", "ko") == "한국어 입니다."
+
+
+@pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "@", ",1", "é", "&", " '", "”“ "])
+def test_ten_thousand_of_anything_take_no_time(part: str):
+    """Patterns that go back over a line again and again would take minutes here."""
+    line = part * 10_000
+    assert "".join(there_and_back(line, "en").split()) == "".join(line.split())
