@@ -267,7 +267,9 @@ class DecodeConfig(Strict):
     """Search, for validation and as nmt-translate's defaults."""
 
     beam: int = key(4, "beam size; 1 = greedy", "A", ge=1)
-    length_alpha: float = key(0.6, "exponent of the penalty ((5+n)/6)^alpha; 0 = off", "W, A", ge=0)
+    length_alpha: float = key(
+        0.6, "exponent of the penalty ((5+n)/6)^alpha; 0 = off", "W, A", ge=0, le=10
+    )
     max_len_offset: int = key(
         50, "output has at most source length + this many pieces", "V, A", ge=1
     )
