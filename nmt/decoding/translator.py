@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
 from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
@@ -23,6 +24,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.device import resolve_device
 from nmt.run.folder import RunFolder
+from nmt.schema import allowed
 
 WINDOW = 2048  # lines read ahead and sorted by length
 LONGEST = 512  # source pieces searched at once; longer lines are translated in parts
@@ -113,8 +115,15 @@ class Translator:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
         A line of over 512 pieces is translated in parts, with a note on standard error.
+
+        Raises:
+            UserError: an option that cannot be, before the first line is read.
         """
-        decode = self._decode(n_best, options)
+        return self._stream(lines, self._decode(n_best, options), n_best)
+
+    def _stream(
+        self, lines: Iterable[str], decode: DecodeConfig, n_best: int
+    ) -> Iterator[list[Hypothesis]]:
         numbered = enumerate(lines, 1)
         while window := list(itertools.islice(numbered, WINDOW)):
             parts = [self._parts(number, line) for number, line in window]
@@ -137,12 +146,17 @@ class Translator:
         results = [BLANK] * len(sources)
         found = self._search([sources[row] for row in rows], self._decode(1, options), 1, stop)
         for row, of_row in zip(rows, found, strict=True):
-            results[row] = self._hypothesis(of_row[0])
+            results[row] = self._join([of_row])[0]
         return results
 
     def _decode(self, n_best: int, options: dict[str, Any]) -> DecodeConfig:
         given = {name: value for name, value in options.items() if value is not None}
-        decode = DecodeConfig.model_validate({**self.decode.model_dump(), **given})
+        try:
+            decode = DecodeConfig.model_validate({**self.decode.model_dump(), **given})
+        except ValidationError as error:
+            raise UserError(
+                "; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors())
+            ) from error
         if n_best > decode.beam:
             if "beam" in given:
                 raise UserError(
@@ -222,6 +236,12 @@ class Translator:
             for row, of_row in zip(rows, found, strict=True):
                 results[row] = of_row
         return results
+
+
+def _wrong(name: str, error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"no option {name}; there are {', '.join(DecodeConfig.model_fields)}"
+    return f"{name}: {error['input']} is not {allowed(DecodeConfig, name)}"
 
 
 def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
