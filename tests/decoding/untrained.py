@@ -1,0 +1,51 @@
+"""A tiny model with its own vocabulary and byte-pair codes, off its start but never trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from nmt.config import DecodeConfig, FastBpeConfig, ModelConfig
+from nmt.data.segment import learn_segmenter
+from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.translator import Translator
+from nmt.model.transformer import Transformer
+
+PAIRS = [
+    ("o can come pan branco", "the dog eats white bread"),
+    ("a gata bebe auga fresca", "the cat drinks fresh water"),
+    ("non vexo o mar, señor", "I don't see the sea, sir"),
+    ("hoxe chove na cidade vella", "it is raining in the old town today"),
+]
+LINES = [
+    "o can bebe auga",
+    "a gata vella",
+    "hoxe non chove.",
+    "señor, o mar",
+    "pan",
+    "o can branco come pan na cidade fresca",
+]
+
+
+def untrained(seed: int = 2, eos_bias: float = 3.5, **decode: Any) -> Translator:
+    """Galician to English; ``eos_bias`` makes its outputs end sooner."""
+    segmenter = learn_segmenter(
+        FastBpeConfig(merges=50), "gl", "en", False, "none", lambda: iter(PAIRS)
+    )
+    counts = [Counter[str](), Counter[str]()]
+    for pair in PAIRS:
+        for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
+            side.update(segmenter.encode(line, lang))
+    vocab = Vocab.build(*counts)
+    config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2)
+    model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.8 * torch.randn(parameter.shape, generator=generator)
+        assert model.out_bias is not None
+        model.out_bias[EOS] += eos_bias
+    settings = DecodeConfig(**{"max_len_offset": 4, **decode})
+    return Translator(model, segmenter, vocab, "gl", "en", settings, torch.device("cpu"))
