@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
+
+_CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
+
+
+@dataclass
+class IntervalState:
+    """What a resumed run needs to go on with the log line that a stop cut short.
+
+    Attributes:
+        smoothed, nll: sums of the losses since the last log line, in nats.
+        tokens: their target tokens.
+        updates_before: updates done before the interval.
+        seconds: training time of the interval.
+        lowest_loss: lowest loss of any log line.
+        loss_ratio: loss of the last log line over ``lowest_loss``; ends an lr_ramp.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    smoothed: float = 0.0
+    nll: float = 0.0
+    tokens: int = 0
+    updates_before: int = 0
+    seconds: float = 0.0
+    lowest_loss: float = math.inf
+    loss_ratio: float = 1.0
 
 
 @dataclass
@@ -22,12 +49,10 @@ class TrainState:
         target_tokens: target tokens trained on, EOS included.
         bad_updates: updates in a row that were skipped for non-finite gradients.
         data_fingerprint: of the prepared corpora; a resumed run must have the same.
-        extra: anything else that JSON can hold.
+        interval: the log line under way.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        strict=True, ser_json_inf_nan="constants"
-    )
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
 
     update: int = 0
     epoch: int = 0
@@ -38,7 +63,7 @@ class TrainState:
     target_tokens: int = 0
     bad_updates: int = 0
     data_fingerprint: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
+    interval: IntervalState = field(default_factory=IntervalState)
 
     def to_json(self) -> str:
         """JSON text; ``from_json`` gives an equal state back."""

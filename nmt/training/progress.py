@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from nmt.config import Recipe
-from nmt.run.checkpoint import TrainState
+from nmt.run.state import IntervalState, TrainState
 from nmt.training.evaluate import Evaluation
 from nmt.training.loss import LossSums
 
@@ -19,17 +19,34 @@ class Interval:
 
     def __init__(self, state: TrainState, recipe: Recipe) -> None:
         self.state, self.recipe = state, recipe
-        self.lowest_loss = math.inf
-        self.loss_ratio = 1.0
-        self.restart()
+        before = state.interval
+        self.smoothed: Tensor | float = before.smoothed
+        self.nll: Tensor | float = before.nll
+        self.tokens, self.updates_before = before.tokens, before.updates_before
+        self.lowest_loss, self.loss_ratio = before.lowest_loss, before.loss_ratio
+        self.start_clock(before.seconds)
 
     def restart(self) -> None:
         """Begin anew: after a line, and after a validation, whose time is not training's."""
-        self.smoothed: Tensor | float = 0.0
-        self.nll: Tensor | float = 0.0
-        self.tokens = 0
-        self.updates_before = self.state.update
-        self.since = time.monotonic()
+        self.smoothed = self.nll = 0.0
+        self.tokens, self.updates_before = 0, self.state.update
+        self.start_clock()
+
+    def start_clock(self, before: float = 0.0) -> None:
+        """Count time from now, and the seconds before."""
+        self.since = time.monotonic() - before
+
+    def store(self) -> None:
+        """Put the interval as it stands into the state."""
+        self.state.interval = IntervalState(
+            smoothed=float(self.smoothed),
+            nll=float(self.nll),
+            tokens=self.tokens,
+            updates_before=self.updates_before,
+            seconds=time.monotonic() - self.since,
+            lowest_loss=self.lowest_loss,
+            loss_ratio=self.loss_ratio,
+        )
 
     def add(self, sums: LossSums) -> None:
         """Count one batch."""

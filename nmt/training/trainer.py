@@ -101,7 +101,7 @@ class Trainer:
             The reason, or None when a stop was requested and the state was saved.
         """
         self.started = time.monotonic() - self.state.seconds
-        self.interval.restart()
+        self.interval.start_clock(self.state.interval.seconds)
         updates = self._updates()
         with self._progress_bar() as bar:
             while True:
@@ -165,8 +165,9 @@ class Trainer:
         self.write_hypotheses(checkpoint_name(state.update), result)
         self.log.record({"kind": "dev", "update": state.update, **result.record()})
         self.log.text(self.interval.dev_line(len(state.history), result, improved))
-        self.save()
         self.interval.restart()
+        self.save()
+        self.interval.start_clock()
 
     def evaluate(self, split: EvalSet, intervals: bool = False) -> Evaluation:
         """Score the model as it is on a tuning or test set."""
@@ -191,6 +192,7 @@ class Trainer:
         if self._saved == (self.state.update, len(self.state.history)):
             return
         self.state.seconds = time.monotonic() - self.started
+        self.interval.store()
         save_checkpoint(
             self.run_folder,
             self.state,

@@ -15,6 +15,7 @@ from nmt.run.checkpoint import (
     space_needed,
 )
 from nmt.run.folder import RunFolder
+from nmt.run.state import IntervalState
 from tests.run_cases import RECIPE, moments, same, save, state, trained, weights
 
 
@@ -31,7 +32,8 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
         "empty": torch.zeros(0, 3),
     }
     optimizer = {"w.step": torch.tensor(7, dtype=torch.int64), "w.exp_avg": model["w"] / 3}
-    before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, "abc", {"note": [1, "é"]})
+    interval = IntervalState(1.25, 0.1, 9, 6, 0.5, math.inf, 2.0)
+    before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, "abc", interval)
     with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
         save_checkpoint(run, before, model, optimizer, keep=1)
     loaded = load_checkpoint(RunFolder.open(tmp_path / "run"))
