@@ -19,6 +19,8 @@ from nmt.errors import UserError
 
 PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
 
+WORDS = [("gato come peixe", "cat eats fish")] * 40
+
 
 class Look:
     """Says who worked on what."""
@@ -113,3 +115,15 @@ def test_work_can_be_sent_to_another_process(config):
     count = CountWords(segmenter.moses, "gl", "en")
     assert pickle.loads(pickle.dumps(count))(0, PAIRS) == count(0, PAIRS)
     assert count(0, PAIRS)["a"] == 50
+
+
+def test_dropout_draws_anew_in_each_chunk_and_for_each_seed():
+    config = FastBpeConfig(merges=20, dropout=0.3)
+    segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(WORDS))
+
+    def lengths(seed: int, number: int) -> list[int]:
+        return Segment(segmenter, "gl", "en", seed)(number, WORDS)[0].flat.lengths.tolist()
+
+    assert lengths(4, 2) == lengths(4, 2)
+    assert lengths(4, 2) != lengths(4, 3)
+    assert lengths(4, 2) != lengths(5, 2)
