@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -61,9 +63,10 @@ def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the first line is read."""
     if args.n_best < 1:
         raise UserError(f"{args.n_best} best translations cannot be", at="--n-best")
-    _refuse_overwriting(args)
+    if args.output is not None:
+        _check_output(Path(args.output), args)
     translator = Translator.load(args.run, args.device, args.checkpoint)
-    with _input(args.input) as source, _output(args.output) as sink:
+    with _input(args.input) as source:
         hypotheses = translator.stream(
             _lines(source, args.input),
             args.n_best,
@@ -71,14 +74,25 @@ def body(args: argparse.Namespace) -> int:
             length_alpha=args.length_alpha,
             batch_tokens=args.batch_tokens,
         )
-        # no bar over a terminal that someone types into or reads from
-        quiet = True if args.input is None or args.output is None else None
-        for number, of_line in enumerate(tqdm(hypotheses, unit=" lines", disable=quiet)):
-            for hypothesis in of_line:
-                sink.write(_render(number, hypothesis, args).encode("utf-8"))
-            if args.output is None:
-                sink.flush()
+        with _output(args.output) as sink:
+            _write(hypotheses, sink, args)
     return 0
+
+
+def _write(
+    hypotheses: Iterator[list[Hypothesis]], sink: BinaryIO, args: argparse.Namespace
+) -> None:
+    # no bar over a terminal that someone types into or reads from
+    quiet = True if args.input is None or args.output is None else None
+    cut = 0
+    for number, of_line in enumerate(tqdm(hypotheses, unit=" lines", disable=quiet)):
+        for hypothesis in of_line:
+            sink.write(_render(number, hypothesis, args).encode("utf-8"))
+        if args.output is None:
+            sink.flush()
+        cut += not of_line[0].finished
+    if cut:
+        print(f"note: {cut} of {number + 1} outputs were cut at the length limit", file=sys.stderr)
 
 
 def _render(number: int, h: Hypothesis, args: argparse.Namespace) -> str:
@@ -88,40 +102,68 @@ def _render(number: int, h: Hypothesis, args: argparse.Namespace) -> str:
 
 
 def _lines(source: BinaryIO, name: str | None) -> Iterator[str]:
-    """Lines of UTF-8; only LF ends one.
+    """Lines of UTF-8; only LF ends one; a byte-order mark at the start goes.
 
     Raises:
         UserError: bytes that are not UTF-8, with their line.
     """
     for number, line in enumerate(source, 1):
         try:
-            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",
                 at=f"{name or 'standard input'}:{number}",
                 fix="convert the text to UTF-8, for example with iconv",
             ) from error
+        yield text.removeprefix("\ufeff") if number == 1 else text
 
 
-def _refuse_overwriting(args: argparse.Namespace) -> None:
-    if args.output is None or not os.path.exists(args.output):
+def _check_output(output: Path, args: argparse.Namespace) -> None:
+    """Refuse a place that cannot be written, or that holds something."""
+    if not output.absolute().parent.is_dir():
+        raise UserError("no such folder", at=str(output.parent), fix="create it")
+    for path in (output, _unfinished(output)):  # writing either would destroy the input
+        if path.exists() and _is_input(path, args.input):
+            raise UserError("is the input too", at=str(path), fix="choose another --output")
+    if not output.exists():
         return
-    if args.input is not None and os.path.samefile(args.input, args.output):
-        raise UserError("is the input too", at=args.output, fix="choose another --output")
+    if not output.is_file():
+        raise UserError(
+            "is no regular file",
+            at=str(output),
+            fix="choose another, or leave --output out to write to standard output",
+        )
     if not args.force:
-        raise UserError("exists already", at=args.output, fix="choose another, or give --force")
+        raise UserError("exists already", at=str(output), fix="choose another, or give --force")
+
+
+def _is_input(path: Path, name: str | None) -> bool:
+    with contextlib.suppress(OSError, AttributeError):  # no such file; standard input is closed
+        here = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
+        return stat.S_ISREG(here.st_mode) and os.path.samestat(here, path.stat())
+    return False
+
+
+def _unfinished(output: Path) -> Path:
+    """The output's name until it is whole."""
+    return output.with_name(output.name + ".part")
 
 
 @contextlib.contextmanager
 def _input(name: str | None) -> Iterator[BinaryIO]:
     if name is None:
+        if sys.stdin is None:  # closed by the caller
+            yield io.BytesIO()
+            return
+        if sys.stdin.isatty():
+            print("type sentences, one a line; Ctrl-D translates them", file=sys.stderr)
         yield sys.stdin.buffer
         return
     try:
         with open(name, "rb") as file:
             yield file
-    except (FileNotFoundError, IsADirectoryError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise UserError(str(error.strerror), at=name, fix="check --input") from error
 
 
@@ -129,14 +171,15 @@ def _input(name: str | None) -> Iterator[BinaryIO]:
 def _output(name: str | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that gets its name when it is whole."""
     if name is None:
+        if sys.stdout is None:
+            raise UserError("standard output is closed", fix="name a file with --output")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    final = Path(name)
-    part = final.with_name(final.name + ".part")
+    part = _unfinished(Path(name))
     with open(part, "wb") as file:
         yield file
-    os.replace(part, final)
+    os.replace(part, name)
 
 
 if __name__ == "__main__":
