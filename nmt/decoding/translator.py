@@ -98,7 +98,15 @@ class Translator:
                 fix="vocab.txt is not the one that this model was trained with; restore it",
             )
         model = Transformer(recipe.model, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
-        model.load_state_dict(saved.model)
+        try:
+            model.load_state_dict(saved.model)
+        except RuntimeError as error:
+            raise UserError(
+                f"config.yaml describes another model than checkpoint {saved.path.name}: "
+                f"{str(error).splitlines()[1].strip()}",
+                at=str(folder.path),
+                fix="restore the config.yaml that nmt-train wrote",
+            ) from error
         return cls(model.to(where), segmenter, vocab, recipe.src, recipe.tgt, recipe.decode, where)
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 import torch
 
-from nmt.errors import MachineError
+from nmt.errors import MachineError, UserError
 
 
 def resolve_device(name: str) -> torch.device:
     """``auto`` = a GPU if there is one, else the CPU.
 
     Raises:
+        UserError: no such name.
         MachineError: a GPU was asked for and this machine, or this torch, has none.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UserError(f'"{name}" is not auto, cpu, cuda or cuda:N', at="device")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise MachineError(
