@@ -63,6 +63,7 @@ def test_a_pair_over_the_limit_is_a_batch_alone():
     assert plan(src[:0], src[:0], 20, 1, 0) == []
 
 
+@pytest.mark.slow  # learns 3,000 merges
 def test_padding_of_the_real_corpus_at_4096_tokens(tmp_path: Path):
     from nmt.config import Recipe
     from nmt.data.prepare import prepare
