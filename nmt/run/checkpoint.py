@@ -101,7 +101,7 @@ def save_checkpoint(
             _remove_abandoned(run, state.update)
             if state.best_update is not None:
                 _mark_best(run, checkpoint_name(state.best_update))
-        _rotate(run, keep)
+        _rotate(run, keep, state.best_update)
     return root / name
 
 
@@ -217,10 +217,11 @@ def _remove_abandoned(run: RunFolder, update: int) -> None:
             _remove(folder)
 
 
-def _rotate(run: RunFolder, keep: int) -> None:
-    best = run.best()
+def _rotate(run: RunFolder, keep: int, best_update: int | None) -> None:
+    # the best one stays although ``best`` may name an average: a longer run goes back to it
+    best = {run.best(), checkpoint_name(best_update or 0)}
     for folder in run.checkpoints()[: -max(keep, 1)]:
-        if folder.name != best:
+        if folder.name not in best:
             _remove(folder)
     _clear_leftovers(run.checkpoints_dir)
 
