@@ -1,0 +1,242 @@
+"""A run that was stopped and resumed equals one that never stopped, bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.cli.train import main
+from nmt.model.transformer import Transformer
+from nmt.training.trainer import Trainer
+from tests.toy import toy_corpus, toy_recipe
+
+UPDATES = 12  # three validations; about one and a half passes over the data
+TIMES = {"seconds", "hours", "tokens_per_second", "seconds_left"}
+TRAINING: dict[str, Any] = {
+    "data": {"batch_tokens": 128},
+    "model": {"dropout": 0.3, "word_dropout": 0.1},
+    "optim": {"accumulate": 2},
+    "schedule": {"kind": "val_decay", "scale": 0.05, "warmup_updates": 2, "patience": 1},
+    "train": {"epoch_updates": 4, "max_epochs": 3, "log_every": 3},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    toy_corpus(folder, {"train": 150, "dev": 8, "test": 8})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(corpus) -> str:
+    return str(toy_recipe(corpus, TRAINING))
+
+
+@pytest.fixture(scope="module")
+def whole(recipe, tmp_path_factory) -> dict[str, Any]:
+    run = tmp_path_factory.mktemp("whole") / "run"
+    assert main([recipe, f"out={run}"]) == 0
+    return result(run)
+
+
+def result(run: Path) -> dict[str, Any]:
+    """Everything a run leaves, apart from times and words for people."""
+    left: dict[str, Any] = {}
+    left["metrics"] = [
+        timeless(json.loads(line)) for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+    left["summary"] = timeless(json.loads((run / "summary.json").read_text()))
+    for path in [
+        *run.glob("dev/*"),
+        *run.glob("checkpoints/*/*"),
+        *run.glob("best"),
+        run / "test.hyp",
+    ]:
+        name = str(path.relative_to(run))
+        if path.name == "state.json":
+            left[name] = timeless(json.loads(path.read_text()))
+        elif path.name != "manifest.json":  # it has the hash of state.json, which has times
+            left[name] = path.read_bytes()
+    return left
+
+
+def timeless(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: timeless(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if name not in TIMES
+    }
+
+
+def call_after(monkeypatch, owner: type, name: str, act: Callable[[Any], None]) -> None:
+    """``act`` runs at the end of each call of a method."""
+    real = getattr(owner, name)
+
+    def method(self, *arguments, **named):
+        returned = real(self, *arguments, **named)
+        act(self)
+        return returned
+
+    monkeypatch.setattr(owner, name, method)
+
+
+def terminate_after(monkeypatch, owner: type, name: str, call: int) -> None:
+    """SIGTERM arrives at the end of the ``call``-th call of a method."""
+    calls = itertools.count(1)
+
+    def act(_: Any) -> None:
+        if next(calls) == call:
+            signal.raise_signal(signal.SIGTERM)
+
+    call_after(monkeypatch, owner, name, act)
+
+
+def stop_and_resume(
+    recipe: str, run: Path, monkeypatch, owner: type, name: str, call: int
+) -> dict[str, Any]:
+    with monkeypatch.context() as patch:
+        terminate_after(patch, owner, name, call)
+        assert main([recipe, f"out={run}"]) == 143
+    assert main([recipe, f"out={run}", "--resume"]) == 0
+    return result(run)
+
+
+def difference(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    return [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
+
+
+def test_the_uninterrupted_run_is_what_these_tests_mean(whole):
+    state = whole[f"checkpoints/u{UPDATES:06d}/state.json"]
+    assert state["update"] == UPDATES
+    assert state["epoch"] >= 1  # a stop falls within a later pass too
+    assert len(state["history"]) == 3
+    assert [r["kind"] for r in whole["metrics"]].count("train") == UPDATES // 3
+    lrs = {r["lr"] for r in whole["metrics"] if r["kind"] == "train"}
+    assert len(lrs) > 1  # history has decayed the rate
+
+
+def test_two_uninterrupted_runs_are_equal(whole, recipe, tmp_path):
+    run = tmp_path / "run"
+    assert main([recipe, f"out={run}"]) == 0
+    assert not difference(result(run), whole)
+
+
+# 4, 8 and 12 are validations: the stop comes before them, and the resumed run makes up for them
+@pytest.mark.parametrize("update", [1, 3, 4, 6, 7, 8, 11, 12])
+def test_stopped_after_an_update(update, whole, recipe, tmp_path, monkeypatch):
+    found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "update", update)
+    assert not difference(found, whole)
+
+
+@pytest.mark.parametrize("validation", [1, 2, 3])
+def test_stopped_after_a_validation(validation, whole, recipe, tmp_path, monkeypatch):
+    found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "validate", validation)
+    assert not difference(found, whole)
+
+
+# the first call of a validation is the model's on dev pairs; the fourth evaluation is the test's
+@pytest.mark.parametrize("evaluation", [1, 2, 4])
+def test_stopped_within_an_evaluation(evaluation, whole, recipe, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    found = stop_and_resume(recipe, run, monkeypatch, Transformer, "eval", 2 * evaluation - 1)
+    assert not difference(found, whole)
+
+
+def test_stopped_before_the_first_update(whole, recipe, tmp_path, monkeypatch):
+    found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "__init__", 1)
+    assert not difference(found, whole)
+
+
+def test_stopped_time_and_again(whole, recipe, tmp_path, monkeypatch):
+    command = [recipe, f"out={tmp_path / 'run'}"]
+    for update in (2, 3, 1):  # 2, 5 and 6 of the whole run
+        with monkeypatch.context() as patch:
+            terminate_after(patch, Trainer, "update", update)
+            assert main(command) == 143
+        command = [recipe, f"out={tmp_path / 'run'}", "--resume"]
+    assert main(command) == 0
+    assert not difference(result(tmp_path / "run"), whole)
+
+
+def test_killed_without_a_save_goes_on_from_the_last_validation(
+    whole, recipe, tmp_path, monkeypatch
+):
+    def killed(trainer: Trainer) -> None:
+        if trainer.state.update == 7:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        call_after(patch, Trainer, "update", killed)
+        assert main([recipe, f"out={tmp_path / 'run'}"]) == 3
+    assert main([recipe, f"out={tmp_path / 'run'}", "--resume"]) == 0
+    assert not difference(result(tmp_path / "run"), whole)
+
+
+def test_averaging_at_the_end_can_be_stopped_too(recipe, tmp_path, monkeypatch):
+    averaging = [recipe, "train.average=2"]
+    assert main([*averaging, f"out={tmp_path / 'whole'}"]) == 0
+    run = tmp_path / "run"
+    for evaluation in (4, 5):  # the average's on dev, then the test's
+        with monkeypatch.context() as patch:
+            terminate_after(patch, Transformer, "eval", 2 * evaluation - 1)
+            assert main([*averaging, f"out={run}", "--fresh"]) == 143
+        assert main([*averaging, f"out={run}", "--resume"]) == 0
+        assert not difference(result(run), result(tmp_path / "whole"))
+
+
+def test_a_ramp_remembers_its_lowest_loss(recipe, tmp_path, monkeypatch):
+    """The ramp ends by the ratio to the lowest loss before the stop."""
+    ramp = [recipe, "schedule.kind=lr_ramp", "schedule.lr_per_update=0.05"]
+    ramp += ["schedule.stop_loss_ratio=1.02", "train.log_every=1"]
+    assert main([*ramp, f"out={tmp_path / 'whole'}"]) == 0
+    whole = result(tmp_path / "whole")
+    assert whole["summary"]["reason"] == "the lr_ramp schedule ended"
+    last = whole["summary"]["updates"]
+    losses = [r["loss"] for r in whole["metrics"] if r["kind"] == "train"]
+    assert losses.index(min(losses)) < last - 1
+    for update in (last - 1, last):
+        run = tmp_path / f"run{update}"
+        with monkeypatch.context() as patch:
+            terminate_after(patch, Trainer, "update", update)
+            assert main([*ramp, f"out={run}"]) == 143
+        assert main([*ramp, f"out={run}", "--resume"]) == 0
+        assert not difference(result(run), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signal_to_the_command(number, code, recipe, tmp_path):
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "nmt.cli.train", recipe, f"out={run}", "train.max_epochs=9999"]
+    command += ["train.stop_patience=9999"]
+    started = time.monotonic()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not list(run.glob("checkpoints/u*")):
+            assert process.poll() is None
+            assert time.monotonic() - started < 120
+            time.sleep(0.1)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    saved = max(run.glob("checkpoints/u*"))
+    assert f"{signal.Signals(number).name}: saved update {int(saved.name[1:])}" in said
+    assert main([recipe, f"out={run}", "train.max_epochs=1", "--resume"]) == 0
