@@ -30,6 +30,7 @@ except ImportError:  # an extra: subword-nmt splits alike
 
 JOINER = "@@"  # ends every piece of a word but the last
 WORD_END = "</w>"  # in merges, ends a piece that ends a word
+LEARNING_WORDS = 500_000  # the most frequent ones; subword-nmt takes a kilobyte for each
 CACHED_WORDS = 200_000  # in each process; some 60 MB
 
 # "@@" in a text would be taken for a joiner and "</w>" for the end of a word: in such words "@" is
@@ -60,7 +61,8 @@ def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     """Joint merges from the counts of all words of both sides (Sennrich et al. 2016)."""
     if all(len(word) == 1 for word in words):
         return []  # no two characters to merge, at which subword-nmt stumbles
-    listing = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
+    frequent = Counter(words).most_common(LEARNING_WORDS)
+    listing = io.StringIO("".join(f"{word} {count}\n" for word, count in frequent))
     learned = io.StringIO()
     quiet = (
         contextlib.nullcontext()

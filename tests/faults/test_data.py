@@ -16,7 +16,7 @@ import pytest
 
 from nmt.cli.prepare import main
 from nmt.config import Recipe
-from nmt.data import encode, parallel, sources
+from nmt.data import bpe, encode, parallel, sources
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import plan
 from nmt.data.prepare import Prepared, prepare
@@ -404,3 +404,12 @@ def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         corpus.prepared()
     assert list((corpus.folder / ".cache").iterdir()) == []
+
+
+def test_more_words_than_memory_leave_out_the_rare_ones_in_learning(monkeypatch):
+    words = {"abc": 5, "abd": 4, "xyxy": 3, "zzz": 1}
+    whole = bpe.learn_codes(words, 20)
+    monkeypatch.setattr(bpe, "LEARNING_WORDS", 2)
+    assert bpe.learn_codes(words, 20) == bpe.learn_codes({"abc": 5, "abd": 4}, 20) != whole
+    monkeypatch.setattr(bpe, "LEARNING_WORDS", 4)
+    assert bpe.learn_codes(words, 20) == whole
