@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter, load_segmenter
+from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, PAD, UNK, Vocab
 from nmt.decoding.search import Found, beam_search
@@ -107,7 +109,24 @@ class Translator:
                 at=str(folder.path),
                 fix="restore the config.yaml that nmt-train wrote",
             ) from error
-        return cls(model.to(where), segmenter, vocab, recipe.src, recipe.tgt, recipe.decode, where)
+        translator = cls(
+            model.to(where), segmenter, vocab, recipe.src, recipe.tgt, recipe.decode, where
+        )
+        trained, here = saved.state.text_fingerprint, translator.text_fingerprint
+        if trained and trained != here:  # a checkpoint without a training knows none
+            raise UserError(
+                f"vocab.txt or segmenter.json is not what checkpoint {saved.path.name} was trained "
+                f"with: SHA-256 {here[:12]}, not {trained[:12]}",
+                at=str(folder.path),
+                fix="restore the files that nmt-train wrote",
+            )
+        return translator
+
+    @property
+    def text_fingerprint(self) -> str:
+        """SHA-256 of the vocabulary and the segmenter: of all that gives ids their meaning."""
+        parts = self.vocab.fingerprint + segmenter_fingerprint(self.segmenter)
+        return hashlib.sha256(parts.encode()).hexdigest()
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
         """The best translation of each line; blank stays blank."""

@@ -50,6 +50,7 @@ class TrainState:
         bad_updates: updates in a row that were skipped for non-finite gradients.
         data_fingerprint: of the prepared corpora; a resumed run must have the same.
         interval: the log line under way.
+        text_fingerprint: of vocabulary and segmenter; translation must have the same.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -64,6 +65,7 @@ class TrainState:
     bad_updates: int = 0
     data_fingerprint: str = ""
     interval: IntervalState = field(default_factory=IntervalState)
+    text_fingerprint: str = ""
 
     def to_json(self) -> str:
         """JSON text; ``from_json`` gives an equal state back."""

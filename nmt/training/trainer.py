@@ -92,6 +92,7 @@ class Trainer:
             recipe.decode,
             device,
         )
+        self.state.text_fingerprint = self.translator.text_fingerprint
         self.interval = Interval(self.state, recipe)
 
     def run(self) -> str | None:
