@@ -1,0 +1,320 @@
+"""Faults of nmt-translate: the input stays whole, n lines in are n lines out, errors are clear."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import train
+from nmt.cli.translate import main
+from nmt.decoding import translator
+from tests.toy import toy_corpus, toy_recipe
+
+LINES = ["3 1 4 1", "", "5 9 2", "\u3000", "6 5 3 5 8 9 7 9"]
+Command = Callable[..., tuple[int, bytes, str]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of two updates; the target language writes digits with a non-ASCII letter."""
+    folder = tmp_path_factory.mktemp("toy")
+    toy_corpus(folder, {"train": 40, "dev": 4, "test": 4})
+    for split in ("train", "dev", "test"):
+        target = folder / f"{split}.en"
+        text = "".join(f"ñ{c}" if c.isdigit() else c for c in target.read_text())
+        target.write_text(text, encoding="utf-8")
+    recipe = toy_recipe(folder, {"train": {"epoch_updates": 1, "max_epochs": 2}})
+    assert train.main([str(recipe)]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.fixture
+def translate(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Command:
+    """Runs the command: (exit code, standard output, standard error)."""
+
+    def command(
+        *argv: str | Path, stdin: bytes | None = b"", run: Path = trained
+    ) -> tuple[int, bytes, str]:
+        capsysbinary.readouterr()
+        given = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin), encoding="ascii")
+        monkeypatch.setattr(sys, "stdin", given)
+        code = main([str(run), "--device", "cpu", *map(str, argv)])
+        out, err = capsysbinary.readouterr()
+        assert b"Traceback" not in err
+        assert b"internal error" not in err
+        return code, out, err.decode()
+
+    return command
+
+
+def text_of(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def refused(translate: Command, *argv: str | Path, **options: object) -> str:
+    """Its message; nothing may have been written to standard output."""
+    code, out, err = translate(*argv, **options)
+    assert (code, out) == (2, b"")
+    assert err.startswith("nmt-translate: ")
+    return err
+
+
+# ---------------------------------------------------------------- input
+
+
+@pytest.mark.parametrize("stdin", [b"", None], ids=["empty", "closed"])
+def test_no_input(translate: Command, stdin: bytes | None) -> None:
+    assert translate(stdin=stdin) == (0, b"", "")
+
+
+def test_as_many_lines_out_as_in(translate: Command) -> None:
+    code, out, _ = translate(stdin=text_of(LINES))
+    lines = out.decode().split("\n")
+    assert code == 0
+    assert lines[-1] == ""
+    assert [bool(line) for line in lines[:-1]] == [True, False, True, False, True]
+    assert set("".join(lines)) <= set("ñ0123456789 ")
+    for variant in (
+        text_of(LINES).removesuffix(b"\n"),
+        b"\xef\xbb\xbf" + text_of(LINES),
+        text_of(LINES).replace(b"\n", b"\r\n"),
+        text_of(LINES).replace(b" ", b"\t\x00"),
+    ):
+        assert translate(stdin=variant)[:2] == (0, out)
+
+
+def test_invalid_utf8_is_named_with_its_line(translate: Command, tmp_path: Path) -> None:
+    bad = b"3 1\n5 9\n2 \xff 6\n"
+    assert "standard input:3: not UTF-8" in refused(translate, stdin=bad)
+    (tmp_path / "in").write_bytes(bad)
+    err = refused(translate, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert f"{tmp_path / 'in'}:3: not UTF-8: invalid start byte at byte 3" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_input_that_cannot_be_read(translate: Command, tmp_path: Path) -> None:
+    for name in (tmp_path / "none", tmp_path):
+        assert f"{name}: " in refused(translate, "--input", name)
+
+
+def test_an_over_long_line_leaves_the_others_alone(
+    translate: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
+    monkeypatch.setattr(translator, "LONGEST", 50)
+    code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 100 + b"\n5 9\n")
+    assert "note: line 2 has 200 pieces; it is translated in 4 parts" in err
+    first, long, last = out.splitlines(keepends=True)
+    assert (code, first + last) == (0, alone)
+    assert len(long.split()) > 4
+
+
+# ---------------------------------------------------------------- output
+
+
+def test_output_is_complete_or_not_there(translate: Command, tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(text_of(LINES))
+    _, expected, _ = translate(stdin=text_of(LINES))
+    assert translate("--input", source, "--output", target)[:2] == (0, b"")
+    assert target.read_bytes() == expected
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_nothing_is_overwritten_unasked(translate: Command, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.write_text("precious")
+    assert "exists already" in refused(translate, "--output", target, stdin=b"3 1\n")
+    assert target.read_text() == "precious"
+    assert translate("--output", target, "--force", stdin=b"3 1\n")[0] == 0
+    assert target.read_text(encoding="utf-8").startswith("ñ")
+
+
+def test_the_input_is_never_overwritten(
+    translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the output nor by the name it has until it is whole, by whatever path."""
+    source, link = tmp_path / "x.part", tmp_path / "link"
+    source.write_bytes(text_of(LINES))
+    link.symlink_to(source)
+    for target in (source, link, tmp_path / "x"):
+        err = refused(translate, "--input", source, "--output", target, "--force")
+        assert "is the input too" in err
+    with source.open() as opened:
+        monkeypatch.setattr(sys, "stdin", opened)
+        assert main([str(tmp_path), "--output", str(source), "--force"]) == 2
+    assert source.read_bytes() == text_of(LINES)
+
+
+def test_output_that_cannot_be_written(translate: Command, tmp_path: Path) -> None:
+    err = refused(translate, "--output", tmp_path / "none" / "out", stdin=b"3\n")
+    assert "no such folder" in err
+    for place in (tmp_path, Path(os.devnull)):
+        assert "no regular file" in refused(translate, "--output", place, "--force", stdin=b"3\n")
+
+
+def test_n_best_and_scores(translate: Command) -> None:
+    _, plain, _ = translate(stdin=text_of(LINES))
+    best = plain.decode().split("\n")[:-1]
+    code, out, _ = translate("--n-best", "3", stdin=text_of(LINES))
+    rows = [line.split(" ||| ") for line in out.decode().split("\n")[:-1]]
+    assert code == 0
+    assert [row[0] for row in rows] == [*"000", "1", *"222", "3", *"444"]
+    for number, line in enumerate(best):
+        of_line = [row for row in rows if row[0] == str(number)]
+        scores = [float(row[3]) for row in of_line]
+        assert scores == sorted(scores, reverse=True)
+        assert of_line[0][1] == line
+        assert all(float(row[2]) <= float(row[3]) <= 0 for row in of_line)
+    _, out, _ = translate("--scores", stdin=text_of(LINES))
+    firsts = {row[0]: row for row in reversed(rows)}
+    assert out.decode().split("\n")[:-1] == [
+        f"{firsts[str(number)][3]}\t{line}" for number, line in enumerate(best)
+    ]
+
+
+def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None:
+    """An untrained model does not know when to end."""
+    code, _, err = translate("--beam", "1", stdin=text_of(LINES))
+    assert code == 0
+    assert "of 5 outputs were cut at the length limit" in err
+
+
+# ---------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--n-best", "0"], "--n-best: 0 best translations cannot be"),
+        (["--n-best", "3", "--beam", "2"], "3 best translations need a beam of at least 3, not 2"),
+        (["--beam", "0"], "beam: 0 is not an integer of at least 1"),
+        (["--length-alpha", "-1"], "length_alpha: -1.0 is not a number of at least 0"),
+        (["--length-alpha", "nan"], "length_alpha: nan is not a number"),
+        (["--batch-tokens", "0"], "batch_tokens: 0 is not an integer of at least 1"),
+        (["--device", "abacus"], '"abacus" is not auto, cpu, cuda or cuda:N'),
+        (["--checkpoint", "u000009"], "no checkpoint 'u000009'; there are: u000002"),
+        (["--checkpoint", "../../x"], "no checkpoint"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_cannot_be(
+    translate: Command, tmp_path: Path, argv: list[str], said: str
+) -> None:
+    assert said in refused(translate, *argv, "--output", tmp_path / "out", stdin=b"3 1\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_extremes_that_can_be(translate: Command) -> None:
+    for argv in (["--beam", "99"], ["--length-alpha", "10"], ["--batch-tokens", "1"]):
+        code, out, _ = translate(*argv, stdin=text_of(LINES))
+        assert (code, out.count(b"\n")) == (0, len(LINES))
+
+
+# ---------------------------------------------------------------- the run
+
+
+def test_no_run(translate: Command, trained: Path, tmp_path: Path) -> None:
+    assert "no such run folder" in refused(translate, run=tmp_path / "none")
+    assert "not a run folder" in refused(translate, run=tmp_path)
+    inside = trained / "checkpoints" / "u000002"
+    assert f"did you mean {trained}" in refused(translate, run=inside)
+
+
+def test_a_damaged_checkpoint(translate: Command, run: Path) -> None:
+    weights = run / "checkpoints" / (run / "best").read_text().strip() / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    assert "model.safetensors" in refused(translate, run=run, stdin=b"3 1\n")
+
+
+def test_files_of_another_model(translate: Command, run: Path) -> None:
+    vocab = run / "vocab.txt"
+    lines = vocab.read_text(encoding="utf-8").splitlines(keepends=True)
+    vocab.write_text("".join(lines[:-1]), encoding="utf-8")
+    err = refused(translate, run=run)
+    assert f"the vocabulary has {len(lines) + 3} types, the checkpoint {len(lines) + 4}" in err
+    vocab.write_text("".join([lines[1], lines[0], *lines[2:]]), encoding="utf-8")
+    assert "vocab.txt or segmenter.json is not what checkpoint" in refused(translate, run=run)
+    vocab.unlink()
+    assert "vocab.txt" in refused(translate, run=run)
+    vocab.write_text("".join(lines), encoding="utf-8")
+    segmenter = run / "segmenter.json"
+    facts = segmenter.read_text()
+    segmenter.write_text(facts.replace('"tokenised": true', '"tokenised": false'))
+    assert "vocab.txt or segmenter.json is not what checkpoint" in refused(translate, run=run)
+    segmenter.write_text(facts)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("ffn_dim: 32", "ffn_dim: 48"))
+    assert "config.yaml describes another model" in refused(translate, run=run)
+
+
+# ---------------------------------------------------------------- processes
+
+
+def start(run: Path, *argv: str | Path) -> subprocess.Popen[bytes]:
+    """The command by itself, with windows of four lines, where the locale is ASCII."""
+    code = (
+        "import sys; from nmt.cli import translate; from nmt.decoding import translator; "
+        "translator.WINDOW = 4; sys.exit(translate.main(sys.argv[1:]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(run), "--device", "cpu", *map(str, argv)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_the_reader_leaves_after_one_line(trained: Path) -> None:
+    """As ``head -1`` does: no traceback, the exit code of SIGPIPE; UTF-8 in an ASCII locale."""
+    process = start(trained)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(b"3 1\n5 9\n\n4\n")
+    process.stdin.flush()
+    first = process.stdout.readline()
+    assert first.decode("utf-8").startswith("ñ")
+    process.stdout.close()
+    process.stdin.write(b"2 6\n" * 8)
+    process.stdin.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 141
+    process.stderr.close()
+
+
+def test_killed_in_the_middle(translate: Command, trained: Path, tmp_path: Path) -> None:
+    """What is there has another name, and the next start needs no --force."""
+    target = tmp_path / "out"
+    with start(trained, "--output", target) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"3 1\n" * 9)
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert [p.name for p in tmp_path.iterdir()] == ["out.part"]
+    assert translate("--output", target, stdin=b"3 1\n")[0] == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
