@@ -38,7 +38,8 @@ def moments(update: int) -> dict[str, Tensor]:
 
 
 def state(update: int, best: int | None = None) -> TrainState:
-    return TrainState(update=update, epoch=1, next_batch=update, best_update=best)
+    history = [(earlier, 0.5) for earlier in range(max(1, update - 99), update + 1)]
+    return TrainState(update, epoch=1, next_batch=update, history=history, best_update=best)
 
 
 def save(run: RunFolder, update: int, best: int | None = None, keep: int = 1) -> Path:

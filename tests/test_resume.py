@@ -191,13 +191,18 @@ def test_killed_without_a_save_goes_on_from_the_last_validation(
     assert not difference(result(tmp_path / "run"), whole)
 
 
-def test_averaging_at_the_end_can_be_stopped_too(recipe, tmp_path, monkeypatch):
+def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypatch):
     averaging = [recipe, "train.average=2"]
     assert main([*averaging, f"out={tmp_path / 'whole'}"]) == 0
     run = tmp_path / "run"
-    for evaluation in (4, 5):  # the average's on dev, then the test's
+    stops = [
+        (Trainer, "update", 11),  # what this stop saves is not averaged
+        (Transformer, "eval", 7),  # the average's evaluation on dev
+        (Transformer, "eval", 9),  # the test's
+    ]
+    for owner, name, call in stops:
         with monkeypatch.context() as patch:
-            terminate_after(patch, Transformer, "eval", 2 * evaluation - 1)
+            terminate_after(patch, owner, name, call)
             assert main([*averaging, f"out={run}", "--fresh"]) == 143
         assert main([*averaging, f"out={run}", "--resume"]) == 0
         assert not difference(result(run), result(tmp_path / "whole"))

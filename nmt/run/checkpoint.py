@@ -68,6 +68,8 @@ def save_checkpoint(
 ) -> Path:
     """Writes a checkpoint, then removes old ones: the ``keep`` newest and the best stay.
 
+    One that a stop wrote between two validations is no longer needed and does not count, so that a
+    resumed run keeps, and averages, what one that never stopped does.
     ``state.best_update`` decides what the file ``best`` names; an averaged checkpoint becomes best
     by ``run.set_best(path.name)`` alone.
 
@@ -101,7 +103,7 @@ def save_checkpoint(
             _remove_abandoned(run, state.update)
             if state.best_update is not None:
                 _mark_best(run, checkpoint_name(state.best_update))
-        _rotate(run, keep, state.best_update)
+        _rotate(run, keep, state)
     return root / name
 
 
@@ -217,11 +219,15 @@ def _remove_abandoned(run: RunFolder, update: int) -> None:
             _remove(folder)
 
 
-def _rotate(run: RunFolder, keep: int, best_update: int | None) -> None:
+def _rotate(run: RunFolder, keep: int, state: TrainState) -> None:
     # the best one stays although ``best`` may name an average: a longer run goes back to it
-    best = {run.best(), checkpoint_name(best_update or 0)}
-    for folder in run.checkpoints()[: -max(keep, 1)]:
-        if folder.name not in best:
+    best = {run.best(), checkpoint_name(state.best_update or 0)}
+    validated = {checkpoint_name(update) for update, _ in state.history}
+    newer = 0
+    for folder in reversed(run.checkpoints()):
+        if newer == 0 or (folder.name in validated and newer < keep):
+            newer += 1
+        elif folder.name not in best:
             _remove(folder)
     _clear_leftovers(run.checkpoints_dir)
 

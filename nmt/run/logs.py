@@ -52,11 +52,14 @@ class MetricsLog:
         self._draw(values)
 
     def rewind(self, update: int) -> None:
-        """Drops records after ``update``, which a resumed run writes again, and broken lines."""
+        """Drops what a resumed run writes again, and broken lines.
+
+        That is records after ``update``, and the test score of an end that was not the last.
+        """
         with disk_errors(self._run.metrics_file):
             text = self._run.metrics_file.read_text(encoding="utf-8", errors="replace")
         lines = text.split("\n")
-        kept = [line for line in lines if _is_record(line, update)]
+        kept = [line for line in lines if _stays(line, update)]
         repaired = "".join(line + "\n" for line in kept)
         if repaired != text:
             write_atomic(self._run.metrics_file, repaired)
@@ -102,10 +105,11 @@ class MetricsLog:
             self.text(f"warning: TensorBoard is off, it failed: {error}")
 
 
-def _is_record(line: str, update: int) -> bool:
+def _stays(line: str, update: int) -> bool:
     try:
         values = json.loads(line)
-        return isinstance(values, dict) and int(values.get("update", 0)) <= update
+        old = isinstance(values, dict) and int(values.get("update", 0)) <= update
+        return old and values.get("kind") != "test"
     except (ValueError, TypeError, RecursionError):
         return False
 

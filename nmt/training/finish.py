@@ -21,8 +21,8 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
         The summary, and the evaluation of the test set if there is one.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
-    if recipe.train.average > 1 and state.history:
-        _average(trainer)
+    averaging = recipe.train.average > 1 and state.history
+    of_average = _average(trainer) if averaging else None
     best = load_checkpoint(run, "best", with_optimizer=False, say=trainer.log.text)
     trainer.model.load_state_dict(best.model)
     test = None
@@ -35,7 +35,7 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
         "reason": reason,
         "updates": state.update,
         "best": best.path.name,
-        "dev": dict(state.history).get(best.state.update),
+        "dev": dict(state.history).get(best.state.update) if of_average is None else of_average,
         "select_by": recipe.score.select_by,
         "hours": state.seconds / 3600,
         "target_tokens": state.target_tokens,
@@ -48,8 +48,12 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
     return summary, test
 
 
-def _average(trainer: Trainer) -> None:
-    """Average the newest checkpoints; they replace the best one if dev does not get worse."""
+def _average(trainer: Trainer) -> float | None:
+    """Average the newest checkpoints; they replace the best one if dev does not get worse.
+
+    Returns:
+        The dev score of the average if it replaced the best one.
+    """
     run, state = trainer.run_folder, trainer.state
     count = trainer.recipe.train.average
     newest = run.checkpoints()[-count:]
@@ -69,3 +73,4 @@ def _average(trainer: Trainer) -> None:
         f"average of {len(newest)} checkpoints: dev {name} {score:.2f} against {best:.2f}; "
         + ("taken" if chosen else "not taken")
     )
+    return score if chosen else None

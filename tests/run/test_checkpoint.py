@@ -113,6 +113,27 @@ def test_mean_of_checkpoints(tmp_path):
     assert same(mean, weights(3))
 
 
+def test_what_a_stop_wrote_between_validations_does_not_count(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        for update in (4, 8, 11, 12):
+            history = [(u, 0.5) for u in (4, 8, 12) if u <= update]
+            now = TrainState(update, history=history, best_update=4)
+            save_checkpoint(run, now, weights(update), moments(update), keep=2)
+            assert run.checkpoints()[-1].name == f"u{update:06d}"
+        assert names(run) == ["u000004", "u000008", "u000012"]
+
+
+def test_the_best_single_checkpoint_stays_beside_an_average(tmp_path):
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        save(run, 1, best=1)
+        save(run, 2, best=1)
+        for _ in range(2):
+            run.set_best(save_checkpoint(run, state(2, 1), weights(2), {}, 1, averaged=2).name)
+        assert names(run) == ["u000001", "u000002", "u000002-avg2"]
+        save(run, 3, best=1)
+        assert run.best() == "u000001"
+
+
 def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
     with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
         save(run, 4, keep=2)
