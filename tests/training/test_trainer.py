@@ -1,0 +1,315 @@
+"""The training loop on a corpus of digits: what one update does, and what ends a run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.cli.train import main
+from nmt.config_loader import dump_recipe, load_recipe
+from nmt.data.batches import collate
+from nmt.data.prepare import prepare
+from nmt.errors import RunError
+from nmt.run.checkpoint import average_checkpoints, load_checkpoint
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.training.finish import finish
+from nmt.training.optimizer import optimizer_tensors
+from nmt.training.trainer import Planned, Trainer
+from tests.toy import toy_corpus, toy_recipe
+
+CPU = torch.device("cpu")
+NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
+Start = Callable[..., Trainer]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    toy_corpus(folder, {"train": 100, "dev": 6, "test": 6})
+    return toy_recipe(folder)
+
+
+@pytest.fixture
+def start(recipe, tmp_path) -> Iterator[Start]:
+    """Makes trainers, each with a run folder of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def make(*overrides: str) -> Trainer:
+            resolved = load_recipe(recipe, [*overrides])
+            number = len(list(tmp_path.glob("run*")))
+            folder = RunFolder.for_training(tmp_path / f"run{number}", dump_recipe(resolved))
+            run = stack.enter_context(folder)
+            log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
+            return Trainer(resolved, prepare(resolved), run, CPU, "fp32", log, lambda: False)
+
+        yield make
+
+
+def first_update(trainer: Trainer) -> None:
+    """The first update of ``run``."""
+    trainer.started = 0.0
+    trainer.update(next(trainer._updates()))
+
+
+def weights(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+
+def gradients(trainer: Trainer) -> dict[str, Tensor]:
+    return {n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+def moments(trainer: Trainer) -> dict[str, Tensor]:
+    found = optimizer_tensors(trainer.optimizer, trainer.model)
+    return {name: tensor.clone() for name, tensor in found.items()}
+
+
+def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def norm(tensors: dict[str, Tensor]) -> float:
+    return math.sqrt(sum(float(t.double().square().sum()) for t in tensors.values()))
+
+
+def records(run: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def spoil_gradients(trainer: Trainer, updates: set[int]) -> None:
+    """A gradient of these updates has one element that is not finite."""
+    values = iter([math.nan, math.inf] * 10)
+
+    def spoil(gradient: Tensor) -> Tensor:
+        if trainer.state.update + 1 in updates:
+            gradient = gradient.clone()
+            gradient.view(-1)[3] = next(values)
+        return gradient
+
+    trainer.model.embed.weight.register_hook(spoil)
+
+
+def script_scores(trainer: Trainer, scores: list[float]) -> None:
+    """Validations find these scores; a list that is too short repeats its last."""
+    real = trainer.evaluate
+
+    def evaluate(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        score = scores[min(len(trainer.state.history), len(scores) - 1)]
+        named_bleu = next(s for s in found.scores if s.name == "bleu")
+        object.__setattr__(named_bleu, "value", score)
+        return found
+
+    trainer.evaluate = evaluate  # type: ignore[method-assign]
+
+
+def test_non_finite_gradients_skip_the_update(start):
+    trainer = start()
+    spoil_gradients(trainer, {2, 3})
+    updates = trainer._updates()
+    trainer.started = 0.0
+    trainer.update(next(updates))
+    kept_weights, kept_moments = weights(trainer), moments(trainer)
+    for number in (1, 2):
+        trainer.update(next(updates))
+        assert trainer.state.bad_updates == number
+        assert equal(weights(trainer), kept_weights)
+        assert equal(moments(trainer), kept_moments)
+    trainer.update(next(updates))
+    assert trainer.state.bad_updates == 0
+    assert trainer.state.update == 4
+    assert not equal(weights(trainer), kept_weights)
+
+
+def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
+    trainer = start("train.max_bad_updates=3", "train.epoch_updates=2")
+    spoil_gradients(trainer, {2, 4, 5, 6, 7})  # two in a row would be fine
+    with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 6") as e:
+        trainer.run()
+    assert "lower learning rate" in str(e.value)
+    assert load_checkpoint(trainer.run_folder).state.update == 4
+
+
+def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
+    trainer = start("train.max_bad_updates=3", "train.epoch_updates=2")
+    spoil_gradients(trainer, {3, 4, 5})
+    with pytest.raises(RunError, match="up to update 5"):
+        trainer.run()
+    assert load_checkpoint(trainer.run_folder).state.bad_updates == 2
+
+
+def test_gradients_are_clipped_to_the_norm(start):
+    free, clipped = (start(f"optim.clip_norm={limit}", *NO_DROPOUT) for limit in (0, 0.25))
+    first_update(free)
+    first_update(clipped)
+    expected = norm(gradients(free))
+    assert expected > 0.25
+    assert norm(gradients(clipped)) == pytest.approx(0.25, rel=1e-5)
+    for name, gradient in gradients(free).items():
+        torch.testing.assert_close(gradients(clipped)[name], gradient * (0.25 / expected))
+    # what is logged is the norm before clipping
+    logged = records(clipped.run_folder.path, "train")[0]["grad_norm"]
+    assert logged == pytest.approx(expected, rel=1e-5)
+
+
+def test_gradients_below_the_norm_stay_as_they_are(start):
+    free, loose = (start(f"optim.clip_norm={limit}", *NO_DROPOUT) for limit in (0, 1000))
+    first_update(free)
+    first_update(loose)
+    assert equal(gradients(free), gradients(loose))
+
+
+def test_two_half_batches_are_one_batch(start):
+    found = []
+    for halves in (1, 2):
+        trainer = start("optim.clip_norm=0", *NO_DROPOUT)
+        trainer.model.double()
+        corpus = trainer.prepared.train
+        # sorted: halves of unequal numbers of tokens, for which a mean of means would be wrong
+        rows = np.split(np.argsort(corpus.tgt_len, kind="stable"), halves)
+        planned = [Planned(0, number, collate(corpus, half)) for number, half in enumerate(rows)]
+        trainer.started = 0.0
+        trainer.update(planned)
+        loss = records(trainer.run_folder.path, "train")[0]["loss"]
+        found.append((planned, gradients(trainer), loss))
+    (_, whole, loss), (planned, accumulated, loss_too) = found
+    assert planned[0].batch.tokens < 0.8 * planned[1].batch.tokens
+    for name, gradient in whole.items():
+        torch.testing.assert_close(accumulated[name], gradient, atol=1e-6, rtol=0)
+    assert loss_too == pytest.approx(loss, abs=1e-6)
+
+
+def test_an_update_takes_accumulate_batches(start):
+    trainer = start("optim.accumulate=3", "data.batch_tokens=64", "train.epoch_updates=100")
+    stream = trainer._updates()
+    planned = [next(stream) for _ in range(8)]
+    assert {len(update) for update in planned} == {3}
+    places = [(p.epoch, p.index) for update in planned for p in update]
+    assert places == sorted(places)
+    assert len(set(places)) == len(places)
+    first_pass = [r for u in planned for p in u if p.epoch == 0 for r in p.batch.rows]
+    assert sorted(first_pass) == list(range(100))  # every pair once, no batch dropped
+    assert places[-1][0] > 0
+
+
+def test_the_rate_of_an_update_is_the_schedule_s(start):
+    trainer = start("schedule.kind=inverse_sqrt", "schedule.warmup_updates=2", "train.log_every=1")
+    trainer.run()
+    rates = [r["lr"] for r in records(trainer.run_folder.path, "train")]
+    d = trainer.recipe.model.dim
+    wanted = [d**-0.5 * min(n**-0.5, n * 2**-1.5) for n in range(1, 13)]
+    assert rates == pytest.approx(wanted)
+    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(wanted[-1])
+
+
+def test_max_epochs_ends_the_run(start):
+    trainer = start("train.max_epochs=2", "train.epoch_updates=3")
+    assert trainer.run() == "train.max_epochs = 2"
+    assert [update for update, _ in trainer.state.history] == [3, 6]
+
+
+def test_early_stopping(start):
+    trainer = start("train.stop_patience=2", "train.epoch_updates=1", "train.max_epochs=50")
+    script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # a tie is no gain, nor is NaN
+    assert trainer.run() == "no better bleu in 2 validations"
+    assert trainer.state.update == 6
+    assert trainer.state.best_update == 4
+    assert trainer.run_folder.best() == "u000004"
+    assert load_checkpoint(trainer.run_folder, "best").state.update == 4
+
+
+def test_a_falling_rate_ends_the_run(start):
+    trainer = start(
+        "schedule.kind=no_warmup",
+        "schedule.lr=1e-3",
+        "schedule.decay=0.1",
+        "schedule.patience=1",
+        "train.min_lr=5e-5",
+        "train.epoch_updates=1",
+        "train.max_epochs=50",
+    )
+    script_scores(trainer, [2.0, 1.0])
+    assert trainer.run() == "learning rate 1.0e-05 below train.min_lr = 5e-05"
+    assert trainer.state.update == 3  # two decays after the first validation
+
+
+def test_a_rising_rate_ends_no_run(start):
+    trainer = start(
+        "schedule.kind=inverse_sqrt",
+        "schedule.warmup_updates=1000",
+        "train.min_lr=1e-3",  # the rate of the first updates is far below
+        "train.epoch_updates=2",
+        "train.max_epochs=2",
+    )
+    assert trainer.run() == "train.max_epochs = 2"
+
+
+def test_a_linear_schedule_ends_the_run(start):
+    trainer = start(
+        "schedule.kind=linear",
+        "schedule.lr=1e-3",
+        "schedule.warmup_updates=2",
+        "schedule.total_updates=5",
+    )
+    assert trainer.run() == "the linear schedule ended"
+    assert load_checkpoint(trainer.run_folder).state.update == 5
+
+
+def test_time_limit_saves_and_can_be_resumed(recipe, tmp_path):
+    run = tmp_path / "run"
+    command = [str(recipe), f"out={run}"]
+    assert main([*command, "time_limit=1e-9"]) == 0
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["status"] == "stopped"
+    assert summary["reason"].startswith("time_limit")
+    assert summary["updates"] == 1
+    assert main([*command, "time_limit=none", "--resume"]) == 0
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["updates"]) == ("finished", 12)
+    assert main([*command, "time_limit=none", "--resume"]) == 0  # nothing is left to do
+    assert json.loads((run / "summary.json").read_text()) == summary
+
+    assert main([str(recipe), f"out={tmp_path / 'whole'}"]) == 0
+    models = [load_checkpoint(RunFolder.open(path)).model for path in (run, tmp_path / "whole")]
+    assert equal(*models)
+    # the test score of the run that was cut short is not the run's
+    assert [r["update"] for r in records(run, "test")] == [12]
+
+
+@pytest.mark.parametrize(("dev_of_average", "taken"), [(9.0, True), (5.0, True), (4.9, False)])
+def test_average_replaces_the_best_unless_it_is_worse(start, dev_of_average, taken):
+    trainer = start("train.average=2", "train.epoch_updates=2")
+    script_scores(trainer, [5.0, 3.0, 4.0, dev_of_average])
+    reason = trainer.run()
+    single = load_checkpoint(trainer.run_folder, "best", with_optimizer=False)
+    assert single.path.name == "u000002"
+    summary, _ = finish(trainer, str(reason))
+    root = trainer.run_folder.checkpoints_dir
+    averaged = load_checkpoint(trainer.run_folder, "u000006-avg2").model
+    assert equal(averaged, average_checkpoints([root / "u000004", root / "u000006"]))
+    assert summary["best"] == ("u000006-avg2" if taken else "u000002")
+    assert equal(
+        {n: t.detach() for n, t in trainer.model.state_dict().items()},
+        averaged if taken else single.model,
+    )
+    assert (trainer.run_folder.dev_dir / "u000006-avg2.hyp").is_file()
+    assert summary["dev"] == (dev_of_average if taken else 5.0)
