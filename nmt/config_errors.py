@@ -35,7 +35,9 @@ def explain(failure: ValidationError, source: Source) -> Iterator[Problem]:
         else:
             if kind == "missing":  # too few items: the list is what is wrong
                 index = None
-            at = path if index is None else (*path, index)
+            # a single path stands for a list of one: what is written has no items then
+            has_items = index is not None and isinstance(_value(source, path), list)
+            at = (*path, str(index)) if has_items else path
             place = _nearest(source.places, at, source)
             yield Problem(place, _wrong_value(path, index is not None, _value(source, at), source))
 
@@ -56,7 +58,8 @@ def kind_of(group: str, values: dict[str, Any]) -> str:
 def _key_path(loc: tuple[int | str, ...]) -> tuple[KeyPath, str | None]:
     """pydantic's location as keys, without the tags of kinds, and the index into a list."""
     parts = list(loc)
-    if len(parts) > 1 and parts[1] in groups().get(str(parts[0]), ()):
+    # a group without kinds has "" for one, which no location holds: there it is a key
+    if len(parts) > 1 and parts[1] and parts[1] in groups().get(str(parts[0]), ()):
         del parts[1]
     index = next((i for i, part in enumerate(parts) if isinstance(part, int)), len(parts))
     item = str(parts[index]) if index < len(parts) else None
@@ -109,7 +112,7 @@ def _wrong_value(path: KeyPath, item: bool, value: Any, source: Source) -> str:
     if isinstance(value, str):
         if re.fullmatch(r"\w+(, \w+)* or \w+", what):
             hint = did_you_mean(value, re.split(", | or ", what))
-        if what.startswith("a list"):
+        if what.startswith("a list") and value.lower() not in ("", "none"):
             hint = f"; write [{value}]"
     return f"{'.'.join(path)}: {_written(value)} is not {what}{hint}"
 

@@ -23,7 +23,11 @@ from nmt.errors import UserError
 from nmt.schema import keys_of, shown
 
 NONE = ("none", "null", "~", "")  # no value, for a key that may have none
-ODD_NUMBER = re.compile(r"[-+]?0\d+|[-+]?\d+(_\d+)+")  # pydantic reads 08 as 8, 1_000 as 1000
+DIGITS = r"\d+(?:_\d+)*"
+ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-50
+    rf"[-+]?0\d+|(?=.*_)[-+]?(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:[eE][-+]?{DIGITS})?",
+    re.ASCII,
+)
 COMMAND_LINE = Place("command line")
 PATHS = (
     ("data", "train"),
@@ -127,8 +131,7 @@ def _override_value(path: KeyPath, text: str) -> Any:
     value = read_list(text) if text.startswith("[") else text
     if path not in PATHS:
         return value
-    # what a shell completes is relative to the working directory
-    return [_from_here(p) for p in value] if isinstance(value, list) else _from_here(value)
+    return _from_here(value)  # what a shell completes is relative to the working directory
 
 
 def _set(source: Source, path: KeyPath, value: Any) -> None:
@@ -142,9 +145,12 @@ def _set(source: Source, path: KeyPath, value: Any) -> None:
         source.keys.setdefault(path[:depth], COMMAND_LINE)
         source.places.setdefault(path[:depth], COMMAND_LINE)
     group[path[-1]] = value
+    for places in (source.keys, source.places):  # what stood there in the file stands no more
+        for old in [p for p in places if p[: len(path)] == path]:
+            del places[old]
     source.keys[path] = source.places[path] = COMMAND_LINE
     kinds = groups().get(path[0], {})
-    if path[1:] == ("kind",) and value in kinds:  # the other kind's keys go with it
+    if path[1:] == ("kind",) and value in list(kinds):  # the other kind's keys go with it
         for key in set(group) - set(keys_of(kinds[value])):
             if any(key in keys_of(model) for model in kinds.values()):
                 del group[key]
@@ -171,7 +177,7 @@ def _read_group(
         if type(None) in types and isinstance(value, str) and value.lower() in NONE:
             group[key] = None
         elif types & {int, float} and isinstance(value, str) and ODD_NUMBER.fullmatch(value):
-            plain = int(value.replace("_", ""))
+            plain = re.sub(r"^([-+]?)0+(?=\d)", r"\1", value.replace("_", ""))
             what = f'{".".join(path)}: "{value}" can be read in two ways; write {plain}'
             source.problems.append(Problem(source.places[path], what))
 
@@ -206,9 +212,12 @@ def _with_paths(recipe: Recipe, folder: Path, stem: str) -> Recipe:
     )
 
 
-def _from_here(path: str) -> str:
-    keep = path == "learn" or path.lower() in NONE
-    return path if keep else os.path.abspath(os.path.expanduser(path))
+def _from_here(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from_here(item) for item in value]
+    if not isinstance(value, str) or value == "learn" or value.lower() in NONE:
+        return value
+    return os.path.abspath(os.path.expanduser(value))
 
 
 def _none_as_text(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import DataConfig, OptimConfig, Recipe, groups
@@ -243,6 +243,7 @@ NAMES = [
     "betas",
     "metrics",
     "zzz",
+    "",
     "codes",
     "linear",
 ]
@@ -264,8 +265,22 @@ def test_every_wrong_shape_is_explained(recipe: dict[str, Any]):
         recipe_from_text(yaml.safe_dump(recipe), "r.yaml")
 
 
+def test_an_overriding_list_is_blamed_on_the_command_line():
+    with pytest.raises(UserError) as error:
+        read("optim: {betas: [0.9, 0.98]}", "optim.betas=[0.9, 2]")
+    said = 'command line: optim.betas: "2" is not a number of at least 0 and below 1'
+    assert str(error.value) == said
+
+
 @settings(max_examples=50, deadline=None)
-@given(st.sampled_from(["seed", "model.dim", "model", "segment", "segment.kind"]), st.text())
+@given(
+    st.sampled_from(["seed", "model.dim", "model", "segment", "segment.kind", "segment.codes"]),
+    st.text() | st.text("[]{}:, a0_", max_size=8).map("[{}]".format),
+)
+@example("segment.codes", "[[a]]")
+@example("data.train", "[{a: b}]")
+@example("segment.kind", "[a]")
+@example("seed", "0" * 5000)  # more digits than int() takes
 def test_any_override_is_taken_or_a_user_error(key: str, text: str):
     with contextlib.suppress(UserError):
         read("", f"{key}={text}")

@@ -22,6 +22,7 @@ FAULTS = {
         "warmup_step: 3": '4:1: unknown key "warmup_step"; did you mean "schedule.warmup_updates"?',
         "optim: {zzz: 1}": '4:9: unknown key "optim.zzz"; optim has kind, betas, eps, weight_decay, clip_norm, label_smoothing, accumulate',
         "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; did you mean "warmup_updates"?',
+        "train: {'': 3}": '4:9: unknown key "train."; train has epoch_updates, max_epochs, min_lr, stop_patience, keep, average, max_bad_updates, log_every',
         "data.batch_tokens: 5": '4:1: unknown key "data.batch_tokens"; in a recipe, write "batch_tokens" under "data"',
     },
     "right key, wrong section": {
@@ -45,6 +46,8 @@ FAULTS = {
         "model: {dim: 1:30}": '4:14: model.dim: "1:30" is not an integer of at least 2',
         "model: {dim: 08}": '4:14: model.dim: "08" can be read in two ways; write 8',
         "model: {dim: 1_000}": '4:14: model.dim: "1_000" can be read in two ways; write 1000',
+        "train: {min_lr: 1e-5_0}": '4:17: train.min_lr: "1e-5_0" can be read in two ways; write 1e-50',
+        "train: {min_lr: 00_0.0_1}": '4:17: train.min_lr: "00_0.0_1" can be read in two ways; write 0.01',
         "model: {dim: 2026-01-01}": '4:14: model.dim: "2026-01-01" is not an integer of at least 2',
         "model: {dim: 0x10}": '4:14: model.dim: "0x10" is not an integer of at least 2',
         "model: {dim: 1.5}": '4:14: model.dim: "1.5" is not an integer of at least 2',
@@ -90,6 +93,8 @@ FAULTS = {
         "optim: {betas: [0.9, 2]}": '4:22: optim.betas: "2" is not a number of at least 0 and below 1',
         "score: {metrics: bleu}": '4:18: score.metrics: "bleu" is not a list of one or more, each bleu, chrf or ter; write [bleu]',
         "score: {metrics: [bleu, blue]}": '4:25: score.metrics: "blue" is not bleu, chrf or ter; did you mean "bleu"?',
+        "segment: {kind: plain, min_count: [3]}": "4:35: segment.min_count: [3] is not an integer of at least 1",
+        "score: {metrics: none}": '4:18: score.metrics: "none" is not a list of one or more, each bleu, chrf or ter',
         "score: {metrics: []}": "4:18: score.metrics: [] is not a list of one or more, each bleu, chrf or ter",
         "time_limit: inf": '4:13: time_limit: "inf" is not a number above 0, or none',
         f"seed: {'9' * 99}": f'''4:7: seed: "{"9" * 59}... is not an integer of at least 0 and at most 4294967295''',
@@ -144,6 +149,12 @@ def test_missing_keys_are_named():
     assert 'required key "data.dev" is missing' in str(error.value)
     with pytest.raises(UserError, match="same language"):
         recipe_from_text(HEAD.replace("tgt: en", "tgt: gl"), "r.yaml")
+
+
+@pytest.mark.parametrize(("train", "column"), [("''", 15), ("['', b]", 16), ("[b, '']", 19)])
+def test_an_empty_path_is_named(train: str, column: int):
+    with pytest.raises(UserError, match=rf'r\.yaml:3:{column}: data\.train: ""'):
+        recipe_from_text(f"src: gl\ntgt: en\ndata: {{train: {train}, dev: a}}\n", "r.yaml")
 
 
 def test_an_alias_bomb_is_refused_at_once():
