@@ -299,7 +299,7 @@ def test_the_reader_leaves_after_one_line(trained: Path) -> None:
     process.stdin.write(b"2 6\n" * 8)
     process.stdin.close()
     assert process.stderr.read() == b""
-    assert process.wait(30) == 141
+    assert process.wait(300) == 141
     process.stderr.close()
 
 
@@ -310,8 +310,9 @@ def test_killed_in_the_middle(translate: Command, trained: Path, tmp_path: Path)
         assert process.stdin is not None
         process.stdin.write(b"3 1\n" * 9)
         process.stdin.flush()
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 300  # a busy machine takes long to load torch
+        while not list(tmp_path.iterdir()) and process.poll() is None:
+            assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
