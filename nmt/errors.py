@@ -41,7 +41,11 @@ class MachineError(NmtError):
     exit_code = 4
 
 
-class Terminated(Exception):
-    """A signal ended the command after it saved its work; the exit code is 143."""
+class Terminated(BaseException):
+    """A signal ended the command after it saved its work; the exit code is 143.
+
+    No Exception, as KeyboardInterrupt is none: a signal handler may raise it inside of a library
+    that goes on after any Exception.
+    """
 
     exit_code = 143

@@ -38,7 +38,7 @@ def run_command(
     except BrokenPipeError:  # nobody reads on: leave quietly
         _drop_output()
         return 128 + signal.SIGPIPE
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, Terminated) as error:
         if args.debug:
             traceback.print_exc()
         code, text = _explain(error, parser.prog)

@@ -124,7 +124,7 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
             at=str(path),
             fix="fetch it again",
         ) from error
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise UserError(str(error.strerror), at=str(path), fix="check the path") from error
     except OSError as error:
         raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
