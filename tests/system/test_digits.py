@@ -1,0 +1,81 @@
+"""Every norm at every place learns to reverse digits, through the commands that a user types."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.cli import score, train, translate
+from tests.toy import toy_corpus, toy_recipe
+
+LEARNING: dict[str, Any] = {
+    "data": {"batch_tokens": 512, "test": "none"},
+    "model": {
+        "dim": 32,
+        "ffn_dim": 64,
+        "heads": 4,
+        "enc_layers": 1,
+        "dec_layers": 1,
+        "dropout": 0.0,
+        "word_dropout": 0.0,
+    },
+    "optim": {"label_smoothing": 0.0},
+    "schedule": {"kind": "linear", "lr": 0.01, "warmup_updates": 40, "total_updates": 600},
+    "train": {"epoch_updates": 600, "log_every": 100},
+}
+NORMFORMER = ["model.normformer=true", "model.res_scale=ffn", "model.activation=geglu"]
+IN_EVERY_RUN = {("scalenorm", "pre"), ("layernorm", "post")}  # five seconds each
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """The files; ``test`` is 200 lines that training never reads."""
+    folder = tmp_path_factory.mktemp("digits")
+    toy_corpus(folder, {"train": 2000, "dev": 20, "test": 200}, longest=5)
+    toy_recipe(folder, LEARNING)
+    return folder
+
+
+def exact_matches(corpus: Path, work: Path, overrides: list[str]) -> float:
+    """Share of the held-out lines that a model trained now gets right as a whole."""
+    run, out = work / "run", work / "test.out"
+    assert train.main([str(corpus / "toy.yaml"), f"out={run}", *overrides]) == 0
+    source = str(corpus / "test.gl")
+    assert translate.main([str(run), "--input", source, "--output", str(out)]) == 0
+    ours = out.read_text(encoding="utf-8").splitlines()
+    wanted = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    return sum(a == b for a, b in zip(ours, wanted, strict=True)) / len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("norm", "place"),
+    [
+        pytest.param(*case, marks=() if case in IN_EVERY_RUN else pytest.mark.slow)
+        for case in itertools.product(("layernorm", "rmsnorm", "scalenorm"), ("pre", "post"))
+    ],
+)
+def test_reversal_is_learned(norm, place, corpus, tmp_path):
+    overrides = [f"model.norm={norm}", f"model.norm_place={place}"]
+    assert exact_matches(corpus, tmp_path, overrides) >= 0.98
+
+
+@pytest.mark.slow
+def test_reversal_is_learned_by_a_normformer(corpus, tmp_path, capsys):
+    assert exact_matches(corpus, tmp_path, NORMFORMER) >= 0.98
+    capsys.readouterr()
+    files = ["--hyp", str(tmp_path / "test.out"), "--ref", str(corpus / "test.en")]
+    assert score.main([*files, "--metrics", "bleu", "--resamples", "0"]) == 0
+    name, value = capsys.readouterr().out.splitlines()[-1].split("\t")[1:3]
+    assert (name, float(value) > 95) == ("bleu", True)
