@@ -15,7 +15,7 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from nmt.cli.main import run_command
-from nmt.decoding.translator import Hypothesis, Translator
+from nmt.decoding.translator import WINDOW, Hypothesis, Translator
 from nmt.errors import UserError
 
 
@@ -70,6 +70,8 @@ def body(args: argparse.Namespace) -> int:
         hypotheses = translator.stream(
             _lines(source, args.input),
             args.n_best,
+            # someone who types wants each answer at once
+            1 if _typed(args.input) else WINDOW,
             beam=args.beam,
             length_alpha=args.length_alpha,
             batch_tokens=args.batch_tokens,
@@ -150,14 +152,19 @@ def _unfinished(output: Path) -> Path:
     return output.with_name(output.name + ".part")
 
 
+def _typed(name: str | None) -> bool:
+    """Whether someone types the input into a terminal."""
+    return name is None and sys.stdin is not None and sys.stdin.isatty()
+
+
 @contextlib.contextmanager
 def _input(name: str | None) -> Iterator[BinaryIO]:
     if name is None:
         if sys.stdin is None:  # closed by the caller
             yield io.BytesIO()
             return
-        if sys.stdin.isatty():
-            print("type sentences, one a line; Ctrl-D translates them", file=sys.stderr)
+        if _typed(name):
+            print("type sentences, one a line; Ctrl-D ends", file=sys.stderr)
         yield sys.stdin.buffer
         return
     try:

@@ -137,22 +137,23 @@ class Translator:
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
-        self, lines: Iterable[str], n_best: int = 1, **options: Any
+        self, lines: Iterable[str], n_best: int = 1, window: int = WINDOW, **options: Any
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
-        A line of over 512 pieces is translated in parts, with a note on standard error.
+        ``window`` lines are read ahead and sorted by length; 1 answers each line at once. A line
+        of over 512 pieces is translated in parts, with a note on standard error.
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
         """
-        return self._stream(lines, self._decode(n_best, options), n_best)
+        return self._stream(lines, self._decode(n_best, options), n_best, window)
 
     def _stream(
-        self, lines: Iterable[str], decode: DecodeConfig, n_best: int
+        self, lines: Iterable[str], decode: DecodeConfig, n_best: int, size: int
     ) -> Iterator[list[Hypothesis]]:
         numbered = enumerate(lines, 1)
-        while window := list(itertools.islice(numbered, WINDOW)):
+        while window := list(itertools.islice(numbered, size)):
             parts = [self._parts(number, line) for number, line in window]
             flat = [part for of_line in parts for part in of_line]
             found = iter(self._search(flat, decode, n_best))
