@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
@@ -78,12 +79,32 @@ class _PaperBleu(BLEU):
         return str(super()._preprocess_segment(sent.translate(_INSIDE_WORDS)))
 
 
+class _PlainFloats(Metric):
+    """Scores as Python floats: sacreBLEU's interval fails when only some are NumPy's.
+
+    Resamples without a match (chrF), or with blank references alone (TER), have Python's.
+    """
+
+    def _compute_score_from_stats(self, stats: list[Any]) -> Any:
+        result = super()._compute_score_from_stats(stats)  # type: ignore[safe-super]
+        result.score = float(result.score)
+        return result
+
+
+class _Chrf(_PlainFloats, CHRF):
+    pass
+
+
+class _Ter(_PlainFloats, TER):
+    pass
+
+
 # name -> metric for a target language. force=True only silences sacreBLEU's warning about tokenised
 # text, which nmt.scoring.inputs gives with file names.
 METRICS: dict[str, Callable[[str], Metric]] = {
     "bleu": lambda tgt_lang: BLEU(tokenize=bleu_tokenizer(tgt_lang), force=True),
-    "chrf": lambda tgt_lang: CHRF(),
-    "ter": lambda tgt_lang: TER(),
+    "chrf": lambda tgt_lang: _Chrf(),
+    "ter": lambda tgt_lang: _Ter(),
     "paper_bleu": lambda tgt_lang: _PaperBleu(),
 }
 

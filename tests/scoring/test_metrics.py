@@ -142,6 +142,18 @@ def test_degenerate_text_has_a_score(hyps: list[str], refs: list[str]) -> None:
             assert found.value == 0  # no common 4-gram
 
 
+@pytest.mark.parametrize(
+    ("hyps", "refs"),
+    [(["a b c d e", "x"], ["a b c d e", "zz y"]), (["a b c d e", "x"], ["a b c d e", ""])],
+)
+def test_intervals_where_some_resamples_have_no_match(hyps: list[str], refs: list[str]) -> None:
+    """sacreBLEU itself ends with a TypeError for chrF of the first and TER of the second."""
+    for found in score(hyps, refs, list(METRICS), "en", intervals=True, resamples=100):
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low < found.value < found.high
+
+
 def test_line_counts_must_agree() -> None:
     with pytest.raises(UserError, match="2 lines, but the reference has 3"):
         score(["a", "b"], ["a", "b", "c"], ["bleu"], "en")
