@@ -21,7 +21,7 @@ from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, PAD, UNK, Vocab
 from nmt.decoding.search import Found, beam_search
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.device import resolve_device
@@ -74,6 +74,7 @@ class Translator:
     ) -> None:
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
+        self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
 
     @classmethod
     def load(cls, run: str | Path, device: str = "auto", checkpoint: str = "best") -> Translator:
@@ -137,17 +138,17 @@ class Translator:
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
-        self, lines: Iterable[str], n_best: int = 1, window: int = WINDOW, **options: Any
+        self, lines: Iterable[str], n_best: int = 1, window: int | None = None, **options: Any
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
-        ``window`` lines are read ahead and sorted by length; 1 answers each line at once. A line
-        of over 512 pieces is translated in parts, with a note on standard error.
+        ``window`` lines, 2048 by default, are read ahead and sorted by length; 1 answers each line
+        at once. A line of over 512 pieces is translated in parts, with a note on standard error.
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
         """
-        return self._stream(lines, self._decode(n_best, options), n_best, window)
+        return self._stream(lines, self._decode(n_best, options), n_best, window or WINDOW)
 
     def _stream(
         self, lines: Iterable[str], decode: DecodeConfig, n_best: int, size: int
@@ -239,44 +240,58 @@ class Translator:
         n_best: int,
         stop: Callable[[], None] | None = None,
     ) -> list[list[Found]]:
-        """Search in batches of similar length, longest first; results in the order given."""
+        """Search in batches of similar length, longest first; results in the order given.
+
+        Raises:
+            MachineError: a single sentence does not fit in memory.
+        """
         self.model.eval()
-        forbidden = [PAD, BOS] if decode.allow_unk else [PAD, BOS, UNK]
+        order = sorted(range(len(sources)), key=lambda row: (-len(sources[row]), row))
         results: list[list[Found]] = [[] for _ in sources]
-        for rows in _batches([len(ids) for ids in sources], decode.batch_tokens // decode.beam):
+        first = 0
+        while first < len(order):
             if stop is not None:
                 stop()
-            src, layout = collate_sources([sources[row] for row in rows])
-            layout = layout.to(self.device)
-            max_len = layout.lengths + decode.max_len_offset
-            with torch.no_grad():
-                state = self.model.start(
-                    src.to(self.device), layout, decode.beam, int(max_len.max())
-                )
-                found = beam_search(
-                    state,
-                    decode.beam,
-                    max_len,
-                    decode.length_alpha,
-                    torch.tensor(forbidden, device=self.device),
-                    n_best,
-                )
+            each = (len(sources[order[first]]) + 1) * decode.beam
+            rows = order[first : first + max(1, min(decode.batch_tokens, self.room) // each)]
+            try:
+                found = self._search_batch([sources[row] for row in rows], decode, n_best)
+            except torch.OutOfMemoryError as error:
+                if len(rows) == 1:
+                    raise MachineError(
+                        f"no memory on {self.device} for one sentence of {each // decode.beam} "
+                        f"pieces and {decode.beam} beams",
+                        fix="take a smaller beam, or device cpu",
+                    ) from error
+                if self.room == sys.maxsize:
+                    print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
+                self.room = len(rows) * each // 2
+                continue
             for row, of_row in zip(rows, found, strict=True):
                 results[row] = of_row
+            first += len(rows)
         return results
+
+    @torch.no_grad()
+    def _search_batch(
+        self, sources: Sequence[np.ndarray], decode: DecodeConfig, n_best: int
+    ) -> list[list[Found]]:
+        src, layout = collate_sources(list(sources))
+        layout = layout.to(self.device)
+        max_len = layout.lengths + decode.max_len_offset
+        state = self.model.start(src.to(self.device), layout, decode.beam, int(max_len.max()))
+        forbidden = [PAD, BOS] if decode.allow_unk else [PAD, BOS, UNK]
+        return beam_search(
+            state,
+            decode.beam,
+            max_len,
+            decode.length_alpha,
+            torch.tensor(forbidden, device=self.device),
+            n_best,
+        )
 
 
 def _wrong(name: str, error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"no option {name}; there are {', '.join(DecodeConfig.model_fields)}"
     return f"{name}: {error['input']} is not {allowed(DecodeConfig, name)}"
-
-
-def _batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Rows sorted longest first, cut so that rows x longest (incl. EOS) <= tokens."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    first = 0
-    while first < len(order):
-        size = max(1, tokens // (lengths[order[first]] + 1))
-        yield order[first : first + size]
-        first += size

@@ -15,7 +15,9 @@ from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import translator as module
 from nmt.decoding.translator import BLANK, Hypothesis, Translator
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
+from nmt.layout import Layout
+from nmt.model.incremental import DecodeState
 from tests.decoding.exhaustive import Prefix, Scores, slow_beam_search
 from tests.decoding.untrained import LINES, untrained
 from tests.model_cases import batch_of, log_probs
@@ -175,6 +177,46 @@ def test_translating_stops_between_batches_when_asked(translator: Translator) ->
     with pytest.raises(Enough):
         translator.translate_ids([np.array([4, 5])] * 9, stop, batch_tokens=1)
     assert calls == 3
+
+
+# ---------------------------------------------------------------- memory
+
+
+def limit_memory(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, sentences: int
+) -> list[int]:
+    """Makes larger batches fail as a full device does; returns the sizes asked for."""
+    asked: list[int] = []
+    start = translator.model.start
+
+    def limited(src: torch.Tensor, layout: Layout, *sizes: int) -> DecodeState:
+        asked.append(layout.shape[0])
+        if layout.shape[0] > sentences:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return start(src, layout, *sizes)
+
+    monkeypatch.setattr(translator.model, "start", limited)
+    return asked
+
+
+def test_batches_are_halved_until_they_fit_and_it_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator, sources = untrained(), [np.array([4, 5, 6])] * 16
+    expected = translator.translate_ids(sources)
+    asked = limit_memory(translator, monkeypatch, 5)
+    assert_close(translator.translate_ids(sources), expected)
+    assert asked == [16, 8, 4, 4, 4, 4]
+    assert_close(translator.translate_ids(sources), expected)
+    assert asked[6:] == [4, 4, 4, 4]
+    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
+
+
+def test_a_sentence_that_never_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = untrained()
+    limit_memory(translator, monkeypatch, 0)
+    with pytest.raises(MachineError, match="one sentence of 3 pieces and 4 beams"):
+        translator.translate_ids([np.array([4, 5])] * 3)
 
 
 # ---------------------------------------------------------------- odd lines
