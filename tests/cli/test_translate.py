@@ -1,0 +1,154 @@
+"""nmt-translate among files, signals and terminals; its faults are in tests/faults."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import streams
+from nmt.cli.streams import read_input
+from nmt.errors import UserError
+
+# The command without torch, by a translator that says each line in capitals, and "wait" never.
+PROGRAM = """
+import sys, time, types
+
+class Hypothesis:
+    log_prob = score = -1.0
+    finished = True
+
+    def __init__(self, text):
+        self.text = text
+
+class Translator:
+    def load(*args):
+        return Translator()
+
+    def stream(self, lines, n_best, window, **options):
+        for line in lines:
+            if line == "wait":
+                print("waiting", file=sys.stderr, flush=True)
+                time.sleep(600)
+            yield [Hypothesis(line.upper())] * n_best
+
+module = types.ModuleType("nmt.decoding.translator")
+module.Hypothesis, module.Translator = Hypothesis, Translator
+sys.modules[module.__name__] = module
+from nmt.cli import translate
+sys.exit(translate.main(sys.argv[1:]))
+"""
+
+
+def start(*argv: str | Path, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "run", *map(str, argv)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+    )
+
+
+# ---------------------------------------------------------------- signals
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")],
+    ids=["SIGTERM", "SIGINT"],
+)
+def test_a_signal_keeps_the_finished_lines(
+    tmp_path: Path, number: int, code: int, said: str
+) -> None:
+    """In the unfinished file, and on standard output."""
+    fifo, target = tmp_path / "fifo", tmp_path / "out"
+    os.mkfifo(fifo)
+    process = start("--input", fifo, "--output", target)
+    with fifo.open("wb", buffering=0) as source:  # opens when the command reads
+        source.write("señor\nwait\n".encode())
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"waiting\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    part = tmp_path / "out.part"
+    assert process.returncode == code
+    assert err.decode() == (
+        f"note: the lines translated so far are in {part}\nnmt-translate: {said}\n"
+    )
+    assert part.read_bytes() == "SEÑOR\n".encode()
+    assert not target.exists()
+
+    process = start()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("señor\nwait\n".encode())
+    process.stdin.flush()
+    assert process.stderr is not None
+    assert process.stdout.readline() == "SEÑOR\n".encode()
+    assert process.stderr.readline() == b"waiting\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.decode()) == (code, b"", f"nmt-translate: {said}\n")
+
+
+# ---------------------------------------------------------------- terminals
+
+
+def test_a_bar_with_the_time_left_on_a_terminal_only(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.write_text("a\n" * 7)
+    with start("--input", source, "--output", tmp_path / "quiet") as process:
+        assert process.communicate(timeout=60) == (b"", b"")
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with start("--input", source, "--output", tmp_path / "out", stderr=theirs) as process:
+        assert process.wait(60) == 0
+    os.close(theirs)
+    bar = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "7/7" in bar
+    assert "lines/s" in bar
+    assert "<" in bar  # elapsed<left
+    assert (tmp_path / "out").read_bytes() == b"A\n" * 7
+
+
+# ---------------------------------------------------------------- input
+
+
+def test_compressed_input_is_read_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "in.gz"
+    path.write_bytes(gzip.compress("\ufeffa ñ\r\n\nb".encode()))
+    lines, total = read_input(str(path))
+    assert (list(lines), total) == (["a ñ", "", "b"], 3)
+
+
+def test_a_fault_in_the_last_line_is_found_before_the_first_is_translated(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "in", tmp_path / "in.gz"
+    whole.write_bytes(b"a\n" * 9 + b"\xff\n")
+    cut.write_bytes(gzip.compress(b"a\n" * 999)[:-9])
+    with pytest.raises(UserError, match="in:10: not UTF-8"):
+        read_input(str(whole))
+    with pytest.raises(UserError, match="truncated"):
+        read_input(str(cut))
+    with pytest.raises(UserError, match="Not a directory"):
+        read_input(str(whole / "below"))
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LONGEST_LINE", 20)
+    with open("/dev/zero") as zeros:
+        monkeypatch.setattr(sys, "stdin", zeros)
+        lines, total = read_input(None)
+        assert total is None
+        with pytest.raises(UserError, match="standard input:1: a line of over 20 bytes"):
+            next(lines)
