@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,20 +38,27 @@ def lines_of_digits(count: int, seed: int = 1, shortest: int = 2, longest: int =
     return list(lines)
 
 
-def write_pairs(prefix: Path, sources: Iterable[str]) -> None:
+def write_pairs(
+    prefix: Path, sources: Sequence[str], langs: tuple[str, str] = ("gl", "en")
+) -> None:
     """PREFIX.gl, and PREFIX.en with each line reversed."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    for side, make in (("gl", str), ("en", reverse)):
+    for side, make in zip(langs, (str, reverse), strict=True):
         text = "".join(f"{make(line)}\n" for line in sources)
         Path(f"{prefix}.{side}").write_text(text, encoding="utf-8")
 
 
-def toy_corpus(folder: Path, sizes: dict[str, int] | None = None, longest: int = 8) -> None:
+def toy_corpus(
+    folder: Path,
+    sizes: dict[str, int] | None = None,
+    longest: int = 8,
+    langs: tuple[str, str] = ("gl", "en"),
+) -> None:
     """train, dev and test below ``folder``; no line is in two of them."""
     sizes = SPLITS if sizes is None else sizes
     lines = iter(lines_of_digits(sum(sizes.values()), longest=longest))
     for split, size in sizes.items():
-        write_pairs(folder / split, [next(lines) for _ in range(size)])
+        write_pairs(folder / split, [next(lines) for _ in range(size)], langs)
 
 
 def toy_recipe(folder: Path, changes: dict[str, Any] | None = None) -> Path:
