@@ -1,0 +1,152 @@
+"""What README promises: its commands, its recipe and its Python example work as printed."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import textwrap
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import prepare, score, train, translate
+from nmt.config import Recipe
+from nmt.config_loader import load_recipe
+from tests.toy import toy_corpus, toy_recipe
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PARSERS: dict[str, ArgumentParser] = {
+    "nmt-train": train.parser(),
+    "nmt-translate": translate.parser(),
+    "nmt-score": score.parser(),
+    "nmt-prepare": prepare.parser(),
+}
+
+
+def blocks(language: str) -> list[str]:
+    """Fenced blocks of a language, without their indentation."""
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", README, re.M | re.S)
+    return [textwrap.dedent(text) for name, text in found if name == language]
+
+
+def section(title: str) -> str:
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def quoted(text: str, start: str) -> list[str]:
+    """What stands in backquotes and starts like this, over line ends too."""
+    return [
+        " ".join(q.split()) for q in re.findall(r"(?<!`)`([^`]+)`", text) if q.startswith(start)
+    ]
+
+
+@pytest.fixture
+def own_recipe(tmp_path) -> Path:
+    """README's recipe beside a corpus of the names it says."""
+    toy_corpus(tmp_path / "corpus", {"train": 60, "dev": 5, "test": 5})
+    (block,) = blocks("yaml")
+    path = tmp_path / "gl-en.yaml"
+    path.write_text(block, encoding="utf-8")
+    return path
+
+
+def test_the_two_commands_are_what_ci_runs():
+    commands = [block.strip() for block in blocks("")]
+    assert commands == [
+        "pip install -c constraints.txt -e . && nmt-train recipes/quickstart.yaml",
+        'pip install -c constraints.txt -e ".[test]" && pytest',
+    ]
+    ci = (
+        (ROOT / ".ci" / "run")
+        .read_text(encoding="utf-8")
+        .replace("pip install -q ", "pip install ")
+    )
+    lines = [shlex.split(line, comments=True) for line in ci.splitlines()]
+    for command in commands:
+        for part in command.split(" && "):
+            words = shlex.split(part)
+            assert any(line[: len(words)] == words for line in lines), part
+
+
+def test_the_python_example_runs(tmp_path, capsys):
+    toy_corpus(tmp_path, {"train": 30, "dev": 2, "test": 2})
+    run = tmp_path / "runs" / "quickstart"
+    overrides = [f"out={run}", "train.epoch_updates=1", "train.max_epochs=1"]
+    assert train.main([str(toy_recipe(tmp_path)), *overrides]) == 0
+    capsys.readouterr()
+    (example,) = blocks("python")
+    assert "recipes/quickstart.yaml" in example
+    assert "runs/quickstart" in example
+    names: dict[str, object] = {}
+    exec(
+        example.replace("runs/", f"{tmp_path}/runs/").replace("recipes/", f"{ROOT}/recipes/"), names
+    )
+    assert capsys.readouterr().out.count("\n") == 1
+    recipe = names["recipe"]
+    assert isinstance(recipe, Recipe)
+    assert recipe.model.norm == "rmsnorm"
+
+
+def test_the_recipe_reads_and_its_corpus_is_found(own_recipe, tmp_path):
+    recipe = load_recipe(own_recipe)
+    assert recipe.data.train == [str(tmp_path / "corpus" / "train")]
+    assert recipe.data.test == str(tmp_path / "corpus" / "test")
+    command = [str(own_recipe), "--dry-run", "device=cpu", f"out={tmp_path / 'run'}"]
+    assert train.main(command) == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_everything_else_is_the_papers_strongest_setting(own_recipe):
+    said = " ".join(section("Your own corpus in three steps").split())
+    assert (
+        "PreNorm + FixNorm + ScaleNorm, SmallInit, Adam, 8000 updates of warm-up, "
+        "label smoothing 0.1, batches of 4096 tokens" in said
+    )
+    recipe = load_recipe(own_recipe)
+    model = recipe.model
+    assert (model.norm_place, model.fixnorm, model.norm, model.init) == (
+        "pre",
+        True,
+        "scalenorm",
+        "small",
+    )
+    assert (recipe.optim.kind, recipe.optim.label_smoothing) == ("adam", 0.1)
+    assert (recipe.schedule.kind, recipe.schedule.warmup_updates) == ("inverse_sqrt", 8000)
+    assert recipe.data.batch_tokens == 4096
+
+
+def test_overrides_in_the_text_are_right(own_recipe):
+    commands = [
+        shlex.split(command)
+        for command in quoted(README, "nmt-train ")
+        if "=" in command and "[" not in command
+    ]
+    assert commands
+    for _, recipe, *overrides in commands:
+        assert recipe == own_recipe.name
+        load_recipe(own_recipe, overrides)
+
+
+def test_commands_and_their_options_exist():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    scripts = config["options.entry_points"]["console_scripts"]
+    installed = {line.split("=")[0].strip() for line in scripts.strip().splitlines()}
+    rows = [row for row in section("The commands").splitlines() if row.startswith("| `")]
+    assert {row.split("`")[1].split()[0] for row in rows} == installed == set(PARSERS)
+    for row in rows:
+        known = PARSERS[row.split("`")[1].split()[0]].format_help()
+        for option in re.findall(r"--[a-z-]+", row):
+            assert option in known, (row, option)
+
+
+def test_files_that_are_named_are_there():
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+    for row in section("Where things are").splitlines():
+        if row.startswith("| `"):
+            for name in quoted(row.split("|")[1], ""):
+                assert (ROOT / name).exists(), name
