@@ -29,9 +29,7 @@ def ref(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "ref", LINES)
 
 
-def test_line_counts_differ(
-    tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_line_counts_differ(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = write_lines(tmp_path / "short", LINES[:1])
     error = refused(capsys, "--hyp", ref, short, "--ref", ref)
     assert f"{short}: 1 lines, but the reference has 2" in error
