@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmt.cli.train import main
 from nmt.config_loader import load_recipe
@@ -50,14 +49,6 @@ GOLDEN: dict[str, tuple[dict[str, Any], str]] = {
         """,
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmt.cli.train import main
 from nmt.model.transformer import Transformer
@@ -29,14 +28,6 @@ TRAINING: dict[str, Any] = {
     "schedule": {"kind": "val_decay", "scale": 0.05, "warmup_updates": 2, "patience": 1},
     "train": {"epoch_updates": 4, "max_epochs": 3, "log_every": 3},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

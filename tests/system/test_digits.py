@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmt.cli import score, train, translate
 from tests.toy import toy_corpus, toy_recipe
@@ -29,14 +28,6 @@ LEARNING: dict[str, Any] = {
 }
 NORMFORMER = ["model.normformer=true", "model.res_scale=ffn", "model.activation=geglu"]
 IN_EVERY_RUN = {("scalenorm", "pre"), ("layernorm", "post")}  # five seconds each
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -32,14 +32,6 @@ NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
 Start = Callable[..., Trainer]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
