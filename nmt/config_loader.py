@@ -1,66 +1,82 @@
-"""Recipes: read with overrides, checked with every error at once, resolved, dumped, compared.
-
-The schema decides the type of a value, not YAML: ``no`` stays the language "no", ``3e-4`` is a
-number, ``1:30`` for a number is an error.
-"""
+"""Recipes: files in, resolved recipes out; variants of one; dumped, compared."""
 
 from __future__ import annotations
 
+import copy
 import os
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
-from nmt.config import Recipe, groups
-from nmt.config_errors import explain, kind_of
-from nmt.config_yaml import KeyPath, Place, Problem, Source, read_list, read_yaml
+from nmt.config import Recipe
+from nmt.config_errors import did_you_mean
+from nmt.config_resolve import PATHS, all_at_once, below, resolve
+from nmt.config_variants import Draft, is_variants_file, read_variants
+from nmt.config_yaml import KeyPath, Problem, Source, read_yaml
 from nmt.errors import UserError
-from nmt.schema import keys_of, shown
-
-NONE = ("none", "null", "~", "")  # no value, for a key that may have none
-DIGITS = r"\d+(?:_\d+)*"
-ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-50
-    rf"[-+]?0\d+|(?=.*_)[-+]?(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:[eE][-+]?{DIGITS})?",
-    re.ASCII,
-)
-COMMAND_LINE = Place("command line")
-PATHS = (
-    ("data", "train"),
-    ("data", "dev"),
-    ("data", "test"),
-    ("segment", "codes"),
-    ("segment", "model"),
-)
+from nmt.schema import shown
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe and ``key=value`` overrides.
+@dataclass(frozen=True)
+class Variant:
+    """A recipe that a variants file lists.
 
-    Paths in the recipe are relative to it, those of overrides and ``out`` to the working
-    directory; without ``out`` the run folder is runs/NAME.
+    Attributes:
+        name: as ``--variant`` takes it.
+        about: what it is, in one line.
+        paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
+        recipe: resolved.
+    """
+
+    name: str
+    about: str
+    paper: dict[str, float | str]
+    recipe: Recipe
+
+
+def load_recipe(
+    path: str | Path, overrides: Sequence[str] = (), variant: str | None = None
+) -> Recipe:
+    """Read a recipe, or a variant of one, and ``key=value`` overrides.
+
+    Paths in a file are relative to it, those of overrides and ``out`` to the working directory;
+    without ``out`` the run folder is runs/NAME, and runs/FILE/VARIANT for a variant.
+
+    Args:
+        path: a recipe, or a file that lists variants.
+        overrides: applied last.
+        variant: which variant; needed where there are several.
 
     Raises:
         UserError: everything that is wrong with it, each with file, line and column.
     """
     path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
+    source = _read(path)
+    if is_variants_file(source):
+        return _load_variant(path, source, overrides, variant)
+    if variant is not None:
         raise UserError(
-            f"not UTF-8 ({error.reason})", at=f"{path}:{line}", fix="save the recipe as UTF-8"
-        ) from error
-    except OSError as error:
+            "this is a recipe; it lists no variants", at=str(path), fix="leave out --variant"
+        )
+    return _with_paths(_resolved(source, overrides), path, Path("runs") / path.stem)
+
+
+def load_variants(path: str | Path) -> list[Variant]:
+    """Every variant that a file lists, in its order.
+
+    Raises:
+        UserError: the file is a recipe, or everything that is wrong with it.
+    """
+    path = Path(path)
+    source = _read(path)
+    if not is_variants_file(source):
         raise UserError(
-            f"cannot read the recipe: {error.strerror}", at=str(path), fix="check the path"
-        ) from error
-    recipe = recipe_from_text(text, str(path), overrides)
-    return _with_paths(recipe, path.resolve().parent, path.stem)
+            "this is a recipe; it lists no variants", at=str(path), fix="see recipes/ablations/"
+        )
+    return [Variant(d.name, d.about, d.paper, recipe) for d, recipe in _variants(path, source)]
 
 
 def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -69,17 +85,7 @@ def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Rec
     Raises:
         UserError: everything that is wrong with it, each with file, line and column.
     """
-    source = read_yaml(text, name)
-    _override(source, overrides)
-    _read_text(source)
-    recipe = None
-    try:
-        recipe = Recipe.model_validate(source.values)
-    except ValidationError as failure:
-        source.problems += explain(failure, source)
-    if source.problems or recipe is None:
-        raise _all_at_once(source)
-    return recipe
+    return _resolved(read_yaml(text, name), overrides)
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -98,97 +104,117 @@ def changed_keys(old: Recipe, new: Recipe) -> list[str]:
     ]
 
 
-def _all_at_once(source: Source) -> UserError:
-    """In the order of the file, the command line's last."""
-    ordered = sorted(source.problems, key=lambda p: (p.place.file != source.file, p.place))
-    lines = list(dict.fromkeys(f"{problem.place}: {problem.text}" for problem in ordered))
-    head = [f"{len(lines)} errors in the recipe"] if len(lines) > 1 else []
-    return UserError("\n".join([*head, *lines]))
+def _read(path: Path) -> Source:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(
+            f"not UTF-8 ({error.reason})", at=f"{path}:{line}", fix="save the recipe as UTF-8"
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"cannot read the recipe: {error.strerror}", at=str(path), fix="check the path"
+        ) from error
+    return read_yaml(text, str(path))
 
 
-def _override(source: Source, overrides: Sequence[str]) -> None:
-    """Apply ``a.b=value``; kinds first, because they decide which keys there are."""
-    given: dict[KeyPath, str] = {}
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        path = tuple(name.split("."))
-        if not equals or not all(path):
-            what = f'"{override}" is not key=value, for example model.norm=layernorm'
-            source.problems.append(Problem(COMMAND_LINE, what))
-        elif path in given:
-            source.problems.append(Problem(COMMAND_LINE, f'"{name}" is given twice'))
-        else:
-            given[path] = text
-    for path in sorted(given, key=lambda path: path[-1] != "kind"):
-        try:
-            _set(source, path, _override_value(path, given[path]))
-        except UserError as error:
-            what = f"{'.'.join(path)}={given[path]}: {error.what}"
-            source.problems.append(Problem(COMMAND_LINE, what))
+def _load_variant(
+    path: Path, source: Source, overrides: Sequence[str], variant: str | None
+) -> Recipe:
+    found = _variants(path, source)
+    draft, recipe = found[_chosen(path, variant, found)]
+    if not overrides:
+        return recipe
+    base = _base(draft, [])
+    assert base is not None, "it has been read a moment ago"
+    changed = _recipe_of(draft, path, base, overrides)
+    if changed is None:
+        raise all_at_once(base.problems, str(path))
+    return changed
 
 
-def _override_value(path: KeyPath, text: str) -> Any:
-    value = read_list(text) if text.startswith("[") else text
-    if path not in PATHS:
-        return value
-    return _from_here(value)  # what a shell completes is relative to the working directory
+def _resolved(source: Source, overrides: Sequence[str]) -> Recipe:
+    recipe = resolve(source, (), overrides)
+    if recipe is None:
+        raise all_at_once(source.problems, source.file)
+    return recipe
 
 
-def _set(source: Source, path: KeyPath, value: Any) -> None:
-    group = source.values
-    for depth, part in enumerate(path[:-1], 1):
-        if group.get(part) in (None, *NONE):
-            group[part] = {}
-        group = group[part]
-        if not isinstance(group, dict):
-            raise UserError(f'"{".".join(path[:depth])}" is not a group of keys')
-        source.keys.setdefault(path[:depth], COMMAND_LINE)
-        source.places.setdefault(path[:depth], COMMAND_LINE)
-    group[path[-1]] = value
-    for places in (source.keys, source.places):  # what stood there in the file stands no more
-        for old in [p for p in places if p[: len(path)] == path]:
-            del places[old]
-    source.keys[path] = source.places[path] = COMMAND_LINE
-    kinds = groups().get(path[0], {})
-    if path[1:] == ("kind",) and value in list(kinds):  # the other kind's keys go with it
-        for key in set(group) - set(keys_of(kinds[value])):
-            if any(key in keys_of(model) for model in kinds.values()):
-                del group[key]
+def _variants(path: Path, source: Source) -> list[tuple[Draft, Recipe]]:
+    """All variants of a file: what is wrong with one is said before another has run for days."""
+    drafts = read_variants(source)
+    problems = list(source.problems)
+    bases = {draft.base: draft for draft in drafts}
+    sources = {base: _base(draft, problems) for base, draft in bases.items()}
+    found: list[tuple[Draft, Recipe]] = []
+    first: dict[tuple[Path, str], Draft] = {}
+    for draft in drafts:
+        if (base := copy.deepcopy(sources[draft.base])) is None:
+            continue
+        if (recipe := _recipe_of(draft, path, base)) is None:
+            problems += base.problems
+            continue
+        setting = repr(recipe.model_copy(update={"out": ""}))
+        same = first.setdefault((draft.base, setting), draft)
+        if same is not draft:
+            what = f'variant "{draft.name}" changes nothing against "{same.name}" at {same.place}'
+            problems.append(Problem(draft.place, what))
+        found.append((draft, recipe))
+    if problems:
+        raise all_at_once(problems, source.file)
+    return found
 
 
-def _read_text(source: Source) -> None:
-    """What text means by the type of its key; numbers that people read in two ways are problems."""
-    values = source.values
-    for group, kinds in groups().items():
-        if group in values and values[group] in (None, *NONE):
-            values[group] = {}
-        model = kinds.get(kind_of(group, values))
-        if model and isinstance(values.get(group), dict):
-            _read_group(values[group], keys_of(model), (group,), source)
-    _read_group(values, keys_of(Recipe), (), source)
+def _base(draft: Draft, problems: list[Problem]) -> Source | None:
+    """The recipe that a variant changes, without its run folder; None if it is a problem."""
+    if not draft.base.is_file():
+        near = did_you_mean(draft.base.name, [p.name for p in draft.base.parent.glob("*.yaml")])
+        problems.append(Problem(draft.base_place, f"base: there is no file {draft.base}{near}"))
+        return None
+    base = _read(draft.base)
+    if is_variants_file(base):
+        what = f"base: {draft.base} lists variants itself; a base is a recipe"
+        problems.append(Problem(draft.base_place, what))
+        return None
+    base.values.pop("out", None)
+    return base
 
 
-def _read_group(
-    group: dict[str, Any], keys: dict[str, FieldInfo], above: KeyPath, source: Source
-) -> None:
-    for key in group.keys() & keys.keys():
-        value, path = group[key], (*above, key)
-        types = set(_types(keys[key].annotation))
-        if type(None) in types and isinstance(value, str) and value.lower() in NONE:
-            group[key] = None
-        elif types & {int, float} and isinstance(value, str) and ODD_NUMBER.fullmatch(value):
-            plain = re.sub(r"^([-+]?)0+(?=\d)", r"\1", value.replace("_", ""))
-            what = f'{".".join(path)}: "{value}" can be read in two ways; write {plain}'
-            source.problems.append(Problem(source.places[path], what))
+def _recipe_of(
+    draft: Draft, path: Path, base: Source, overrides: Sequence[str] = ()
+) -> Recipe | None:
+    """What a variant makes of its base, which is changed; None if ``base.problems`` says why."""
+    changes = [
+        change._replace(value=below(path.parent, change.value)) if change.path in PATHS else change
+        for change in draft.changes
+    ]
+    recipe = resolve(base, changes, overrides)
+    return recipe and _with_paths(recipe, draft.base, Path("runs") / path.stem / draft.name)
 
 
-def _types(annotation: Any) -> list[Any]:
-    inner = [t for argument in get_args(annotation) for t in _types(argument)]
-    return inner or [annotation]
+def _chosen(path: Path, wanted: str | None, found: list[tuple[Draft, Recipe]]) -> int:
+    """The place of the variant called ``wanted``.
+
+    Raises:
+        UserError: none is wanted or it does not exist; says which there are, each in a line.
+    """
+    names = [draft.name for draft, _ in found]
+    if wanted in names:
+        return names.index(wanted)
+    if wanted is None:
+        what = f"lists {len(names)} variants of a recipe"
+    else:
+        what = f'lists no variant "{wanted}"{did_you_mean(wanted, names)}'
+    width = max(map(len, names))
+    lines = [f"{draft.name:<{width}}  {draft.about}" for draft, _ in found]
+    fix = "choose one with --variant:\n     " + "\n     ".join(lines)
+    raise UserError(what, at=str(path), fix=fix)
 
 
-def _with_paths(recipe: Recipe, folder: Path, stem: str) -> Recipe:
-    """The recipe with absolute paths, and with its run folder."""
+def _with_paths(recipe: Recipe, file: Path, run: Path) -> Recipe:
+    """The recipe of a file with absolute paths, and with its run folder, ``run`` by default."""
+    folder = file.resolve().parent
 
     def absolute(path: str) -> str:
         return os.path.normpath(folder / os.path.expanduser(path))
@@ -197,7 +223,7 @@ def _with_paths(recipe: Recipe, folder: Path, stem: str) -> Recipe:
     given = {name: getattr(segment, name) for group, name in PATHS if hasattr(segment, name)}
     return recipe.model_copy(
         update={
-            "out": os.path.expanduser(recipe.out) or str(Path("runs") / stem),
+            "out": os.path.expanduser(recipe.out) or str(run),
             "segment": segment.model_copy(
                 update={k: absolute(path) for k, path in given.items() if path != "learn"}
             ),
@@ -210,14 +236,6 @@ def _with_paths(recipe: Recipe, folder: Path, stem: str) -> Recipe:
             ),
         }
     )
-
-
-def _from_here(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_from_here(item) for item in value]
-    if not isinstance(value, str) or value == "learn" or value.lower() in NONE:
-        return value
-    return os.path.abspath(os.path.expanduser(value))
 
 
 def _none_as_text(value: Any) -> Any:

@@ -17,6 +17,7 @@ from nmt.errors import UserError
 KeyPath: TypeAlias = tuple[str, ...]
 LARGEST = 1 << 18  # characters of a recipe
 DEEPEST = 10  # levels of nesting
+NONE = ("none", "null", "~", "")  # no value, for a key that may have none
 
 # what PyYAML says -> what a person needs to hear
 EXPLANATIONS = {

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.keys import insert, schema
+from nmt.cli.keys import insert, schema, variants_schema
 from nmt.config import Recipe, groups
+from nmt.config_variants import Paper, VariantKeys, VariantsKeys
 from nmt.schema import keys_of
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +26,8 @@ FLOORS = {
     "nmt.config": 1,
     "nmt.config_errors": 1,
     "nmt.config_loader": 1,
+    "nmt.config_resolve": 1,
+    "nmt.config_variants": 1,
     "nmt.model": 2,
     "nmt.model.norms": 0,
     "nmt.model.dropout": 0,
@@ -158,6 +161,8 @@ def test_readme_key_table_and_schema_are_fresh():
     assert insert(readme) == readme, "run: python -m nmt.cli.keys --write"
     stored = (ROOT / "docs/recipe.schema.json").read_text(encoding="utf-8")
     assert stored == schema(), "run: python -m nmt.cli.keys --write"
+    stored = (ROOT / "docs/variants.schema.json").read_text(encoding="utf-8")
+    assert stored == variants_schema(), "run: python -m nmt.cli.keys --write"
 
 
 def keys() -> list[str]:
@@ -166,7 +171,9 @@ def keys() -> list[str]:
         for kind, model in kinds.items():
             title = f"{group}[{kind}]" if kind else group
             found += [f"{title}.{name}" for name in keys_of(model) if not kind or name != "kind"]
-    return found
+    found += keys_of(VariantsKeys)
+    found += [f"variant.{name}" for name in keys_of(VariantKeys)]
+    return found + [f"variant.paper.{name}" for name in keys_of(Paper)]
 
 
 def test_the_list_of_keys_is_frozen():
@@ -195,4 +202,6 @@ schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].sto
 train.epoch_updates train.max_epochs train.min_lr train.stop_patience train.keep train.average
 train.max_bad_updates train.log_every decode.beam decode.length_alpha decode.max_len_offset
 decode.allow_unk decode.batch_tokens score.metrics score.select_by
+base common variants variant.about variant.paper variant.paper.dev variant.paper.test
+variant.paper.ppl
 """

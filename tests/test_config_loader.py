@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import DataConfig, OptimConfig, Recipe, groups
-from nmt.config_loader import NONE, changed_keys, dump_recipe, load_recipe, recipe_from_text
-from nmt.config_yaml import LARGEST
+from nmt.config_loader import changed_keys, dump_recipe, load_recipe, recipe_from_text
+from nmt.config_yaml import LARGEST, NONE
 from nmt.errors import UserError
 from nmt.training.schedules import Constant, Linear
 

@@ -1,6 +1,6 @@
-"""README's key table and the JSON schema for editors, made from nmt/config.py.
+"""README's key table and the JSON schemas for editors, made from the models of the keys.
 
-``python -m nmt.cli.keys --write`` refreshes both; a test says when they are stale.
+``python -m nmt.cli.keys --write`` refreshes them; a test says when they are stale.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 import nmt
 from nmt.cli.main import run_command
 from nmt.config import Recipe, groups
+from nmt.config_variants import Paper, VariantKeys, VariantsKeys
 from nmt.errors import UserError
 from nmt.schema import allowed, keys_of, shown
 
@@ -32,6 +33,9 @@ def table() -> str:
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
             # the kind is in the title
             parts.append(_group(title, model, leave_out={"kind": ""} if kind else {}))
+    parts.append(_group("a file of variants", VariantsKeys, leave_out={}))
+    parts.append(_group("each of its `variants`", VariantKeys, leave_out={}))
+    parts.append(_group("`paper` of a variant", Paper, leave_out={}))
     return "\n\n".join(parts)
 
 
@@ -40,6 +44,31 @@ def schema() -> str:
     recipe = Recipe.model_json_schema(by_alias=True)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(head | _for_editors(recipe), indent=1) + "\n"
+
+
+def variants_schema() -> str:
+    """The JSON schema of a variants file, for editors: a variant is a part of a recipe."""
+    recipe = json.loads(schema())
+    file, variant = (
+        _for_editors(m.model_json_schema(by_alias=True)) for m in (VariantsKeys, VariantKeys)
+    )
+    definitions = {**_without_required(recipe.pop("$defs")), **variant.pop("$defs")}
+    definitions["Part"] = {"properties": recipe["properties"]}
+    strict_part = {"$ref": "#/$defs/Part", "unevaluatedProperties": False}
+    file["properties"]["common"] = strict_part
+    own = {"properties": variant["properties"], "required": variant["required"]}
+    named = file["properties"]["variants"]
+    named["patternProperties"] = dict.fromkeys(named["patternProperties"], strict_part | own)
+    named["additionalProperties"] = False
+    whole = {"$schema": recipe["$schema"], **file, "$defs": definitions}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def _without_required(schema: Any) -> Any:
+    """A schema of which parts may be left out."""
+    if not isinstance(schema, dict):
+        return schema
+    return {k: _without_required(v) for k, v in schema.items() if k != "required"}
 
 
 def insert(readme: str) -> str:
@@ -109,6 +138,7 @@ def body(args: argparse.Namespace) -> int:
         raise UserError("no README.md", at=str(root), fix="run it in a clone of the repository")
     readme.write_text(insert(readme.read_text(encoding="utf-8")), encoding="utf-8")
     (root / "docs/recipe.schema.json").write_text(schema(), encoding="utf-8")
+    (root / "docs/variants.schema.json").write_text(variants_schema(), encoding="utf-8")
     return 0
 
 

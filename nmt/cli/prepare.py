@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from nmt.cli.corpus import obtain_corpus
 from nmt.cli.main import run_command
-from nmt.config_loader import load_recipe
+from nmt.cli.recipe import add_recipe, recipe_of
 from nmt.data.checks import summary
 from nmt.data.prepare import prepare
 
@@ -21,8 +21,7 @@ def parser() -> argparse.ArgumentParser:
         "result beside the run folders. nmt-train does so by itself; a changed corpus is "
         "prepared anew.",
     )
-    p.add_argument("recipe", help="YAML recipe")
-    p.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. segment.merges=3000")
+    add_recipe(p, "segment.merges=3000")
     return p
 
 
@@ -33,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Prints what was found."""
-    recipe = load_recipe(args.recipe, args.overrides)
+    recipe = recipe_of(args)
     obtain_corpus(recipe)
     prepared = prepare(recipe)
     print(summary(prepared.report))

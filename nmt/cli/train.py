@@ -13,8 +13,9 @@ import torch
 
 from nmt.cli.corpus import obtain_corpus
 from nmt.cli.main import run_command
+from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.config import Recipe
-from nmt.config_loader import dump_recipe, load_recipe
+from nmt.config_loader import dump_recipe
 from nmt.data.checks import summary as describe_report
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import save_segmenter
@@ -40,10 +41,7 @@ def parser() -> argparse.ArgumentParser:
         description="Prepare the data, train, validate, and score the test set with the best "
         "checkpoint.",
     )
-    p.add_argument("recipe", help="YAML recipe")
-    p.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="e.g. model.norm=layernorm seed=2"
-    )
+    add_recipe(p, "model.norm=layernorm seed=2")
     which = p.add_mutually_exclusive_group()
     which.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     which.add_argument("--fresh", action="store_true", help="move an old run aside and start over")
@@ -62,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
-    recipe = load_recipe(args.recipe, args.overrides)
+    recipe = recipe_of(args)
     device = resolve_device(recipe.device)
     precision = resolve_precision(recipe.precision, device)
     obtain_corpus(recipe)
@@ -161,7 +159,7 @@ def show_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluation
 
 def resume_command(args: argparse.Namespace) -> str:
     """The command line that goes on with this run."""
-    return shlex.join(["nmt-train", args.recipe, *args.overrides, "--resume"])
+    return shlex.join(["nmt-train", *recipe_words(args), "--resume"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,28 @@
+"""The arguments that name a recipe, the same for every command that reads one."""
+
+from __future__ import annotations
+
+import argparse
+
+from nmt.config import Recipe
+from nmt.config_loader import load_recipe
+
+
+def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
+    """RECIPE, ``key=value`` and --variant."""
+    parser.add_argument("recipe", help="YAML recipe, or a file with variants of one")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help=f"e.g. {example}")
+    parser.add_argument(
+        "--variant", metavar="NAME", help="which of the file's variants; without it, a list of them"
+    )
+
+
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """The recipe that the arguments name."""
+    return load_recipe(args.recipe, args.overrides, args.variant)
+
+
+def recipe_words(args: argparse.Namespace) -> list[str]:
+    """The arguments again, as one would write them."""
+    chosen = [] if args.variant is None else ["--variant", args.variant]
+    return [args.recipe, *args.overrides, *chosen]
