@@ -301,6 +301,29 @@ class ScoreConfig(Strict):
         return self
 
 
+class AnalysisConfig(Strict):
+    """What is observed while training, into metrics.jsonl and TensorBoard."""
+
+    every: int = key(0, "updates between two observations; 0 = off", "O", ge=0)
+    observe: list[
+        Literal["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_scale"]
+    ] = key(
+        [],
+        "what is observed: gradient norms (of all, of each matrix), gains, HeadScale, ResScale",
+        "T fig. 2-4; N fig. 3-7",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AnalysisConfig:
+        refuse(
+            (
+                bool(self.every) != bool(self.observe),
+                "analysis.every and analysis.observe go together; set both, or none",
+            )
+        )
+        return self
+
+
 def _with_kind(kind: str) -> BeforeValidator:
     def fill(value: Any) -> Any:
         return {"kind": kind, **value} if isinstance(value, dict) else value
@@ -334,6 +357,7 @@ class Recipe(Strict):
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
+    analysis: AnalysisConfig = AnalysisConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:

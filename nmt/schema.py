@@ -99,7 +99,8 @@ def _phrase(schema: dict[str, Any]) -> str:
     if kind in ("integer", "number"):
         return ("an integer" if kind == "integer" else "a number") + _range(schema)
     if kind == "array":
-        count = schema["maxItems"] if "prefixItems" in schema else "one or more"
+        some = "one or more" if schema.get("minItems") else "any number"
+        count = schema["maxItems"] if "prefixItems" in schema else some
         return f"a list of {count}, each {_phrase(_item(schema))}"
     return {"boolean": "true or false", "string": "text", "null": "none"}.get(
         str(kind), "a group of keys"

@@ -42,7 +42,8 @@ FLOORS = {
     "nmt.scoring": 3,
     "nmt.decoding": 4,
     "nmt.training": 4,
-    "nmt.cli": 5,
+    "nmt.analysis": 5,
+    "nmt.cli": 6,
 }
 NO_TORCH = [
     "nmt.cli.main", "nmt.cli.prepare", "nmt.config_loader", "nmt.data.prepare", "nmt.data.segment",
@@ -201,7 +202,7 @@ schedule[linear].total_updates schedule[linear].end_lr schedule[constant].lr
 schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].stop_loss_ratio
 train.epoch_updates train.max_epochs train.min_lr train.stop_patience train.keep train.average
 train.max_bad_updates train.log_every decode.beam decode.length_alpha decode.max_len_offset
-decode.allow_unk decode.batch_tokens score.metrics score.select_by
+decode.allow_unk decode.batch_tokens score.metrics score.select_by analysis.every analysis.observe
 base common variants variant.about variant.paper variant.paper.dev variant.paper.test
 variant.paper.ppl
 """

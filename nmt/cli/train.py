@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from nmt.analysis.observers import Watch
 from nmt.cli.corpus import obtain_corpus
 from nmt.cli.main import run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
@@ -121,6 +122,7 @@ def start(
         log,
         lambda: stop.requested is not None,
         checkpoint,
+        Watch(recipe.analysis, log),
     )
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)

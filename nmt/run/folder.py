@@ -37,6 +37,8 @@ FREE_ON_RESUME = frozenset(
         "train.stop_patience",
         "train.keep",
         "train.log_every",
+        "analysis.every",
+        "analysis.observe",
         "decode.batch_tokens",
     }
 )

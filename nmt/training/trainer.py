@@ -55,6 +55,7 @@ class Trainer:
         log: where lines and records go.
         stop_requested: asked between updates; True = save and return.
         start: the checkpoint to continue from, None = from the first update.
+        observe: called with each update's number and the model, its gradients not yet clipped.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Trainer:
         log: MetricsLog,
         stop_requested: Callable[[], bool],
         start: Checkpoint | None = None,
+        observe: Callable[[int, Transformer], None] = lambda update, model: None,
     ) -> None:
         self.recipe, self.prepared, self.run_folder, self.log = recipe, prepared, run, log
         self.device, self.precision = device, precision
-        self.stop_requested = stop_requested
+        self.stop_requested, self.observe = stop_requested, observe
         model = Transformer(
             recipe.model, len(prepared.vocab), torch.from_numpy(prepared.vocab.types_of("tgt"))
         )
@@ -141,6 +143,7 @@ class Trainer:
         self.state.update += 1
         self.state.epoch, self.state.next_batch = planned[-1].epoch, planned[-1].index + 1
         self.state.target_tokens += tokens
+        self.observe(self.state.update, self.model)
         self._step(norm, planned)
         self.state.seconds = time.monotonic() - self.started
         if self.state.update % self.recipe.train.log_every == 0:

@@ -1,0 +1,1 @@
+"""Looking at a training: observers while it runs, the papers' figures from its run folder."""
