@@ -121,7 +121,7 @@ def test_without_a_choice_the_variants_are_listed(folder: Path):
         "     post  PostNorm",
         "     flat  without warm-up",
     ]
-    with pytest.raises(UserError, match='^v.yaml: lists no variant "pst"; did you mean "post"?'):
+    with pytest.raises(UserError, match=r'^v\.yaml: lists no variant "pst"; did you mean "post"\?'):
         load_recipe("v.yaml", variant="pst")
 
 

@@ -20,7 +20,7 @@ from nmt.config_loader import dump_recipe
 from nmt.data.checks import summary as describe_report
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import save_segmenter
-from nmt.errors import Terminated
+from nmt.errors import RunError, Terminated
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
 from nmt.run.device import resolve_device, resolve_precision
@@ -29,7 +29,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
 from nmt.run.signals import StopRequest, stop_signals
 from nmt.training.evaluate import Evaluation, Stopped
-from nmt.training.finish import finish
+from nmt.training.finish import diverged, finish
 from nmt.training.trainer import Trainer
 
 EXAMPLES = 5
@@ -79,8 +79,8 @@ def body(args: argparse.Namespace) -> int:
         return 0
     with stop_signals() as stop, run, MetricsLog(run) as log:
         trainer = start(recipe, prepared, run, device, precision, log, stop)
-        reason = trainer.run()
         try:
+            reason = trainer.run()
             if reason is None:
                 raise Stopped
             log.text(f"training ended: {reason}")
@@ -91,6 +91,9 @@ def body(args: argparse.Namespace) -> int:
             if stop.requested == "SIGINT":
                 raise KeyboardInterrupt from None
             raise Terminated(stop.requested) from None
+        except RunError as error:
+            diverged(trainer, error.what)
+            raise
         show_results(recipe, prepared, run.path, test)
     return 0
 

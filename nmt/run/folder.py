@@ -218,8 +218,12 @@ class RunFolder:
         return values if isinstance(values, dict) else {}
 
     def write_summary(self, values: dict[str, Any]) -> None:
-        """Writes summary.json; ``status`` is "finished" when the run ended by its own rules."""
+        """Writes summary.json; ``status`` is "finished" (by its own rules), stopped or diverged."""
         write_atomic(self.summary_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+    def in_use(self) -> bool:
+        """Whether a training is under way in it."""
+        return self._lock.in_use()
 
     def check(self) -> None:
         """Before a write: raises MachineError when the folder is gone or taken over."""

@@ -31,6 +31,11 @@ class FolderLock:
         self._me = ""
         self._ended = threading.Event()
 
+    def in_use(self) -> bool:
+        """Whether a living training holds the lock."""
+        text = _read(self.path)
+        return text is not None and self._alive(text)
+
     def refuse_if_held(self) -> None:
         """Raises MachineError "in use by ..." while another training holds the lock."""
         text = _read(self.path)

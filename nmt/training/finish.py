@@ -1,4 +1,4 @@
-"""The end of a training: averaged weights if asked, the test score of the best checkpoint."""
+"""The ends of a training: averaged weights if asked, and the test score of the best; divergence."""
 
 from __future__ import annotations
 
@@ -33,19 +33,34 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
     summary = {
         "status": "stopped" if trainer.out_of_time() else "finished",
         "reason": reason,
-        "updates": state.update,
         "best": best.path.name,
         "dev": dict(state.history).get(best.state.update) if of_average is None else of_average,
         "select_by": recipe.score.select_by,
-        "hours": state.seconds / 3600,
-        "target_tokens": state.target_tokens,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "device": str(trainer.device),
-        "precision": trainer.precision,
+        **_effort(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
     }
     run.write_summary(summary)
     return summary, test
+
+
+def diverged(trainer: Trainer, why: str) -> None:
+    """Write summary.json of a training whose gradients or weights are no numbers any more.
+
+    Its checkpoints stay; a resumed run goes on from the newest.
+    """
+    trainer.run_folder.write_summary({"status": "diverged", "reason": why, **_effort(trainer)})
+
+
+def _effort(trainer: Trainer) -> dict[str, Any]:
+    """What a training took."""
+    return {
+        "updates": trainer.state.update,
+        "hours": trainer.state.seconds / 3600,
+        "target_tokens": trainer.state.target_tokens,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "device": str(trainer.device),
+        "precision": trainer.precision,
+    }
 
 
 def _average(trainer: Trainer) -> float | None:

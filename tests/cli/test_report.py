@@ -1,0 +1,113 @@
+"""nmt-report: every state that a variant's run can be in, beside what the paper prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import report, train
+from nmt.run.folder import RunFolder
+from nmt.run.results import RunResult, result_of
+from tests.toy import toy_corpus, toy_recipe
+
+FILE = """\
+base: toy.yaml
+common:
+  train: {epoch_updates: 2, max_epochs: 2, max_bad_updates: 1}
+variants:
+  plain:
+    about: as the base
+    paper: {dev: 28.33, test: 32.5}
+  wild:
+    about: a learning rate that no weights survive
+    paper: {dev: fails}
+    schedule: {kind: constant, lr: 1e30}
+  later:
+    about: not run yet
+    seed: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """v.yaml with a finished run of ``plain`` and a diverged one of ``wild``."""
+    folder = tmp_path_factory.mktemp("report")
+    toy_corpus(folder, {"train": 40, "dev": 3, "test": 3})
+    toy_recipe(folder)
+    (folder / "v.yaml").write_text(FILE, encoding="utf-8")
+    for name, code in (("plain", 0), ("wild", 3)):
+        words = [str(folder / "v.yaml"), "--variant", name, f"out={folder / 'runs' / name}"]
+        assert train.main(words) == code
+    return folder
+
+
+def rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    assert report.main([str(folder / "v.yaml"), "--runs", str(folder / "runs")]) == 0
+    header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    return {line[0]: dict(zip(header, line, strict=True)) for line in lines}
+
+
+def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
+    row = rows(folder, capsys)["plain"]
+    run = RunFolder(folder / "runs" / "plain")
+    scores = {s["name"]: s["value"] for s in run.summary()["test"]}
+    assert (row["status"], row["updates"]) == ("finished", "4")
+    assert (row["dev_printed"], row["test_printed"], row["ppl_printed"]) == (
+        "28.3300",
+        "32.5000",
+        "",
+    )
+    assert float(row["dev"]) == pytest.approx(run.summary()["dev"], abs=1e-4)
+    assert float(row["bleu"]) == pytest.approx(scores["bleu"], abs=1e-4)
+    assert float(row["paper_bleu"]) == pytest.approx(scores["paper_bleu"], abs=1e-4)
+    assert float(row["hours"]) >= 0
+    records = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    best = next(r for r in records if r["kind"] == "dev" and f"u{r['update']:06}" == run.best())
+    assert float(row["ppl"]) == pytest.approx(best["ppl"], abs=1e-4)
+
+
+def test_a_diverged_run_is_called_so(folder, capsys):
+    row = rows(folder, capsys)["wild"]
+    assert (row["status"], row["dev_printed"], row["paper_bleu"]) == ("diverged", "fails", "")
+    summary = RunFolder(folder / "runs" / "wild").summary()
+    assert "gradients were not finite" in summary["reason"]
+    assert int(row["updates"]) <= summary["updates"] < 4
+
+
+def test_a_run_that_has_not_begun_has_no_figures(folder, capsys):
+    row = rows(folder, capsys)["later"]
+    assert {name for name, cell in row.items() if cell} == {"variant", "status", "updates"}
+    assert row["status"] == "not started"
+
+
+def test_json_has_whole_figures(folder, capsys):
+    assert report.main([str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")]) == 0
+    found = json.loads(capsys.readouterr().out)["variants"]
+    assert [v["variant"] for v in found] == ["plain", "wild", "later"]
+    assert found[0]["about"] == "as the base"
+    assert found[0]["dev"] == RunFolder(folder / "runs" / "plain").summary()["dev"]
+    assert found[1]["dev_printed"] == "fails"
+    assert found[2]["dev"] is None
+
+
+def test_the_table_leaves_out_what_nobody_knows(folder):
+    found = report.table(
+        [report._row(v, str(folder / "runs")) for v in report.load_variants(folder / "v.yaml")]
+    )
+    head, plain, wild, _ = found.splitlines()
+    assert head.split()[:5] == ["variant", "status", "updates", "hours", "dev"]
+    assert head.count("printed") == 2
+    assert plain.split()[:3] == ["plain", "finished", "4"]
+    assert wild.endswith("-")
+
+
+def test_a_run_under_way_and_a_stopped_one(folder, tmp_path):
+    run = RunFolder.for_training(tmp_path / "run", (folder / "runs/plain/config.yaml").read_text())
+    with run:
+        assert result_of(run.path) == RunResult("training")
+        lines = [{"kind": "dev", "update": u, "bleu": b, "ppl": 9} for u, b in ((2, 5), (4, 3))]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        run.metrics_file.write_text(text + '{"kind": "dev", "upd', encoding="utf-8")
+    assert result_of(run.path) == RunResult("stopped", updates=4, dev=5.0, ppl=9.0)
