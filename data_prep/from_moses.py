@@ -1,4 +1,4 @@
-"""A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT, plain, .gz or .xz.
+"""A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT, plain, .gz, .xz or .bz2.
 
 ``python -m data_prep.from_moses corpus --src gl --tgt en --out data/gl-en`` splits corpus.gl and
 corpus.en. With ``--dev`` and ``--test`` these splits are taken as they are, less pairs with an
@@ -12,30 +12,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_prep.common import Corpus, check_out, finish, parser_for
-from data_prep.generic import add_options, filters_from, prepare_generic
+from data_prep.common import Corpus, Request, check_request, finish
+from data_prep.generic import Read, filters_from, generic_command, prepare_generic
 from data_prep.pairs import Drops, Pair, apply_filters, drop_duplicates, one_line
 from data_prep.released import aligned, drop_empty
+from nmt.data.text import find_side
 from nmt.errors import UserError
 
 
-def find(prefix: str, lang: str) -> Path:
-    """PREFIX.LANG, or the same with .gz or .xz.
-
-    Raises:
-        UserError: none of them exists.
-    """
-    candidates = [Path(f"{prefix}.{lang}{suffix}") for suffix in ("", ".gz", ".xz")]
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise UserError(
-        f"no file {' or '.join(map(str, candidates))}", at=prefix, fix="check prefix and language"
-    )
-
-
 def _pairs(prefix: str, args: argparse.Namespace) -> Iterator[Pair]:
-    sides = find(prefix, args.src), find(prefix, args.tgt)
+    sides = find_side(prefix, args.src), find_side(prefix, args.tgt)
     for pair in aligned(*sides, Path(prefix).name, one_line):
         yield pair._replace(group=prefix)
 
@@ -46,14 +32,15 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
         yield from _pairs(prefix, args)
 
 
-def prepare(args: argparse.Namespace) -> None:
+def prepare(read: Read, args: argparse.Namespace) -> None:
     """Split, or take the splits that are given, and write."""
     if not (args.dev or args.test):
-        prepare_generic(args.out.name, read, args)
+        prepare_generic(read, args)
         return
     if not (args.dev and args.test):
         raise UserError("--dev and --test belong together", at="command line", fix="give both")
-    check_out(args.out, args.force)
+    request = Request(args.out, args.src, args.tgt, args.force)
+    check_request(request)
     drops = Drops()
     train = apply_filters(read(args, drops), filters_from(args), drops)
     splits: dict[str, Iterable[Pair]] = {
@@ -62,21 +49,16 @@ def prepare(args: argparse.Namespace) -> None:
         "test": drop_empty(_pairs(args.test, args), drops),
     }
     notes = ["Splits are the source's; dev and test are unfiltered but for empty sides."]
-    corpus = Corpus(args.out.name, args.src, args.tgt, splits, drops, (), notes)
-    finish(corpus, args.out, args.force)
+    finish(Corpus(args.out.name, splits, drops, (), notes), request)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    from nmt.cli.main import run_command  # late: importing the reader needs no command
-
-    parser = parser_for(__doc__)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prefixes", nargs="+", metavar="PREFIX", help="training pairs")
     parser.add_argument("--dev", metavar="PREFIX", help="given tuning set")
     parser.add_argument("--test", metavar="PREFIX", help="given final set")
-    add_options(parser)
-    return run_command(prepare, parser, argv)
 
+
+main = generic_command(read, __doc__, _options, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep.generic import generic_command
+from data_prep.languages import known
 from data_prep.pairs import Drops, Pair, one_line
-from data_prep.reading import known
 from nmt.errors import UserError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -85,10 +85,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.tmx")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    return generic_command(read, __doc__, argv, _options)
-
+main = generic_command(read, __doc__, _options)
 
 if __name__ == "__main__":
     sys.exit(main())

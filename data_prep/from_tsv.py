@@ -1,4 +1,4 @@
-"""A corpus from tab-separated files: one pair a line, plain, .gz or .xz.
+"""A corpus from tab-separated files: one pair a line, plain, .gz, .xz or .bz2.
 
 ``python -m data_prep.from_tsv pairs.tsv --src sw --tgt en --columns 1,2 --out data/sw-en``
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data_prep.generic import generic_command
 from data_prep.pairs import Drops, Pair, one_line
-from data_prep.reading import text_lines
+from nmt.data.text import read_lines
 from nmt.errors import UserError
 
 
@@ -42,7 +42,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     needed = max(src, tgt, args.group_column or 0)
     for path in args.files:
         good = widest = 0
-        for number, line in enumerate(text_lines(path), 1):
+        for number, line in enumerate(read_lines(path, clean=False), 1):
             if number == 1 and args.header:
                 continue
             cells = line.split("\t")
@@ -62,10 +62,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    return generic_command(read, __doc__, argv, _options)
-
+main = generic_command(read, __doc__, _options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 
-from data_prep.common import Corpus, check_out, finish, parser_for
+from data_prep.common import (
+    Command,
+    Corpus,
+    Request,
+    add_languages,
+    check_request,
+    finish,
+    parser_for,
+)
 from data_prep.pairs import (
     Drops,
     Filter,
@@ -25,8 +33,7 @@ Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Languages, filters and splits."""
-    parser.add_argument("--src", required=True, help="source language code")
-    parser.add_argument("--tgt", required=True, help="target language code")
+    add_languages(parser)
     group = parser.add_argument_group("filters (each reports what it took)")
     group.add_argument("--min-words", type=int, default=1, metavar="N")
     group.add_argument("--max-words", type=int, default=250, metavar="N")
@@ -84,26 +91,31 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
     return hold_out(pairs, sizes, drops)
 
 
-def prepare_generic(name: str, read: Read, args: argparse.Namespace) -> None:
+def prepare_generic(read: Read, args: argparse.Namespace) -> None:
     """Read, filter, split and write a corpus of one's own."""
-    check_out(args.out, args.force)
+    request = Request(args.out, args.src, args.tgt, args.force)
+    check_request(request)
     drops = Drops()
     pairs = list(apply_filters(read(args, drops), filters_from(args), drops))
     splits = _split(pairs, args, drops)
     notes = [f"Split: {args.split}; pairs of dev and test that nearly recur elsewhere are dropped."]
-    finish(Corpus(name, args.src, args.tgt, splits, drops, (), notes), args.out, args.force)
+    finish(Corpus(args.out.name, splits, drops, (), notes), request)
 
 
 def generic_command(
     read: Read,
     description: str | None,
-    argv: Sequence[str] | None,
     options: Callable[[argparse.ArgumentParser], None],
-) -> int:
-    """Run a generic module: its own ``options``, the shared ones, then ``prepare_generic``."""
-    from nmt.cli.main import run_command  # late: importing a reader needs no command
+    prepare: Callable[[Read, argparse.Namespace], None] = prepare_generic,
+) -> Command:
+    """The command of a generic module: its own ``options``, the shared ones, then ``prepare``."""
 
-    parser = parser_for(description)
-    options(parser)
-    add_options(parser)
-    return run_command(lambda args: prepare_generic(args.out.name, read, args), parser, argv)
+    def main(argv: Sequence[str] | None = None) -> int:
+        from nmt.cli.main import run_command  # late: importing a reader needs no command
+
+        parser = parser_for(description)
+        options(parser)
+        add_options(parser)
+        return run_command(lambda args: prepare(read, args), parser, argv)
+
+    return main

@@ -17,13 +17,18 @@ class Pair(NamedTuple):
     """Two sides of one sentence, where it came from, and what it must not be parted from.
 
     ``place`` is a line number or a key for reports; pairs of one ``group`` (a talk, a chapter, a
-    file) land in one split.
+    file) land in one split; ``credit`` names the authors where the licence asks for it.
     """
 
     src: str
     tgt: str
     place: str = ""
     group: str = ""
+    credit: str = ""
+
+    def swapped(self) -> Pair:
+        """The pair in the other direction."""
+        return self._replace(src=self.tgt, tgt=self.src)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Lines of text files and tar members, tabs kept; damage is an error, never a gap."""
+"""Lines of tar members, tabs kept; damage is an error, never a gap."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, Any
 
 from nmt.errors import UserError
-
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 @contextmanager
@@ -46,15 +42,6 @@ def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
         yield text.rstrip("\r\n")
 
 
-def text_lines(path: Path) -> Iterator[str]:
-    """Lines of a plain, .gz or .xz file."""
-    if not path.is_file():
-        raise UserError("no such file", at=str(path), fix="check the path")
-    opener: Callable[..., IO[bytes]] = _OPENERS.get(path.suffix, open)
-    with whole(path), opener(path, "rb") as file:
-        yield from decoded(file, str(path))
-
-
 def member_lines(archive: Path, member: str) -> Iterator[str]:
     """Lines of one file of a .tar.gz, found by the end of its path and read without unpacking.
 
@@ -75,19 +62,3 @@ def member_names(archive: Path) -> list[str]:
     """Paths of all files of a .tar.gz."""
     with whole(archive), tarfile.open(archive, "r:*") as tar:
         return [info.name for info in tar if info.isfile()]
-
-
-def known(value: str, among: Iterable[str], what: str, at: str) -> str:
-    """``value`` if it is ``among`` the known ones.
-
-    Raises:
-        UserError: it is not; says what is near and what there is.
-    """
-    names = list(among)
-    if value in names:
-        return value
-    near = get_close_matches(value, names, 1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(
-        f"unknown {what} {value!r}{hint}", at=at, fix=f"use one of: {' '.join(sorted(names))}"
-    )

@@ -2,21 +2,23 @@
 
 ``python -m data_prep.ted_talks --src gl --tgt en --out data/gl-en``. "When and Why are Pre-trained
 Word Embeddings Useful for Neural Machine Translation?", NAACL 2018. One archive of 336 MB has all
-languages: fetch it once and give it by ``--from`` for further pairs. Splits are its own.
+languages: fetch it once and give it by ``--from`` for further pairs. Splits are its own. Any two of
+its languages make a pair; gl, sk and ar to English and English to he are those of "Transformers
+without Tears".
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.common import Corpus, Prepare, add_local, check_out, finish, parser_for
+from data_prep.common import Corpus, Request, check_request, command, finish
 from data_prep.fetch import Source, opened
+from data_prep.languages import both
 from data_prep.pairs import Drops, Pair, one_line
-from data_prep.reading import known, member_lines
+from data_prep.reading import member_lines
 
 SOURCE = Source(
     what="TED talks in 58 languages (Qi et al. 2018)",
@@ -27,7 +29,7 @@ SOURCE = Source(
 )
 NOTES = [
     "Text is Moses-tokenised (&apos; and &quot; are escapes): set data.tokenised: true.",
-    "Places are line numbers of all_talks_*.tsv; rows that lack a side are not listed.",
+    "Places are line numbers of all_talks_*.tsv; rows that lack both sides are not counted.",
 ]
 # The mark of a sentence that a talk lacks in this language, as it is and as the tokeniser left it.
 _MISSING = re.compile(r"_ ?_ ?NULL ?_ ?_")
@@ -41,13 +43,11 @@ def clean(cell: str) -> str:
     return "" if _MISSING.search(cell) else _TAG.sub("", one_line(cell))
 
 
-def read_split(archive: Path, split: str, src: str, tgt: str, drops: Drops) -> Iterator[Pair]:
+def read_split(archive: Path, split: str, request: Request, drops: Drops) -> Iterator[Pair]:
     """The pairs of a split that have both sides; a pair's group is its talk."""
     rows = (line.split("\t") for line in member_lines(archive, _MEMBERS[split]))
     header = next(rows, [])
-    columns = [
-        header.index(known(lang, header[1:], "language", str(archive))) for lang in (src, tgt)
-    ]
+    columns = [header.index(lang, 1) for lang in both(request, header[1:], str(archive))]
     for number, row in enumerate(rows, 2):
         place = f"{split}:{number}"
         if len(row) != len(header):
@@ -57,44 +57,20 @@ def read_split(archive: Path, split: str, src: str, tgt: str, drops: Drops) -> I
         if one and other:
             yield Pair(one, other, place, row[0])
         elif one or other:
-            drops.add("the talk lacks one side", "")
+            drops.add("the talk lacks one side", place)
 
 
-def prepare_pair(
-    src: str, tgt: str, out: Path, force: bool = False, local: Path | None = None
-) -> None:
-    """Write one language pair of the archive into ``out``."""
-    check_out(out, force)
+def prepare(request: Request) -> None:
+    """Write one language pair of the archive."""
+    check_request(request)
     drops = Drops()
-    with opened([SOURCE], local) as [archive]:
-        splits = {split: read_split(archive, split, src, tgt, drops) for split in _MEMBERS}
-        corpus = Corpus(f"ted-{src}-{tgt}", src, tgt, splits, drops, [SOURCE], NOTES)
-        finish(corpus, out, force)
+    with opened([SOURCE], request.local) as [archive]:
+        splits = {split: read_split(archive, split, request, drops) for split in _MEMBERS}
+        name = f"ted-{request.src}-{request.tgt}"
+        finish(Corpus(name, splits, drops, [SOURCE], NOTES), request)
 
 
-def of_pair(src: str, tgt: str) -> Prepare:
-    """The ``prepare`` of a module for one pair."""
-
-    def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
-        prepare_pair(src, tgt, out, force, local)
-
-    return prepare
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    from nmt.cli.main import run_command  # late: recipes' modules call prepare without it
-
-    parser = parser_for(__doc__)
-    add_local(parser)
-    parser.add_argument("--src", required=True, help="source language, such as gl")
-    parser.add_argument("--tgt", required=True, help="target language, such as en")
-
-    def body(args: argparse.Namespace) -> None:
-        prepare_pair(args.src, args.tgt, args.out, args.force, args.local)
-
-    return run_command(body, parser, argv)
-
+main = command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_prep.common import Corpus, check_out, command, finish
+from data_prep.common import Corpus, Request, check_request, command, finish
 from data_prep.fetch import Source, opened
+from data_prep.languages import both
 from data_prep.pairs import (
     Drops,
     Filter,
@@ -38,7 +39,6 @@ SOURCE = Source(
     package="homeassistant==2026.2.3",
     python="3.14",
 )
-SRC, TGT = "sk", "en"
 HELD_OUT = {"dev": 2800, "test": 2800}  # pairs before repeats and labels are dropped: a third stays
 NOTES = [
     "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} stay.",
@@ -91,21 +91,23 @@ FILTERS: list[Filter] = [
 ]
 
 
-def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
+def prepare(request: Request) -> None:
     """Fetch (or read ``local``), clean, split and write {train,dev,test}.{sk,en}."""
-    check_out(out, force)
+    check_request(request)
+    turned = both(request, ("sk", "en"), "ui-sk-en")[0] == "en"
     drops = Drops()
-    with opened([SOURCE], local) as [wheel]:
+    with opened([SOURCE], request.local) as [wheel]:
         pairs = list(apply_filters(read_pairs(wheel, drops), FILTERS, drops))
-    labels = Filter("label of under 3 words, in dev or test", length(3, 80).drops)
-    splits = hold_out(pairs, HELD_OUT, drops, [labels])
-    finish(Corpus("ui-sk-en", SRC, TGT, splits, drops, [SOURCE], NOTES), out, force)
+    splits = hold_out(
+        [pair.swapped() for pair in pairs] if turned else pairs,
+        HELD_OUT,
+        drops,
+        [Filter("label of under 3 words, in dev or test", length(3, 80).drops)],
+    )
+    finish(Corpus("ui-sk-en", splits, drops, [SOURCE], NOTES), request)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    return command(prepare, __doc__, argv)
-
+main = command(prepare, __doc__, "sk-en")
 
 if __name__ == "__main__":
     sys.exit(main())

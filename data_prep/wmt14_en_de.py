@@ -9,12 +9,11 @@ for that format when scoring; here the mark becomes the Moses tokeniser's own fo
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from data_prep.common import command
 from data_prep.fetch import Source
 from data_prep.pairs import one_line
-from data_prep.released import Release, prepare_release
+from data_prep.released import Release
 
 _URL = "https://nlp.stanford.edu/projects/nmt/data/wmt14.en-de/"
 
@@ -30,36 +29,25 @@ def clean(line: str) -> str:
 
 RELEASE = Release(
     name="wmt14-en-de",
-    src="en",
-    tgt="de",
     files={
-        "train": (
-            _file("train.en", "7ac0d46a8f6db6dfce476c2a8e54121b"),
-            _file("train.de", "5873aae4fe517aad42bb29d607b5d2a0"),
-        ),
-        "dev": (
-            _file("newstest2013.en", "f3ce7816bb0acbd2de0364795e9688b1"),
-            _file("newstest2013.de", "5d48c9300649bfad1300e53ad1334aec"),
-        ),
-        "test": (
-            _file("newstest2014.en", "4e4663b8de25d19c5fc1c4dab8d61703"),
-            _file("newstest2014.de", "06e8840abe90cbfbd45cf2729807605d"),
-        ),
+        "train": {
+            "en": _file("train.en", "7ac0d46a8f6db6dfce476c2a8e54121b"),
+            "de": _file("train.de", "5873aae4fe517aad42bb29d607b5d2a0"),
+        },
+        "dev": {
+            "en": _file("newstest2013.en", "f3ce7816bb0acbd2de0364795e9688b1"),
+            "de": _file("newstest2013.de", "5d48c9300649bfad1300e53ad1334aec"),
+        },
+        "test": {
+            "en": _file("newstest2014.en", "4e4663b8de25d19c5fc1c4dab8d61703"),
+            "de": _file("newstest2014.de", "06e8840abe90cbfbd45cf2729807605d"),
+        },
     },
     notes=["Text is Moses-tokenised, compounds split at hyphens as @-@: set data.tokenised: true."],
     clean=clean,
 )
-
-
-def prepare(out: Path, force: bool = False, local: Path | None = None) -> None:
-    """Fetch (or read from the folder ``local``) and write {train,dev,test}.{en,de}."""
-    prepare_release(RELEASE, out, force, local)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command."""
-    return command(prepare, __doc__, argv)
-
+prepare = RELEASE.prepare
+main = command(prepare, __doc__, "en-de")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -58,7 +58,7 @@ class DataConfig(Strict):
     dev: Prefix = key(..., "path prefix of the tuning set", "O")
     test: Prefix | None = key(None, "path prefix of the final set, scored once at the end", "O")
     prepare: str | None = key(
-        None, "data_prep module that fetches the corpus when its files are missing", "O"
+        None, "corpus of data_prep to make, of src and tgt, when its files are missing", "O"
     )
     tokenised: bool = key(
         False, "true = text comes Moses-tokenised: no tokeniser runs, output is detokenised", "T A"

@@ -9,6 +9,7 @@ U+2029 stay.
 
 from __future__ import annotations
 
+import bz2
 import glob
 import gzip
 import lzma
@@ -24,8 +25,24 @@ from typing import Any
 
 from nmt.errors import MachineError, UserError
 
-OPENERS: dict[str, Callable[..., Any]] = {"": open, ".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {
+    "": open,
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
+
+# First bytes of what is no text, and what to do about it.
+_MAGIC = {
+    b"\x28\xb5\x2f\xfd": "it is compressed by zstd, which is not read: unpack it (zstd -d)",
+    b"\x1f\x8b": "it is compressed by gzip: let its name end in .gz",
+    b"\xfd7zXZ": "it is compressed by xz: let its name end in .xz",
+    b"BZh": "it is compressed by bzip2: let its name end in .bz2",
+    b"PK\x03\x04": "it is a zip archive: unpack it",
+    b"\xff\xfe": "it is UTF-16: convert it (iconv -f UTF-16 -t UTF-8)",
+    b"\xfe\xff": "it is UTF-16: convert it (iconv -f UTF-16 -t UTF-8)",
+}
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -71,17 +88,20 @@ def find_side(prefix: str, lang: str) -> Path:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise UserError("not a regular file", at=str(path), fix="give a text file")
             return path
+    zst = Path(f"{prefix}.{lang}.zst")
+    if zst.exists():
+        raise UserError("zstd is not read", at=str(zst), fix=f"unpack it: zstd -d {zst.name}")
     beside = sorted(Path(name).name for name in glob.glob(glob.escape(prefix) + "*"))[:5]
     raise UserError(
         f"no such file, nor with {' or '.join(s for s in OPENERS if s)}"
         + (f"; there is {', '.join(beside)}" if beside else ""),
         at=str(looked[0]),
-        fix="check the prefix under data in the recipe, and the codes src and tgt",
+        fix="check the path prefix, and the language codes src and tgt",
     )
 
 
 def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain, .gz or .xz.
+    """The lines of a UTF-8 file, plain, .gz, .xz or .bz2.
 
     Args:
         clean: apply ``clean_line``; references for scoring are read as they are.
@@ -92,7 +112,7 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
             line of over ten million bytes.
     """
     opener = OPENERS.get(path.suffix, open)
-    number = 0
+    number, line = 0, b""
     try:
         with opener(path, "rb") as file:
             while line := file.readline(LONGEST_LINE + 1):
@@ -116,7 +136,7 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
         raise UserError(
             f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",
             at=f"{path}:{number}",
-            fix="convert the file to UTF-8, for example with iconv",
+            fix=_what_it_is(line) or "convert the file to UTF-8, for example with iconv",
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise UserError(
@@ -127,4 +147,11 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise UserError(str(error.strerror), at=str(path), fix="check the path") from error
     except OSError as error:
+        if error.errno is None:  # what bz2 raises
+            raise UserError(f"no bzip2 archive: {error}", at=str(path), fix="fetch it") from error
         raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
+
+
+def _what_it_is(line: bytes) -> str:
+    """What a file that begins with this line is, if it is no text and well known."""
+    return next((what for magic, what in _MAGIC.items() if line.startswith(magic)), "")

@@ -7,6 +7,7 @@ import json
 import zipfile
 
 from data_prep import bible_ny_en
+from data_prep.common import Request
 
 ENGLISH = """# generated
 from pythonbible.bible.bible import Bible
@@ -47,7 +48,7 @@ def test_verses_are_joined_by_number(tmp_path, monkeypatch):
     monkeypatch.setattr(bible_ny_en, "ENGLISH", pinned(bible_ny_en.ENGLISH, en))
     monkeypatch.setattr(bible_ny_en, "HELD_OUT", {"dev": 30, "test": 30})
     out = tmp_path / "out"
-    bible_ny_en.prepare(out, local=tmp_path)
+    bible_ny_en.prepare(Request(out, "ny", "en", local=tmp_path))
 
     pairs = [
         (one, other)
@@ -66,3 +67,7 @@ def test_verses_are_joined_by_number(tmp_path, monkeypatch):
     dropped = manifest["dropped"]["chapter with unequal numbers of verses"]
     assert dropped == {"count": 4, "first": "1:60:1 1:60:2 1:60:3 1:60:4"}
     assert manifest["pairs"]["dev"] == manifest["pairs"]["test"] == 30
+
+    bible_ny_en.prepare(Request(tmp_path / "turned", "en", "nya", local=tmp_path))
+    assert (tmp_path / "turned/dev.en").read_text() == (out / "dev.en").read_text()
+    assert (tmp_path / "turned/dev.nya").read_text() == (out / "dev.ny").read_text()

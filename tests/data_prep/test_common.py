@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_prep.common import Corpus, write_corpus
+from data_prep.common import Corpus, Request, write_corpus
 from data_prep.pairs import Drops, Pair
 from nmt.errors import MachineError, UserError
 
@@ -14,12 +14,16 @@ def corpus(**splits):
     drops = Drops()
     drops.add("empty side", "train:7")
     splits = splits or {"train": [Pair("ä b", "c")], "dev": iter([Pair("d", "e f")])}
-    return Corpus("toy", "xx", "yy", splits, drops)
+    return Corpus("toy", splits, drops)
+
+
+def request(out, force=False, langs=("xx", "yy")):
+    return Request(out, *langs, force)
 
 
 def test_files_and_manifest_agree(tmp_path):
     out = tmp_path / "deep" / "toy"
-    write_corpus(corpus(), out)
+    write_corpus(corpus(), request(out))
     manifest = json.loads((out / "MANIFEST.json").read_text("utf-8"))
     assert sorted(path.name for path in out.iterdir()) == [
         "MANIFEST.json", "dev.xx", "dev.yy", "train.xx", "train.yy",
@@ -37,27 +41,27 @@ def test_existing_output_asks_for_force(tmp_path):
     out.mkdir()
     (out / "mine.txt").write_text("precious")
     with pytest.raises(UserError, match="--force"):
-        write_corpus(corpus(), out)
+        write_corpus(corpus(), request(out))
     assert (out / "mine.txt").read_text() == "precious"
-    write_corpus(corpus(), out, force=True)
+    write_corpus(corpus(), request(out, force=True))
     assert not (out / "mine.txt").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 
 def test_an_empty_folder_is_no_hindrance(tmp_path):
-    write_corpus(corpus(), tmp_path)
+    write_corpus(corpus(), request(tmp_path))
     assert (tmp_path / "train.xx").exists()
 
 
 def test_a_file_in_the_way(tmp_path):
     (tmp_path / "toy").write_text("x")
     with pytest.raises(UserError, match="folder is wanted"):
-        write_corpus(corpus(), tmp_path / "toy", force=True)
+        write_corpus(corpus(), request(tmp_path / "toy", force=True))
 
 
 def test_no_pair_left_names_the_filters(tmp_path):
     with pytest.raises(UserError, match=r"dev \(dropped: empty side: 1\)"):
-        write_corpus(corpus(train=[Pair("a", "b")], dev=[]), tmp_path / "toy")
+        write_corpus(corpus(train=[Pair("a", "b")], dev=[]), request(tmp_path / "toy"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -65,13 +69,27 @@ def test_no_pair_left_names_the_filters(tmp_path):
 def test_full_disk_leaves_no_trace_and_keeps_the_old(tmp_path, there):
     out = tmp_path / "toy"
     if there:
-        write_corpus(corpus(), out)
+        write_corpus(corpus(), request(out))
 
     def pairs():
         yield Pair("a", "b")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(MachineError, match=r"No space left.*MiB free"):
-        write_corpus(corpus(train=pairs()), out, force=True)
+        write_corpus(corpus(train=pairs()), request(out, force=True))
     assert [path.name for path in tmp_path.iterdir()] == (["toy"] if there else [])
     assert not there or (out / "train.xx").read_text("utf-8") == "ä b\n"
+
+
+@pytest.mark.parametrize("langs", [("en", "en"), ("../up", "en"), ("en", "")])
+def test_languages_are_the_endings_of_two_files(tmp_path, langs):
+    with pytest.raises(UserError, match="cannot be source and target"):
+        write_corpus(corpus(), request(tmp_path / "toy", langs=langs))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_credits_stand_beside_their_pairs(tmp_path):
+    pairs = [Pair("a", "b", credit="#1 (me)"), Pair("c", "d", credit="#2 (you)")]
+    write_corpus(corpus(train=pairs, dev=[Pair("e", "f")]), request(tmp_path))
+    assert (tmp_path / "train.credits").read_text() == "#1 (me)\n#2 (you)\n"
+    assert not (tmp_path / "dev.credits").exists()

@@ -1,13 +1,14 @@
 """Sources are checked; without a network the error says how to go on."""
 
 import hashlib
+import io
 import subprocess
 
 import pytest
 
 from data_prep import fetch
 from data_prep.fetch import Source, check, opened
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
 
 BYTES = b"some archive"
 
@@ -98,4 +99,40 @@ def test_without_a_network(monkeypatch, tmp_path, stderr):
 def test_url_that_does_not_answer():
     given = source(package="", url="http://127.0.0.1:9/toy.tar.gz")  # the discard port: closed
     with pytest.raises(UserError, match=r"could not fetch .*refused"), opened([given], None):
+        pass
+
+
+class Answer(io.BytesIO):
+    """A response that promises ``size`` bytes."""
+
+    def __init__(self, data, size):
+        super().__init__(data)
+        self.headers = {"Content-Length": str(size)}
+
+
+def answered(monkeypatch, answer):
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", lambda *_, **__: answer)
+    return source(package="", url="http://127.0.0.1/toy.tar.gz", filename="deep/toy.tar.gz")
+
+
+def test_url_into_the_folders_of_its_name(monkeypatch):
+    given = answered(monkeypatch, Answer(BYTES, len(BYTES)))
+    with opened([given], None) as [path]:
+        assert path.read_bytes() == BYTES
+
+
+def test_the_other_end_hangs_up_early(monkeypatch):
+    given = answered(monkeypatch, Answer(BYTES, 99))
+    with pytest.raises(UserError, match="only 12 of 99 bytes came"), opened([given], None):
+        pass
+
+
+def test_no_room_for_the_download(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    given = answered(monkeypatch, Answer(BYTES, len(BYTES)))
+    monkeypatch.setattr(fetch.shutil, "copyfileobj", full)
+    message = r"No space left on device\n.*TMPDIR"
+    with pytest.raises(MachineError, match=message), opened([given], None):
         pass

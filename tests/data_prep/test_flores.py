@@ -23,19 +23,19 @@ def archive(tmp_path, monkeypatch):
 
 
 def run(archive, out, src):
-    codes = ["--src", src, "--tgt", "eng_Latn", "--src-as", "gl", "--tgt-as", "en"]
+    codes = ["--src", src, "--tgt", "en"]
     return flores.main([*codes, "--from", str(archive), "--out", str(out)])
 
 
 def test_dev_and_devtest_are_written_aligned(archive, tmp_path):
     out = tmp_path / "out"
-    assert run(archive, out, "glg_Latn") == 0
+    assert run(archive, out, "gl") == 0
     assert (out / "dev.gl").read_text() == "glg_Latn dev 1\nglg_Latn dev 2\n"
     assert (out / "test.en").read_text() == "eng_Latn devtest 1\neng_Latn devtest 2\n"
     assert not (out / "train.gl").exists()
 
 
 def test_unknown_code_is_told_what_is_near(archive, tmp_path, capsys):
-    assert run(archive, tmp_path / "out", "glg") == 2
+    assert run(archive, tmp_path / "out", "glx_Latn") == 2
     assert "did you mean glg_Latn?" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Every module that a recipe may name has a prepare and a command."""
+"""Every corpus that a recipe may name has a prepare and a command."""
 
 import importlib
 from pathlib import Path
@@ -6,22 +6,28 @@ from pathlib import Path
 import pytest
 import yaml
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
-MODULES = {yaml.safe_load(path.read_text("utf-8"))["data"].get("prepare") for path in RECIPES}
-COMMANDS = sorted((MODULES - {None}) | {"multi30k_en_de"})
-GENERIC = ["ted_talks", "flores", "from_moses", "from_tsv", "from_tmx", "from_gettext"]
+from data_prep import CORPORA
+
+FOLDER = Path(__file__).parents[2]
+GENERIC = sorted(path.stem for path in (FOLDER / "data_prep").glob("from_*.py"))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+def test_recipes_name_them():
+    recipes = [yaml.safe_load(p.read_text("utf-8")) for p in (FOLDER / "recipes").glob("*.yaml")]
+    named = {recipe["data"]["prepare"] for recipe in recipes if "prepare" in recipe["data"]}
+    assert named <= set(CORPORA)
+
+
+@pytest.mark.parametrize("name", CORPORA)
 def test_prepare_is_there(name):
     assert callable(importlib.import_module(f"data_prep.{name}").prepare)
 
 
-@pytest.mark.parametrize("name", COMMANDS + GENERIC)
+@pytest.mark.parametrize("name", [*CORPORA, *GENERIC])
 def test_help(name, capsys):
     with pytest.raises(SystemExit) as caught:
         importlib.import_module(f"data_prep.{name}").main(["--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert "--out" in text
-    assert ("--from" in text) == (not name.startswith("from_"))
+    assert ("--from" in text) == (name in CORPORA)

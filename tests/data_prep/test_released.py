@@ -7,29 +7,35 @@ import json
 import pytest
 
 from data_prep import iwslt15_en_vi, wmt14_en_de
+from data_prep.common import Request
 from data_prep.fetch import Source
-from data_prep.released import prepare_release
 from nmt.errors import UserError
+from nmt.scoring.metrics import paper_bleu
 
 
 def unpinned(release):
     files = {
-        split: tuple(Source(s.what, s.licence, s.filename, url=s.url) for s in sides)
+        split: {lang: Source(s.what, s.licence, s.filename, url=s.url) for lang, s in sides.items()}
         for split, sides in release.files.items()
     }
     return dataclasses.replace(release, files=files)
 
 
+def request(release, folder):
+    src, tgt = release.files["test"]
+    return Request(folder / "out", src, tgt, local=folder)
+
+
 def write(folder, release, texts):
     for split, sides in release.files.items():
-        for source, text in zip(sides, texts.get(split, ("a\n", "b\n")), strict=True):
+        for source, text in zip(sides.values(), texts.get(split, ("a\n", "b\n")), strict=True):
             (folder / source.filename).write_text(text, "utf-8", newline="")
 
 
 def test_one_sided_blank_lines_go_as_pairs(tmp_path):
     release = unpinned(iwslt15_en_vi.RELEASE)
     write(tmp_path, release, {"train": ("one\r\n\ntwo  2\n \nx\u2028y\n", "mot\nlac\nhai\n\nz\n")})
-    prepare_release(release, tmp_path / "out", local=tmp_path)
+    release.prepare(request(release, tmp_path))
     assert (tmp_path / "out/train.en").read_text("utf-8") == "one\ntwo 2\nx y\n"
     assert (tmp_path / "out/train.vi").read_text("utf-8") == "mot\nhai\nz\n"
     manifest = json.loads((tmp_path / "out/MANIFEST.json").read_text("utf-8"))
@@ -45,34 +51,41 @@ def test_unequal_files_name_both_counts(tmp_path, src, tgt):
     counts = [3 if text.startswith("a\nb") else 1 for text in (src, tgt)]
     message = rf"tst2012.en has {counts[0]} lines and tst2012.vi has {counts[1]}"
     with pytest.raises(UserError, match=message):
-        prepare_release(release, tmp_path / "out", local=tmp_path)
+        release.prepare(request(release, tmp_path))
     assert not (tmp_path / "out").exists()
 
 
 def test_split_compounds_get_the_mark_that_detokenisers_know(tmp_path):
     release = unpinned(wmt14_en_de.RELEASE)
     write(tmp_path, release, {"test": ("rich ##AT##-##AT## text\n", "a ##AT##-##AT## b\n")})
-    prepare_release(release, tmp_path / "out", local=tmp_path)
+    release.prepare(request(release, tmp_path))
     assert (tmp_path / "out/test.en").read_text() == "rich @-@ text\n"
     assert (tmp_path / "out/test.de").read_text() == "a @-@ b\n"
+
+
+def test_tokenised_bleu_is_that_of_the_atat_format():
+    refs = ["Er ist ein wohl ##AT##-##AT## bekannter Mann .", "Das Haus ist sehr alt ."]
+    hyps = ["Er ist ein sehr ##AT##-##AT## bekannter Mann .", "Das Haus ist alt ."]
+    ours = [[wmt14_en_de.clean(line) for line in lines] for lines in (hyps, refs)]
+    assert paper_bleu(*ours).value == paper_bleu(hyps, refs).value
+    assert "@-@" in ours[0][0]
 
 
 def test_invalid_utf8_names_the_line(tmp_path):
     release = unpinned(iwslt15_en_vi.RELEASE)
     write(tmp_path, release, {})
     (tmp_path / "train.vi").write_bytes(b"b\xff\n")
-    with pytest.raises(UserError, match=r"train\.vi:1: not UTF-8 at byte 2"):
-        prepare_release(release, tmp_path / "out", local=tmp_path)
+    with pytest.raises(UserError, match=r"train\.vi:1: not UTF-8: invalid start byte at byte 2"):
+        release.prepare(request(release, tmp_path))
 
 
 def test_truncated_gzip(tmp_path):
     release = unpinned(iwslt15_en_vi.RELEASE)
     write(tmp_path, release, {})
-    sources = [Source("x", "x", f"train.{lang}.gz") for lang in ("en", "vi")]
-    files = {"train": (sources[0], sources[1])}
-    for source in sources:
+    files = {"train": {lang: Source("x", "x", f"train.{lang}.gz") for lang in ("en", "vi")}}
+    for source in files["train"].values():
         data = gzip.compress(b"".join(b"%d\n" % i for i in range(9999)))
         (tmp_path / source.filename).write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match="damaged or truncated"):
-        prepare_release(dataclasses.replace(release, files=files), tmp_path / "o", local=tmp_path)
-    assert not (tmp_path / "o").exists()
+        dataclasses.replace(release, files=files).prepare(request(release, tmp_path))
+    assert not (tmp_path / "out").exists()

@@ -6,7 +6,8 @@ import tarfile
 
 import pytest
 
-from data_prep import ted_gl_en, ted_talks
+from data_prep import ted_talks
+from data_prep.common import Request
 from nmt.errors import UserError
 
 ROWS = [
@@ -37,25 +38,32 @@ def archive(tmp_path, monkeypatch):
     return pack(tmp_path / "ted_talks.tar.gz")
 
 
+def prepare(out, archive, src="gl"):
+    ted_talks.prepare(Request(out, src, "en", local=archive))
+
+
 def test_pairs_have_both_sides_and_no_tags(archive, tmp_path):
-    ted_gl_en.prepare(tmp_path / "out", local=archive)
+    prepare(tmp_path / "out", archive)
     gl = (tmp_path / "out/dev.gl").read_text("utf-8").splitlines()
     en = (tmp_path / "out/dev.en").read_text("utf-8").splitlines()
     assert gl == ["Ola a todos .", "Está ben .", 'here "']
     assert en == ["Hello there .", "It &apos;s fine .", '" text']
     dropped = json.loads((tmp_path / "out/MANIFEST.json").read_text("utf-8"))["dropped"]
-    assert dropped["the talk lacks one side"]["count"] == 2 * 3
+    assert dropped["the talk lacks one side"] == {
+        "count": 6,
+        "first": "train:3 train:4 dev:3 dev:4 test:3 test:4",
+    }
     assert dropped["row with another number of columns"]["first"] == "train:7 dev:7 test:7"
 
 
 def test_other_direction_and_regional_codes(archive, tmp_path):
-    ted_talks.prepare_pair("pt-br", "en", tmp_path / "out", local=archive)
+    prepare(tmp_path / "out", archive, "pt-br")
     assert (tmp_path / "out/train.pt-br").read_text().splitlines()[0] == "x"
 
 
 def test_unknown_language_is_told_what_is_near(archive, tmp_path):
     with pytest.raises(UserError, match=r"'pt_br'; did you mean pt-br\?(.|\n)*en gl pt-br"):
-        ted_talks.prepare_pair("pt_br", "en", tmp_path / "out", local=archive)
+        prepare(tmp_path / "out", archive, "pt_br")
     assert not (tmp_path / "out").exists()
 
 
@@ -63,23 +71,23 @@ def test_unknown_language_is_told_what_is_near(archive, tmp_path):
 def test_truncated_archive(archive, tmp_path, keep):
     archive.write_bytes(archive.read_bytes()[:keep])
     with pytest.raises(UserError, match="damaged or truncated"):
-        ted_gl_en.prepare(tmp_path / "out", local=archive)
+        prepare(tmp_path / "out", archive)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ted_talks.tar.gz"]
 
 
 def test_an_error_page_instead_of_the_archive(archive, tmp_path):
     archive.write_text("<html>moved</html>")
     with pytest.raises(UserError, match="damaged or truncated"):
-        ted_gl_en.prepare(tmp_path / "out", local=archive)
+        prepare(tmp_path / "out", archive)
 
 
 def test_archive_without_a_split(archive, tmp_path):
     pack(archive, names=("train", "dev"))
     with pytest.raises(UserError, match=r"has no all_talks_test\.tsv"):
-        ted_gl_en.prepare(tmp_path / "out", local=archive)
+        prepare(tmp_path / "out", archive)
 
 
 def test_pinned_size_is_checked(tmp_path):
     path = pack(tmp_path / "ted_talks.tar.gz")
     with pytest.raises(UserError, match="instead of 352,222,045"):
-        ted_gl_en.prepare(tmp_path / "out", local=path)
+        prepare(tmp_path / "out", path)

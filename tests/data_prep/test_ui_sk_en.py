@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from data_prep import ui_sk_en
+from data_prep.common import Request
 from data_prep.pairs import Drops
 from data_prep.splits import normalised
 from nmt.errors import UserError
@@ -46,7 +47,7 @@ def wheel(tmp_path, monkeypatch):
 
 def test_splits_are_honest_and_complete(wheel, tmp_path):
     out = tmp_path / "out"
-    ui_sk_en.prepare(out, local=wheel)
+    ui_sk_en.prepare(Request(out, "sk", "en", local=wheel))
     lines = {
         (split, lang): (out / f"{split}.{lang}").read_text("utf-8").splitlines()
         for split in ("train", "dev", "test")
@@ -85,11 +86,11 @@ def test_existing_output_is_refused_before_fetching(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("x")
     monkeypatch.setattr(ui_sk_en, "opened", None)  # would fail if called
     with pytest.raises(UserError, match="--force"):
-        ui_sk_en.prepare(tmp_path)
+        ui_sk_en.prepare(Request(tmp_path, "sk", "en"))
 
 
 def test_truncated_wheel(wheel, tmp_path):
     wheel.write_bytes(wheel.read_bytes()[:-100])
     with pytest.raises(UserError, match="truncated"):
-        ui_sk_en.prepare(tmp_path / "out", local=wheel)
+        ui_sk_en.prepare(Request(tmp_path / "out", "sk", "en", local=wheel))
     assert not (tmp_path / "out").exists()

@@ -1,0 +1,48 @@
+"""A recipe's corpus is made by the module that it names, of the recipe's languages."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from nmt.cli import corpus
+from nmt.config_loader import load_recipe
+from nmt.errors import UserError
+
+RECIPE = """
+src: gl
+tgt: en
+data:
+  train: data/gl-en/train
+  dev: data/gl-en/dev
+  prepare: {}
+"""
+
+
+def recipe(folder, prepare):
+    path = folder / "toy.yaml"
+    path.write_text(RECIPE.format(prepare), "utf-8")
+    return load_recipe(path)
+
+
+def test_the_module_gets_the_recipes_languages_and_folder(tmp_path, monkeypatch):
+    asked = []
+    module = SimpleNamespace(prepare=asked.append)
+    monkeypatch.setattr(corpus.importlib, "import_module", {"data_prep.ted_talks": module}.get)
+    corpus.obtain_corpus(recipe(tmp_path, "ted_talks"))
+    [request] = asked
+    assert (request.out, request.src, request.tgt) == (tmp_path / "data/gl-en", "gl", "en")
+    assert not request.force
+    assert request.local is None
+
+
+def test_nothing_is_made_when_the_files_are_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.importlib, "import_module", None)  # would fail if called
+    (tmp_path / "data/gl-en").mkdir(parents=True)
+    for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
+        (tmp_path / "data/gl-en" / name).write_text("x\n")
+    corpus.obtain_corpus(recipe(tmp_path, "ted_talks"))
+
+
+def test_a_slip_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"unknown corpus 'ted_gl_en'; did you mean ted_talks\?"):
+        corpus.obtain_corpus(recipe(tmp_path, "ted_gl_en"))
