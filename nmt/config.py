@@ -168,6 +168,11 @@ class ModelConfig(Strict):
         False, "preset: head_scale, post_attn_norm and ffn_norm together", "N 2.1"
     )
     head_scale: bool = key(False, "HeadScale: a learned factor per attention head", "N 2.1")
+    head_scale_place: Literal["inside", "outside"] = key(
+        "inside",
+        "inside = each head's output; outside = slices of the projected output, as N's release",
+        "N 2.1, 2.2",
+    )
     post_attn_norm: bool = key(False, "a norm on each attention output", "N 2.1")
     ffn_norm: bool = key(False, "a norm after the activation of the feed-forward", "N 2.1")
     qkv_norm: bool = key(False, "norms on queries, keys and values (+3 More LN)", "N table 4")
@@ -204,6 +209,11 @@ class ModelConfig(Strict):
                 self.scalenorm_gain == "fixed" and self.norm != "scalenorm",
                 f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; "
                 "only ScaleNorm has a gain to fix",
+            ),
+            (
+                self.head_scale_place != "inside" and not self.head_scale,
+                f"model.head_scale_place: {self.head_scale_place} has no effect without "
+                "model.head_scale",
             ),
             (
                 self.extra_norm != "layernorm" and not extra,
@@ -315,12 +325,8 @@ class AnalysisConfig(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> AnalysisConfig:
-        refuse(
-            (
-                bool(self.every) != bool(self.observe),
-                "analysis.every and analysis.observe go together; set both, or none",
-            )
-        )
+        together = "analysis.every and analysis.observe go together; set both, or none"
+        refuse((bool(self.every) != bool(self.observe), together))
         return self
 
 

@@ -5,12 +5,16 @@ the commit named in the file; run apart, nothing of it is here) gives for weight
 this file makes from a seed: losses, gradients, parameter counts and beam-search output, for
 ScaleNorm and LayerNorm, PreNorm and PostNorm, with and without FixNorm. Its language embedding,
 which the paper does not have, was zero. Its beam search runs one sentence at a time, because there
-the length limit of a sentence depends on its batch.
+the length limit of a sentence depends on its batch. ``initial`` is how that code starts a larger
+model: size, mean and standard deviation of each group of parameters.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +109,35 @@ def test_our_numbers_are_the_authors(case: dict[str, Any]):
             (found,) = beam_search(state, 4, limit, 0.6, torch.tensor([PAD, BOS]), n_best=4)
         assert [f.ids for f in found] == [ids for ids, _ in stored]
         assert [f.score for f in found] == pytest.approx([s for _, s in stored], abs=1e-4)
+
+
+def initial_groups(case: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Our parameters of an untrained model, those of one kind and stack together."""
+    sizes = {"dim": 128, "ffn_dim": 384, "heads": 4, "enc_layers": 2, "dec_layers": 2}
+    model = Transformer(
+        ModelConfig(**sizes, **{key: case[key] for key in ("norm", "norm_place", "fixnorm")}), 600
+    )
+    model.init_weights(torch.Generator().manual_seed(5))
+    groups = defaultdict(list)
+    for name, parameter in model.named_parameters():
+        kind = re.sub(r"layers\.\d+\.", "", name)
+        kind = re.sub(r"_attn\.(qkv|q|kv|out)\.", "_attn.", re.sub(r"\w+_res\.norm", "norm", kind))
+        groups[kind].append(parameter.detach().double().flatten().numpy())
+    return {kind: np.concatenate(parts) for kind, parts in groups.items()}
+
+
+@pytest.mark.parametrize(
+    "case", STORED["initial"], ids=lambda c: f"{c['norm']}-{c['norm_place']}-fix{c['fixnorm']}"
+)
+def test_our_models_start_as_the_authors_do(case: dict[str, Any]):
+    """Two samples of one distribution: means and deviations differ by five standard errors at most.
+
+    A constant, as a gain or a bias starts, has deviation 0, so there they are equal.
+    """
+    groups = initial_groups(case)
+    assert sorted(groups) == sorted(case["groups"])
+    for kind, (size, mean, std) in case["groups"].items():
+        values = groups[kind]
+        assert values.size == size, kind
+        assert values.mean() == pytest.approx(mean, abs=5 * std * math.sqrt(2 / size), rel=1e-5)
+        assert values.std() == pytest.approx(std, abs=5 * std / math.sqrt(size) + 1e-12), kind

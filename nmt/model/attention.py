@@ -18,8 +18,9 @@ from nmt.model.norms import MakeNorm
 class MultiHeadAttention(nn.Module):
     """``Concat(gamma_1 h_1, ..., gamma_H h_H) W_O`` (N 2.1); gamma = 1 without HeadScale.
 
-    HeadScale comes before the output projection, as N's text has it (its release scales after).
-    ``qkv_norm`` norms queries, keys and values over D, before they are split into heads.
+    ``scale_outside`` is HeadScale as N's release has it, moved outside attention (N 2.2): gamma_i
+    scales the i-th of H slices of the projected output, which mixes all heads, so it is another
+    function. ``qkv_norm`` norms queries, keys and values over D, before they are split into heads.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class MultiHeadAttention(nn.Module):
         cross: bool = False,
         causal: bool = False,
         head_scale: bool = False,
+        scale_outside: bool = False,
         qkv_norm: MakeNorm | None = None,
     ) -> None:
         super().__init__()
@@ -44,6 +46,7 @@ class MultiHeadAttention(nn.Module):
             self.qkv = nn.Linear(dim, 3 * dim, bias=bias)
         self.out = nn.Linear(dim, dim, bias=bias)
         self.head_scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
+        self.scale_outside = scale_outside
         self.q_norm = qkv_norm(dim) if qkv_norm else None
         self.k_norm = qkv_norm(dim) if qkv_norm else None
         self.v_norm = qkv_norm(dim) if qkv_norm else None
@@ -97,9 +100,12 @@ class MultiHeadAttention(nn.Module):
 
     def mix(self, h: Tensor) -> Tensor:
         """HeadScale and the output projection: [..., H, E] -> [..., D]."""
-        if self.head_scale is not None:
-            h = h * self.head_scale.view(-1, 1).to(h.dtype)
-        return self.out(h.flatten(-2))
+        if self.head_scale is None:
+            return self.out(h.flatten(-2))
+        gamma = self.head_scale.view(-1, 1).to(h.dtype)
+        if self.scale_outside:
+            return (self.out(h.flatten(-2)).view(h.shape) * gamma).flatten(-2)
+        return self.out((h * gamma).flatten(-2))
 
     def project(self, x: Tensor) -> Tensor:
         """Queries, keys and values of self-attention side by side: [N, D] -> [N, 3D]."""

@@ -136,6 +136,7 @@ class Block(nn.Module):
             cross=cross,
             causal=causal,
             head_scale=config.head_scale,
+            scale_outside=config.head_scale_place == "outside",
             qkv_norm=make_extra_norm if config.qkv_norm else None,
         )
 
