@@ -6,7 +6,7 @@ projections, feed-forward, logits, loss) runs on [N, ...] and never touches padd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,13 +60,20 @@ class Layout:
         """(B, L)."""
         return self.to_padded.shape[0], self.to_padded.shape[1]
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> Layout:
+    def map(self, f: Callable[[Tensor], Tensor]) -> Layout:
+        """The same layout with ``f`` applied to each tensor, in the order of the fields."""
+        return Layout(
+            f(self.lengths),
+            f(self.positions),
+            f(self.to_padded),
+            f(self.to_flat),
+            f(self.visible),
+            self.padded,
+        )
+
+    def to(self, device: torch.device) -> Layout:
         """The same layout on another device."""
-        moved = {
-            name: getattr(self, name).to(device, non_blocking=non_blocking)
-            for name in ("lengths", "positions", "to_padded", "to_flat", "visible")
-        }
-        return Layout(**moved, padded=self.padded)
+        return self.map(lambda t: t.to(device))
 
     def pad(self, x: Tensor) -> Tensor:
         """[N, ...] -> [B, L, ...]; gradient reaches each token from its own slot alone."""

@@ -11,7 +11,6 @@ from torch import Tensor
 from nmt.config import Recipe
 from nmt.run.state import IntervalState, TrainState
 from nmt.training.evaluate import Evaluation
-from nmt.training.loss import LossSums
 
 
 class Interval:
@@ -48,11 +47,11 @@ class Interval:
             loss_ratio=self.loss_ratio,
         )
 
-    def add(self, sums: LossSums) -> None:
-        """Count one batch."""
-        self.smoothed = self.smoothed + sums.smoothed.detach()
-        self.nll = self.nll + sums.nll
-        self.tokens += sums.tokens
+    def add(self, smoothed: Tensor, nll: Tensor, tokens: int) -> None:
+        """Count one update."""
+        self.smoothed = self.smoothed + smoothed
+        self.nll = self.nll + nll
+        self.tokens += tokens
 
     def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
         """The record of the interval that ends now; begins the next."""

@@ -7,19 +7,18 @@ history), so a resumed run equals one that never stopped.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from nmt.config import Recipe
-from nmt.data.batches import Batch, Prefetcher, plan
+from nmt.data.batches import Batch, Prefetcher, Update, plan, updates
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError
@@ -30,18 +29,14 @@ from nmt.run.files import write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
 from nmt.training.evaluate import Evaluation, Stopped, evaluate
-from nmt.training.loss import label_smoothed
-from nmt.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
+from nmt.training.loss import LossSums, label_smoothed
+from nmt.training.optimizer import (
+    load_optimizer_tensors,
+    make_optimizer,
+    optimizer_tensors,
+    take_step,
+)
 from nmt.training.progress import Interval
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A batch and its place: the pair that its dropout masks are a function of."""
-
-    epoch: int
-    index: int
-    batch: Batch
 
 
 class Trainer:
@@ -85,6 +80,9 @@ class Trainer:
             self.model.load_state_dict(start.model)
             load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
         self._saved = (self.state.update, len(self.state.history)) if start else None
+        # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
+        self.bad_updates = torch.tensor(self.state.bad_updates, device=device)
+        self.look_every = 1 if device.type == "cpu" else recipe.train.log_every
         self.translator = Translator(
             self.model,
             prepared.segmenter,
@@ -105,8 +103,8 @@ class Trainer:
         """
         self.started = time.monotonic() - self.state.seconds
         self.interval.start_clock(self.state.interval.seconds)
-        updates = self._updates()
-        with self._progress_bar() as bar:
+        with Prefetcher(self.updates()) as prefetched, self._progress_bar() as bar:
+            stream = iter(prefetched)
             while True:
                 # due also after a resume, when a stop cut the validation short
                 if self._validation_due() and not self.stop_requested():
@@ -119,36 +117,43 @@ class Trainer:
                 if reason := self._finished():
                     self.save()
                     return reason
-                self.update(next(updates))
+                self.update(next(stream))
                 bar.update()
 
-    def update(self, planned: list[Planned]) -> None:
-        """One optimizer step over ``accumulate`` batches, each divided by all their tokens."""
+    def update(self, update: Update) -> None:
+        """One optimizer step over the update's batches, each divided by the tokens of all.
+
+        Nothing here waits for a GPU; what is measured is read when a line is written.
+        """
         self.model.train()
-        tokens = sum(p.batch.tokens for p in planned)
         self.optimizer.zero_grad(set_to_none=True)
-        for p in planned:
+        losses = torch.zeros(2, device=self.device)
+        for p in update.planned:
             self.model.dropout_rng.seed(self.recipe.seed, p.epoch, p.index)
-            batch = p.batch
-            with autocast(self.device, self.precision):
-                logits = self.model(batch)
-            sums = label_smoothed(
-                logits, batch.tgt_out, self.model.allowed, self.recipe.optim.label_smoothing
-            )
-            (sums.smoothed / tokens).backward()
-            self.interval.add(sums)
+            sums = self.compute(p.batch, update.tokens)
+            losses += torch.stack([sums.smoothed, sums.nll])
+        self.interval.add(losses[0], losses[1], update.tokens)
         norm = torch.nn.utils.get_total_norm(
             [p.grad for p in self.model.parameters() if p.grad is not None]
         )
         self.state.update += 1
-        self.state.epoch, self.state.next_batch = planned[-1].epoch, planned[-1].index + 1
-        self.state.target_tokens += tokens
+        self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
+        self.state.target_tokens += update.tokens
         self.observe(self.state.update, self.model)
-        self._step(norm, planned)
+        self._step(norm, update)
         self.state.seconds = time.monotonic() - self.started
         if self.state.update % self.recipe.train.log_every == 0:
             self.log.record(record := self.interval.close(self.lr(), norm))
             self.log.text(self.interval.line(record))
+
+    def compute(self, batch: Batch, tokens: int) -> LossSums:
+        """Forward and backward: adds the batch's share of the mean loss to the gradients."""
+        with autocast(self.device, self.precision):
+            logits = self.model(batch)
+        smoothing = self.recipe.optim.label_smoothing
+        sums = label_smoothed(logits, batch.tgt_out, self.model.allowed, smoothing)
+        (sums.smoothed / tokens).backward()
+        return LossSums(sums.smoothed.detach(), sums.nll, sums.tokens)
 
     def lr(self) -> float:
         """Learning rate of the present update."""
@@ -196,6 +201,7 @@ class Trainer:
         if self._saved == (self.state.update, len(self.state.history)):
             return
         self.state.seconds = time.monotonic() - self.started
+        self.state.bad_updates = int(self.bad_updates)
         self.interval.store()
         save_checkpoint(
             self.run_folder,
@@ -211,52 +217,37 @@ class Trainer:
         limit = self.recipe.time_limit
         return limit is not None and self.state.seconds > limit * 3600
 
-    def _step(self, norm: Tensor, planned: list[Planned]) -> None:
-        """Clip, set the learning rate and step; a non-finite gradient touches nothing."""
-        if not norm.isfinite():
-            self.state.bad_updates += 1
-            if self.state.bad_updates >= self.recipe.train.max_bad_updates:
-                rows = ", ".join(str(r + 1) for r in planned[0].batch.rows[:8])
-                raise RunError(
-                    f"gradients were not finite for {self.state.bad_updates} updates in a row, up "
-                    f"to update {self.state.update} (training pairs {rows}, ...)",
-                    fix="resume from the last checkpoint with a lower learning rate, or "
-                    "precision=fp32",
-                )
-            return
-        self.state.bad_updates = 0
-        limit = self.recipe.optim.clip_norm
-        if limit and norm > limit:
-            for parameter in self.model.parameters():
-                if parameter.grad is not None:
-                    parameter.grad.mul_(limit / norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr()
-        self.optimizer.step()
+    def _step(self, norm: Tensor, update: Update) -> None:
+        """Clip and step; a non-finite gradient touches nothing."""
+        finite, limit = norm.isfinite(), self.recipe.optim.clip_norm
+        self.bad_updates = torch.where(finite, 0, self.bad_updates + 1)
+        shrink = (norm / limit).clamp(min=1.0) if limit else None
+        take_step(self.optimizer, self.lr(), shrink, ~finite)
+        if self.state.update % self.look_every == 0:
+            self._end_if_stuck(update)
 
-    def _updates(self) -> Iterator[list[Planned]]:
-        """The batches of each update from where the state stands, without end."""
-        accumulate = self.recipe.optim.accumulate
-        stream = self._batches()
-        while True:
-            yield list(itertools.islice(stream, accumulate))
-
-    def _batches(self) -> Iterator[Planned]:
-        data, corpus = self.recipe.data, self.prepared.train
-        start = self.state.next_batch
-        for epoch in itertools.count(self.state.epoch):
-            batches = plan(
-                corpus.src_len,
-                corpus.tgt_len,
-                data.batch_tokens,
-                self.recipe.seed,
-                epoch,
-                data.rebatch,
+    def _end_if_stuck(self, update: Update) -> None:
+        """Raises RunError after too many updates without a finite gradient; waits for a GPU."""
+        self.state.bad_updates = int(self.bad_updates)
+        if self.state.bad_updates >= self.recipe.train.max_bad_updates:
+            rows = ", ".join(str(r + 1) for r in update.planned[0].batch.rows[:8])
+            raise RunError(
+                f"gradients were not finite for {self.state.bad_updates} updates in a row, up to "
+                f"update {self.state.update} (training pairs {rows}, ...)",
+                fix="resume from the last checkpoint with a lower learning rate, or precision=fp32",
             )
-            with Prefetcher(corpus, batches, start, self.device) as prefetched:
-                for index, batch in enumerate(prefetched, start):
-                    yield Planned(epoch, index, batch)
-            start = 0
+
+    def updates(self) -> Iterator[Update]:
+        """The updates from where the state stands, without end."""
+        data, corpus, seed = self.recipe.data, self.prepared.train, self.recipe.seed
+
+        def plan_epoch(epoch: int) -> list[np.ndarray]:
+            return plan(
+                corpus.src_len, corpus.tgt_len, data.batch_tokens, seed, epoch, data.rebatch
+            )
+
+        state, accumulate = self.state, self.recipe.optim.accumulate
+        return updates(corpus, plan_epoch, state.epoch, state.next_batch, accumulate, self.device)
 
     def _validation_due(self) -> bool:
         update, history = self.state.update, self.state.history

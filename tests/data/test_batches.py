@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import Prefetcher, collate, collate_sources, plan
+from nmt.data.batches import Prefetcher, collate, collate_sources, plan, updates
 from nmt.data.corpus import CorpusWriter, EncodedCorpus
 from nmt.data.vocab import BOS, EOS
 from nmt.errors import MachineError
@@ -100,27 +102,67 @@ def test_collate_is_flat_and_ends_with_eos(tmp_path: Path):
     assert layout.shape == (2, 3)
 
 
-def test_prefetching_changes_nothing(tmp_path: Path):
-    rng = np.random.default_rng(0)
-    pairs = [(list(rng.integers(4, 90, n)), list(rng.integers(4, 90, n + 1))) for n in range(1, 60)]
-    corpus = corpus_of(tmp_path, pairs)
-    batches = plan(corpus.src_len, corpus.tgt_len, 64, 1, 0)
-    with Prefetcher(corpus, batches, 2, torch.device("cpu"), ahead=3) as prefetched:
-        got = list(prefetched)
-    assert len(got) == len(batches) - 2
-    for rows, batch in zip(batches[2:], got, strict=True):
-        expected = collate(corpus, rows)
-        assert torch.equal(batch.src, expected.src)
-        assert torch.equal(batch.tgt_out, expected.tgt_out)
+def test_updates_go_on_over_the_end_of_an_epoch(tmp_path: Path):
+    corpus = corpus_of(tmp_path, [([5] * n, [6] * (n + 1)) for n in range(1, 40)])
+
+    def plan_epoch(epoch: int) -> list[np.ndarray]:
+        return plan(corpus.src_len, corpus.tgt_len, 64, 1, epoch)
+
+    def places(update):
+        return [(p.epoch, p.index) for p in update.planned]
+
+    first, cpu = len(plan_epoch(0)) - 3, torch.device("cpu")
+    alone = list(itertools.islice(updates(corpus, plan_epoch, 0, first, 4, cpu), 3))
+    assert places(alone[0]) == [(0, first), (0, first + 1), (0, first + 2), (1, 0)]
+    assert (alone[0].epoch, alone[0].next_batch) == (1, 1)
+    for update in alone:
+        assert update.tokens == sum(p.batch.tokens for p in update.planned)
+        for p in update.planned:
+            expected = collate(corpus, plan_epoch(p.epoch)[p.index])
+            assert torch.equal(p.batch.src, expected.src)
+            assert torch.equal(p.batch.tgt_out, expected.tgt_out)
+    # two processes that accumulate half as much share the same updates
+    halves = [
+        list(itertools.islice(updates(corpus, plan_epoch, 0, first, 2, cpu, rank, 2), 3))
+        for rank in (0, 1)
+    ]
+    for whole, *shares in zip(alone, *halves, strict=True):
+        assert sorted(place for share in shares for place in places(share)) == places(whole)
+        for share in shares:
+            assert (share.tokens, share.epoch) == (whole.tokens, whole.epoch)
+            assert share.next_batch == whole.next_batch
 
 
-def test_a_failing_prefetcher_raises_and_an_abandoned_one_ends(tmp_path: Path):
-    corpus = corpus_of(tmp_path, [([5], [6])] * 20)
-    cpu = torch.device("cpu")
-    bad = [np.array([0]), np.array([10**6])]
-    with Prefetcher(corpus, bad, 0, cpu) as prefetched, pytest.raises(IndexError):
-        list(prefetched)
-    with Prefetcher(corpus, [np.array([i]) for i in range(20)], 0, cpu, ahead=1) as prefetched:
+def test_a_batch_moves_in_one_buffer(tmp_path: Path):
+    batch = collate(corpus_of(tmp_path, [([5, 6, 7], [8]), ([9], [10, 11])]), np.array([1, 0]))
+    found: list[list[torch.Tensor]] = [[], []]
+    for tensors, one in zip(found, (batch, batch.pack(torch.device("cpu"))), strict=True):
+        one.map(lambda t, tensors=tensors: tensors.append(t))
+    assert len(found[0]) == 13
+    assert len({t.untyped_storage().data_ptr() for t in found[1]}) == 1
+    for here, there in zip(*found, strict=True):
+        assert there.dtype == here.dtype
+        assert torch.equal(there, here)
+
+
+def test_prefetching_changes_nothing():
+    with Prefetcher(range(50), ahead=3) as prefetched:
+        assert list(prefetched) == list(range(50))
+
+
+def test_a_failing_prefetcher_raises_and_an_abandoned_one_ends():
+    def failing() -> Iterator[int]:
+        yield 1
+        raise IndexError("beyond")
+
+    with Prefetcher(failing()) as prefetched:
+        stream = iter(prefetched)
+        assert next(stream) == 1
+        with pytest.raises(IndexError, match="beyond"):
+            next(stream)
+        with pytest.raises(IndexError):  # who asks again is not left waiting
+            next(iter(prefetched))
+    with Prefetcher(itertools.count(), ahead=1) as prefetched:
         next(iter(prefetched))
     assert not prefetched._thread.is_alive()
 

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.cli.train import main
 from nmt.config_loader import dump_recipe, load_recipe
-from nmt.data.batches import collate
+from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
 from nmt.run.checkpoint import average_checkpoints, load_checkpoint
@@ -24,7 +25,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
 from nmt.training.finish import finish
 from nmt.training.optimizer import optimizer_tensors
-from nmt.training.trainer import Planned, Trainer
+from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
 CPU = torch.device("cpu")
@@ -58,7 +59,7 @@ def start(recipe, tmp_path) -> Iterator[Start]:
 def first_update(trainer: Trainer) -> None:
     """The first update of ``run``."""
     trainer.started = 0.0
-    trainer.update(next(trainer._updates()))
+    trainer.update(next(trainer.updates()))
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:
@@ -114,20 +115,21 @@ def script_scores(trainer: Trainer, scores: list[float]) -> None:
     trainer.evaluate = evaluate  # type: ignore[method-assign]
 
 
-def test_non_finite_gradients_skip_the_update(start):
-    trainer = start()
+@pytest.mark.parametrize("kind", ["adam", "radam"])
+def test_non_finite_gradients_skip_the_update(start, kind):
+    trainer = start(f"optim.kind={kind}")
     spoil_gradients(trainer, {2, 3})
-    updates = trainer._updates()
+    updates = trainer.updates()
     trainer.started = 0.0
     trainer.update(next(updates))
     kept_weights, kept_moments = weights(trainer), moments(trainer)
     for number in (1, 2):
         trainer.update(next(updates))
-        assert trainer.state.bad_updates == number
+        assert int(trainer.bad_updates) == number
         assert equal(weights(trainer), kept_weights)
         assert equal(moments(trainer), kept_moments)
     trainer.update(next(updates))
-    assert trainer.state.bad_updates == 0
+    assert int(trainer.bad_updates) == 0
     assert trainer.state.update == 4
     assert not equal(weights(trainer), kept_weights)
 
@@ -149,8 +151,38 @@ def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
     assert load_checkpoint(trainer.run_folder).state.bad_updates == 2
 
 
-def test_gradients_are_clipped_to_the_norm(start):
-    free, clipped = (start(f"optim.clip_norm={limit}", *NO_DROPOUT) for limit in (0, 0.25))
+class Reads(TorchDispatchMode):
+    """Counts what makes the host wait for a GPU: a number read from a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.count += name in ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero")
+        return func(*args, **(kwargs or {}))
+
+
+def test_updates_read_nothing_between_log_lines(start):
+    trainer = start("train.log_every=4", "optim.accumulate=2", "train.max_bad_updates=3")
+    trainer.look_every = 4  # as on a GPU
+    spoil_gradients(trainer, {2, 3, 4, 5, 6, 7, 8})
+    updates, trainer.started = trainer.updates(), 0.0
+    with Reads() as reads:
+        for _ in range(3):
+            trainer.update(next(updates))
+    assert reads.count == 0
+    assert trainer.state.update == 3
+    with Reads() as reads, pytest.raises(RunError, match="3 updates in a row, up to update 4"):
+        trainer.update(next(updates))
+    assert reads.count > 0
+
+
+@pytest.mark.parametrize("kind", ["adam", "radam"])
+def test_gradients_are_clipped_to_the_norm(start, kind):
+    optim = ["optim.kind=" + kind, *NO_DROPOUT]
+    free, clipped = (start(f"optim.clip_norm={limit}", *optim) for limit in (0, 0.25))
     first_update(free)
     first_update(clipped)
     expected = norm(gradients(free))
@@ -180,7 +212,7 @@ def test_two_half_batches_are_one_batch(start):
         rows = np.split(np.argsort(corpus.tgt_len, kind="stable"), halves)
         planned = [Planned(0, number, collate(corpus, half)) for number, half in enumerate(rows)]
         trainer.started = 0.0
-        trainer.update(planned)
+        trainer.update(Update(planned, sum(p.batch.tokens for p in planned), 0, len(planned)))
         loss = records(trainer.run_folder.path, "train")[0]["loss"]
         found.append((planned, gradients(trainer), loss))
     (_, whole, loss), (planned, accumulated, loss_too) = found
@@ -192,13 +224,14 @@ def test_two_half_batches_are_one_batch(start):
 
 def test_an_update_takes_accumulate_batches(start):
     trainer = start("optim.accumulate=3", "data.batch_tokens=64", "train.epoch_updates=100")
-    stream = trainer._updates()
-    planned = [next(stream) for _ in range(8)]
-    assert {len(update) for update in planned} == {3}
-    places = [(p.epoch, p.index) for update in planned for p in update]
+    stream = trainer.updates()
+    updates = [next(stream) for _ in range(8)]
+    assert {len(update.planned) for update in updates} == {3}
+    assert all(u.tokens == sum(p.batch.tokens for p in u.planned) for u in updates)
+    places = [(p.epoch, p.index) for update in updates for p in update.planned]
     assert places == sorted(places)
     assert len(set(places)) == len(places)
-    first_pass = [r for u in planned for p in u if p.epoch == 0 for r in p.batch.rows]
+    first_pass = [r for u in updates for p in u.planned if p.epoch == 0 for r in p.batch.rows]
     assert sorted(first_pass) == list(range(100))  # every pair once, no batch dropped
     assert places[-1][0] > 0
 
