@@ -1,0 +1,69 @@
+"""nmt-export: a trained model for another engine, with all that stands between it and text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.cli.main import run_command
+from nmt.decoding.translator import Translator
+from nmt.export.folder import check_output, export
+from nmt.export.spec import check_expressible, require_ctranslate2
+from nmt.run.files import human_bytes
+from nmt.run.folder import RunFolder
+
+QUANTIZATIONS = [
+    "int8", "int8_float32", "int8_float16", "int8_bfloat16",
+    "int16", "float16", "bfloat16", "float32",
+]  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of nmt-export."""
+    p = argparse.ArgumentParser(
+        prog="nmt-export",
+        description="Write a trained model as a folder that CTranslate2 translates with: weights, "
+        "segmenter, vocabulary, and a README with a program that needs nothing else.",
+    )
+    p.add_argument("run", help="run folder that nmt-train wrote")
+    p.add_argument(
+        "--format", choices=["ctranslate2"], default="ctranslate2", help="default: %(default)s"
+    )
+    p.add_argument(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        metavar="TYPE",
+        help=f"how weights are stored: {', '.join(QUANTIZATIONS)}; default: float32",
+    )
+    p.add_argument(
+        "--output", metavar="DIR", help="default: RUN/ctranslate2, or RUN/ctranslate2-TYPE"
+    )
+    p.add_argument("--force", action="store_true", help="replace an exported model in --output")
+    p.add_argument(
+        "--checkpoint", default="best", help="best (default), latest, or a name such as u001500"
+    )
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    return run_command(body, parser(), argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """What can be refused is refused before the weights are read."""
+    run = RunFolder.open(args.run)
+    name = args.format + (f"-{args.quantization}" if args.quantization else "")
+    output = Path(args.output) if args.output else run.path / name
+    check_expressible(run.recipe().model)
+    require_ctranslate2()
+    check_output(output, args.force)
+    export(Translator.load(args.run, "cpu", args.checkpoint), output, args.quantization, args.force)
+    size = human_bytes(sum(file.stat().st_size for file in output.iterdir()))
+    print(f"{output}: {size}; {output / 'README.md'} shows how to use it", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

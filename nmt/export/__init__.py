@@ -1,0 +1,1 @@
+"""Trained models for other engines: weights folded into what the engine has, and text beside."""

@@ -1,0 +1,168 @@
+"""The exported folder: all that translating needs, for the package ctranslate2 or for this one. ::
+
+DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
+DIR/segmenter.json and what it names, vocab.txt       text to pieces and back
+DIR/nmt.json                                          languages and decode settings
+DIR/README.md, translate.py                           how to use it without this toolkit
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import nmt
+from nmt.config import DecodeConfig
+from nmt.data.segment import save_segmenter
+from nmt.data.vocab import BOS, PAD
+from nmt.decoding.translator import LONGEST, Translator
+from nmt.errors import UserError
+from nmt.export.fold import fold
+from nmt.export.program import program
+from nmt.export.readme import readme
+from nmt.export.spec import SPECIALS, build_spec, check_expressible, require_ctranslate2
+from nmt.run.files import TEMPORARY
+
+FACTS = "nmt.json"
+POSITIONS = 2048  # a sentence's pieces with EOS, source or target, unless decode asks for more
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What nmt.json says beside what CTranslate2 keeps.
+
+    Attributes:
+        src, tgt: languages, for the tokeniser's rules.
+        decode: the recipe's settings.
+        never: tokens that must not be produced, beside UNK.
+        quantization: of the stored weights, None = fp32.
+        version: of this toolkit.
+    """
+
+    src: str
+    tgt: str
+    decode: dict[str, Any]
+    never: list[str]
+    quantization: str | None
+    version: str
+
+
+def export(
+    translator: Translator, output: Path, quantization: str | None = None, force: bool = False
+) -> None:
+    """Write a model as a folder for CTranslate2; it has its name when it is whole.
+
+    Args:
+        translator: of a run folder, on any device.
+        output: the folder.
+        quantization: one of CTranslate2's types, None = fp32.
+        force: an export that is there may be replaced.
+
+    Raises:
+        UserError: CTranslate2 is not installed or cannot express the model; the output is refused.
+    """
+    require_ctranslate2()
+    check_expressible(translator.model.config)
+    with _draft(output, force) as folder:
+        write(translator, folder, quantization)
+
+
+def write(translator: Translator, folder: Path, quantization: str | None) -> None:
+    """Fill an empty folder."""
+    model, vocab, segmenter = translator.model, translator.vocab, translator.segmenter
+    decode = translator.decode
+    config, weights = fold(model.state_dict(), model.config, model.allowed)
+    types = vocab.pieces(range(len(SPECIALS), len(vocab)))
+    positions = max(POSITIONS, LONGEST + 1 + decode.max_len_offset)
+    spec = build_spec(config, weights, types, positions)
+    spec.optimize(quantization)
+    spec.save(str(folder))
+    vocab.save(folder)
+    save_segmenter(segmenter, folder)
+    facts = Facts(
+        src=translator.src,
+        tgt=translator.tgt,
+        decode=decode.model_dump(),
+        never=[] if model.config.logit_mask else [SPECIALS[PAD], SPECIALS[BOS]],
+        quantization=quantization,
+        version=nmt.__version__,
+    )
+    script, packages = program(segmenter, facts.src, facts.tgt, decode, facts.never)
+    about = readme(
+        segmenter, facts.src, facts.tgt, decode, script, packages, quantization, positions
+    )
+    for name, text in (
+        (FACTS, json.dumps(asdict(facts), indent=1) + "\n"),
+        ("translate.py", script),
+        ("README.md", about),
+    ):
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder looks like one that ``export`` wrote."""
+    return (folder / FACTS).is_file()
+
+
+def read_facts(folder: Path) -> tuple[Facts, DecodeConfig]:
+    """nmt.json, and its decode settings as such.
+
+    Raises:
+        UserError: it is damaged, or of another version with other settings.
+    """
+    path = folder / FACTS
+    try:
+        facts = Facts(**json.loads(path.read_text(encoding="utf-8")))
+        return facts, DecodeConfig.model_validate(facts.decode)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"cannot be read: {str(error).splitlines()[0]}",
+            at=str(path),
+            fix="export the run again with nmt-export",
+        ) from error
+
+
+def check_output(output: Path, force: bool) -> None:
+    """Refuse a place that holds something, or that cannot be.
+
+    Raises:
+        UserError: it is refused.
+    """
+    if not output.absolute().parent.is_dir():
+        raise UserError("no such folder", at=str(output.parent), fix="create it")
+    if not os.path.lexists(output):
+        return
+    ours = output.is_dir() and (is_export(output) or not any(output.iterdir()))
+    if not ours:  # never delete what somebody else put there
+        raise UserError(
+            "exists and is no exported model", at=str(output), fix="choose another --output"
+        )
+    if not force:
+        raise UserError("exists already", at=str(output), fix="choose another, or give --force")
+
+
+@contextmanager
+def _draft(output: Path, force: bool) -> Iterator[Path]:
+    """An empty folder that becomes ``output`` at the end, or goes when something fails."""
+    check_output(output, force)
+    output = output.absolute()
+    draft, old = (
+        output.with_name(f"{TEMPORARY}{output.name}-{uuid.uuid4().hex[:8]}") for _ in range(2)
+    )
+    draft.mkdir()
+    try:
+        yield draft
+        check_output(output, force)  # somebody else may have come first
+        if output.exists():
+            os.rename(output, old)
+        os.rename(draft, output)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,166 @@
+"""A folded model as CTranslate2's specification: what goes where, and what does not go at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from nmt.config import ModelConfig
+from nmt.data.vocab import BOS, EOS, UNK
+from nmt.errors import UserError
+from nmt.export.fold import layers
+from nmt.model.embedding import sinusoids
+
+SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
+"""PAD, BOS, EOS and UNK in an exported vocabulary: no piece of text has a space, so none is one."""
+
+SHORTEST = 1e-3  # vectors that ScaleNorm may clamp: shorter than any that was seen in a model
+
+
+def require_ctranslate2() -> ModuleType:
+    """The package ctranslate2.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise UserError(
+            f"the package ctranslate2 cannot be imported: {error}",
+            fix='install it: pip install "ctranslate2>=4.5"',
+        ) from error
+    return ctranslate2
+
+
+def check_expressible(config: ModelConfig) -> None:
+    """Refuse what CTranslate2's transformer cannot express.
+
+    Raises:
+        UserError: naming every key that stands in the way.
+    """
+    found = [
+        f"model.{key}: {value}, {why}"
+        for key, value, broken, why in (
+            ("ffn_norm", "true", config.ffn_norm, "no norm inside of the feed-forward"),
+            ("post_attn_norm", "true", config.post_attn_norm, "no norm on attention outputs alone"),
+            ("qkv_norm", "true", config.qkv_norm, "queries and keys are normed head by head only"),
+            (
+                "res_scale",
+                config.res_scale,
+                config.res_scale in ("ffn", "all"),
+                "no factor per dimension on a skip connection; scalar can be exported",
+            ),
+            (
+                "norm_eps",
+                f"{config.norm_eps:g}",
+                config.norm == "scalenorm" and config.norm_eps > SHORTEST,
+                f"no clamp in a norm; a ScaleNorm's of up to {SHORTEST:g} does not matter",
+            ),
+        )
+        if broken
+    ]
+    if found:
+        raise UserError(
+            "CTranslate2 cannot express this model:\n  " + "\n  ".join(found),
+            fix="translate with nmt-translate, or train without what is listed",
+        )
+
+
+def build_spec(
+    config: ModelConfig, weights: Mapping[str, Tensor], types: Sequence[str], positions: int
+) -> Any:
+    """A ``ctranslate2.specs.TransformerSpec``, complete and validated.
+
+    Args:
+        config, weights: as ``fold`` gives them.
+        types: the texts of the types, without the four specials.
+        positions: how long a sentence may be, source or target, in pieces with EOS.
+    """
+    specs = require_ctranslate2().specs
+    arrays = {name: tensor.numpy() for name, tensor in weights.items()}
+    common = {
+        "num_heads": config.heads,
+        "pre_norm": config.norm_place == "pre",
+        "rms_norm": config.norm != "layernorm",
+        # relu2 is gated by itself: relu(h) * h; equal arrays are stored once
+        "ffn_glu": config.activation in ("geglu", "relu2"),
+        "activation": (
+            specs.Activation.RELU
+            if config.activation in ("relu", "relu2")
+            else specs.Activation.GELU
+        ),
+    }
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.enc_layers, **common),
+        specs.TransformerDecoderSpec(config.dec_layers, **common),
+    )
+    tokens = [*SPECIALS, *types]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[BOS]
+    spec.config.eos_token, spec.config.unk_token = SPECIALS[EOS], SPECIALS[UNK]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.norm_eps
+
+    tgt = arrays["embed.weight"]
+    spec.encoder.embeddings[0].weight = arrays.get("src_embed.weight", tgt)
+    spec.decoder.embeddings.weight = tgt
+    spec.decoder.projection.weight = arrays.get("out_embed.weight", tgt)
+    if config.out_bias:
+        spec.decoder.projection.bias = arrays["out_bias"]
+    for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        stack.position_encodings.encodings = sinusoids(positions, config.dim).numpy()
+        if config.norm_place == "pre":
+            _set_norm(stack.layer_norm, arrays, f"{name}.norm")
+        for number in layers(config, name):
+            _set_layer(stack.layer[number], arrays, f"{name}.layers.{number}", config)
+    spec.validate()
+    return spec
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def _set_layer(layer: Any, arrays: Arrays, name: str, config: ModelConfig) -> None:
+    attention = layer.self_attention
+    _set_norm(attention.layer_norm, arrays, f"{name}.self_attn_res.norm")
+    _set_linears(attention.linear, arrays, f"{name}.self_attn", ("qkv", "out"))
+    if hasattr(layer, "attention"):
+        _set_norm(layer.attention.layer_norm, arrays, f"{name}.cross_attn_res.norm")
+        _set_linears(layer.attention.linear, arrays, f"{name}.cross_attn", ("q", "kv", "out"))
+    ffn = layer.ffn
+    _set_norm(ffn.layer_norm, arrays, f"{name}.ffn_res.norm")
+    inner = [ffn.linear_0]
+    if config.activation == "geglu":
+        for linear, half in ((ffn.linear_0, 0), (ffn.linear_0_noact, 1)):  # the gate comes first
+            linear.weight = np.split(arrays[f"{name}.ffn.fc1.weight"], 2)[half]
+            if config.bias:
+                linear.bias = np.split(arrays[f"{name}.ffn.fc1.bias"], 2)[half]
+        inner = []
+    elif config.activation == "relu2":
+        inner.append(ffn.linear_0_noact)
+    for linear in inner:
+        _set_linear(linear, arrays, f"{name}.ffn.fc1")
+    _set_linear(ffn.linear_1, arrays, f"{name}.ffn.fc2")
+
+
+def _set_norm(norm: Any, arrays: Arrays, name: str) -> None:
+    norm.gamma = arrays[f"{name}.weight"]
+    if f"{name}.bias" in arrays:
+        norm.beta = arrays[f"{name}.bias"]
+
+
+def _set_linears(linears: Any, arrays: Arrays, name: str, parts: Sequence[str]) -> None:
+    for linear, part in zip(linears, parts, strict=True):
+        _set_linear(linear, arrays, f"{name}.{part}")
+
+
+def _set_linear(linear: Any, arrays: Arrays, name: str) -> None:
+    linear.weight = arrays[f"{name}.weight"]
+    if f"{name}.bias" in arrays:
+        linear.bias = arrays[f"{name}.bias"]

@@ -1,0 +1,159 @@
+"""nmt-export: what it writes, what it refuses, and that the folder is enough by itself."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli.export import main
+from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.decoding.translator import Translator
+from tests.export.cases import learned, made, pairs, run_folder
+
+pytest.importorskip("ctranslate2")
+LINES = [line for line, _ in pairs()[:10]]
+
+
+def export(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str]:
+    code = main([str(word) for word in argv])
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "internal error" not in error
+    return code, error
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return run_folder(made(), tmp_path / "run")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_is_written_and_where(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, error = export(capsys, run, "--format", "ctranslate2", "--quantization", "int8")
+    assert code == 0
+    folder = run / "ctranslate2-int8"
+    assert str(folder) in error
+    assert names(folder) == {
+        "model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
+        "codes.txt", "nmt.json", "README.md", "translate.py",
+    }  # fmt: skip
+    facts = json.loads((folder / "nmt.json").read_text())
+    assert (facts["src"], facts["tgt"], facts["quantization"]) == ("gl", "en", "int8")
+    assert facts["decode"]["max_len_offset"] == 4
+    assert export(capsys, run, "--output", tmp_path / "here")[0] == 0
+    assert names(tmp_path / "here") == names(folder)
+    assert Translator.load(run, "cpu")  # the run is still one
+
+
+def test_what_is_there_is_replaced_only_by_force(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "model"
+    assert export(capsys, run, "--output", output)[0] == 0
+    before = (output / "model.bin").read_bytes()
+    code, error = export(capsys, run, "--output", output, "--quantization", "int8")
+    assert code == 2
+    assert "--force" in error
+    assert (output / "model.bin").read_bytes() == before
+    assert export(capsys, run, "--output", output, "--quantization", "int8", "--force")[0] == 0
+    assert len((output / "model.bin").read_bytes()) < len(before)
+    assert names(tmp_path) == {"run", "model"}
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_other_peoples_folders_are_never_replaced(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], force: list[str]
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").write_text("1")
+    (tmp_path / "file").write_text("1")
+    for output in (tmp_path / "thesis", tmp_path / "file", run):
+        code, error = export(capsys, run, "--output", output, *force)
+        assert code == 2
+        assert "no exported model" in error
+    assert export(capsys, run, "--output", tmp_path / "no" / "where")[0] == 2
+    assert (tmp_path / "thesis" / "chapter").read_text() == "1"
+
+
+def test_one_message_lists_every_obstacle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys: dict[str, Any] = {
+        "normformer": True, "head_scale": True, "post_attn_norm": True, "ffn_norm": True,
+        "qkv_norm": True, "res_scale": "ffn", "norm_eps": 0.1,
+    }  # fmt: skip
+    run = run_folder(made(**keys), tmp_path / "run")
+    code, error = export(capsys, run)
+    assert code == 2
+    found = re.findall(r"^  model\.(\w+): (\S+),", error, re.M)
+    assert found == [
+        ("ffn_norm", "true"), ("post_attn_norm", "true"), ("qkv_norm", "true"),
+        ("res_scale", "ffn"), ("norm_eps", "0.1"),
+    ]  # fmt: skip
+    assert not (run / "ctranslate2").exists()
+
+
+def test_nothing_is_left_when_writing_fails(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device", "model.bin")
+
+    before = names(run)
+    monkeypatch.setattr("nmt.export.folder.readme", full)
+    code, error = export(capsys, run)
+    assert code == 4
+    assert "No space left" in error
+    assert names(run) == before
+
+
+def test_without_the_package(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    code, error = export(capsys, run)
+    assert code == 2
+    assert 'pip install "ctranslate2>=4.5"' in error
+
+
+SEGMENTERS = {
+    "fastbpe": (FastBpeConfig(merges=300), False, "none"),
+    "kept": (FastBpeConfig(merges=300, vocab_threshold=3), False, "none"),
+    "tokenised": (FastBpeConfig(merges=300), True, "none"),
+    "sentencepiece": (SentencePieceConfig(vocab_size=150), False, "nfc"),
+    "sentencepiece-tokenised": (SentencePieceConfig(vocab_size=150), True, "none"),
+    "plain": (PlainConfig(), False, "none"),
+}
+
+
+@pytest.mark.parametrize("kind", SEGMENTERS)
+def test_the_readmes_program_needs_nothing_else(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives the text of our own search, and imports no module of ours."""
+    translator = made(words=learned(*SEGMENTERS[kind]), logit_mask=kind != "plain")
+    translator.decode = translator.decode.model_copy(update={"beam": 1})
+    folder = tmp_path / "model"
+    assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
+    (program,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    assert program == (folder / "translate.py").read_text()
+    assert "nmt" not in re.findall(r"^(?:import|from) (\w+)", program, re.M)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join([*LINES, "", LINES[0]]).encode()))
+    )
+    capsys.readouterr()
+    exec(program, {"__name__": "__main__"})
+    found = capsys.readouterr().out.split("\n")[:-1]
+    assert found == translator.translate([*LINES, "", LINES[0]])

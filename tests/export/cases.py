@@ -1,0 +1,190 @@
+"""Small models off their start, sentences, and CTranslate2's own beam search written out."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import itertools
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from nmt.config import DecodeConfig, FastBpeConfig, ModelConfig
+from nmt.config_loader import dump_recipe, recipe_from_text
+from nmt.data.batches import collate_sources
+from nmt.data.segment import Segmenter, learn_segmenter, save_segmenter
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.decoding.translator import Translator
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import TrainState, save_checkpoint
+from nmt.run.folder import RunFolder
+from tests.model_cases import NORM_NAMES
+
+CORPUS = Path(__file__).parents[2] / "../shared/data/ted-gl-en"
+COUNT = 100
+LONGEST = 40  # characters
+
+SIZES: dict[str, Any] = {"dim": 16, "ffn_dim": 24, "heads": 4, "enc_layers": 2, "dec_layers": 2}
+GRID = [
+    {"norm_place": place, "norm": norm, "fixnorm": fixnorm, "head_scale": heads}
+    for place, norm, fixnorm, heads in itertools.product(
+        ("pre", "post"), NORM_NAMES, (True, False), (True, False)
+    )
+]
+OTHERS: list[dict[str, Any]] = [
+    *(
+        {"norm_place": place, "norm": norm, "res_scale": "scalar", "head_scale": True}
+        for place, norm in itertools.product(("pre", "post"), NORM_NAMES)
+    ),
+    {"scalenorm_gain": "fixed"},
+    {"scalenorm_gain": "fixed", "norm_place": "post"},
+    {"norm": "layernorm", "norm_eps": 1e-2},
+    {"norm": "rmsnorm", "norm_eps": 1e-2, "norm_place": "post"},
+    {"activation": "gelu", "tie": "tgt_out"},
+    {"activation": "relu2", "tie": "none", "bias": False},
+    {"activation": "relu2", "tie": "none", "fixnorm": False},
+    {"activation": "geglu", "out_bias": False},
+    {"activation": "geglu", "bias": False, "tie": "tgt_out", "fixnorm": False},
+    {"logit_mask": False},
+    {"logit_mask": False, "out_bias": False},
+]
+
+
+@functools.cache
+def pairs() -> list[tuple[str, str]]:
+    """A hundred short sentences and their translations: real ones where the corpus is there."""
+    if not CORPUS.exists():
+        rng = Random(1)
+        words = ["".join(rng.choices("abcdeimnorst", k=rng.randint(1, 7))) for _ in range(300)]
+        lines = [" ".join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(2 * COUNT)]
+        return list(zip(lines[:COUNT], lines[COUNT:], strict=True))
+    sides = []
+    for lang in ("gl", "en"):
+        with gzip.open(CORPUS / f"test.{lang}.gz", "rt", encoding="utf-8") as file:
+            sides.append(file.read().splitlines())
+    short = (pair for pair in zip(*sides, strict=True) if max(map(len, pair)) <= LONGEST)
+    return list(itertools.islice(short, COUNT))
+
+
+@functools.cache
+def text() -> tuple[Segmenter, Vocab]:
+    """Byte-pair codes and a vocabulary in which not every type is the target's."""
+    return learned(FastBpeConfig(merges=300))
+
+
+def learned(
+    config: Any, tokenised: bool = False, normalise: str = "none"
+) -> tuple[Segmenter, Vocab]:
+    """A segmenter and a vocabulary of the sentences."""
+    segmenter = learn_segmenter(config, "gl", "en", tokenised, normalise, lambda: iter(pairs()))
+    counts = [Counter[str](), Counter[str]()]
+    for pair in pairs():
+        for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
+            side.update(segmenter.encode(line, lang))
+    return segmenter, Vocab.build(*counts)
+
+
+@functools.cache
+def ids() -> list[tuple[np.ndarray, np.ndarray]]:
+    """The sentences as ids."""
+    segmenter, vocab = text()
+
+    def encode(line: str, lang: str) -> np.ndarray:
+        return np.array(vocab.ids(segmenter.encode(line, lang)))
+
+    return [(encode(source, "gl"), encode(target, "en")) for source, target in pairs()]
+
+
+def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: Any) -> Translator:
+    """A model with every parameter moved off its start and peaked outputs, and its text."""
+    segmenter, vocab = words or text()
+    config = ModelConfig(**{**SIZES, **keys})
+    model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        last = model.decoder.norm or list(model.decoder.layers)[-1].ffn_res.norm
+        for parameter in last.parameters():
+            parameter *= 3
+        if model.out_bias is not None:
+            model.out_bias[EOS] += 5
+    decode = DecodeConfig(max_len_offset=4)
+    return Translator(model.eval(), segmenter, vocab, "gl", "en", decode, torch.device("cpu"))
+
+
+def run_folder(translator: Translator, path: Path) -> Path:
+    """A run folder with this model as its only checkpoint."""
+    config = translator.model.config.model_dump()
+    text = yaml.safe_dump(
+        {
+            "src": translator.src,
+            "tgt": translator.tgt,
+            "data": {"train": "train", "dev": "dev"},
+            "segment": {"kind": translator.segmenter.kind},
+            "model": {key: "none" if value is None else value for key, value in config.items()},
+            "decode": translator.decode.model_dump(),
+        }
+    )
+    recipe = dump_recipe(recipe_from_text(text, "recipe"))
+    with RunFolder.for_training(path, recipe) as run:
+        translator.vocab.save(path)
+        save_segmenter(translator.segmenter, path)
+        state = TrainState(1, best_update=1, text_fingerprint=translator.text_fingerprint)
+        save_checkpoint(run, state, translator.model.state_dict(), {}, keep=1)
+    return path
+
+
+@torch.no_grad()
+def their_search(
+    translator: Translator, sources: list[np.ndarray], beam: int, offset: int, power: float
+) -> list[list[tuple[list[int], float]]]:
+    """CTranslate2's search over our model: (ids with EOS, log-probability), best first.
+
+    Of 2K candidates the K best go on, those that ended replaced by the next that did not; a
+    sentence ends when K hypotheses have, or at its limit; forbidden tokens leave the softmax.
+    """
+    src, layout = collate_sources(sources)
+    limits = (layout.lengths + offset).tolist()
+    state = translator.model.start(src, layout, beam, max(limits))
+    total = torch.full((len(sources), beam), -torch.inf)
+    total[:, 0] = 0
+    tokens = torch.full((len(sources), beam), BOS)
+    prefixes: list[list[list[int]]] = [[[]] * beam for _ in sources]
+    pools: list[list[tuple[list[int], float]]] = [[] for _ in sources]
+    done = [False] * len(sources)
+    for step in range(1, max(limits) + 1):
+        logits = state.advance(tokens)
+        logits[..., [PAD, BOS, UNK] + [EOS] * (step == 1)] = -torch.inf
+        scores = (logits.log_softmax(-1) + total[..., None]).flatten(1)
+        best, index = scores.topk(2 * beam, dim=-1)
+        parents = torch.zeros_like(tokens)
+        for b, limit in enumerate(limits):
+            if done[b]:
+                continue
+            found = [
+                (score, *divmod(i, logits.shape[-1]))
+                for score, i in zip(best[b].tolist(), index[b].tolist(), strict=True)
+            ]
+            spare = (entry for entry in found[beam:] if entry[2] != EOS)
+            kept = []
+            for score, parent, token in found[:beam]:
+                entry = (score, parent, token)
+                if token == EOS or step == limit:
+                    pools[b].append(([*prefixes[b][parent], token], score))
+                    entry = next(spare, entry)
+                kept.append(entry)
+            done[b] = len(pools[b]) >= beam
+            prefixes[b] = [[*prefixes[b][parent], token] for _, parent, token in kept]
+            total[b], parents[b], tokens[b] = (
+                torch.tensor(column) for column in zip(*kept, strict=True)
+            )
+        if all(done):
+            break
+        state.select(parents)
+    return [sorted(pool, key=lambda h: -h[1] / len(h[0]) ** power)[:beam] for pool in pools]

@@ -1,0 +1,127 @@
+"""CTranslate2 itself computes what our model computes: log-probabilities and whole beams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.cli.export import QUANTIZATIONS
+from nmt.data.vocab import EOS
+from nmt.decoding.translator import Translator
+from nmt.export.folder import export
+from nmt.export.spec import SPECIALS
+from tests.export.cases import COUNT, GRID, OTHERS, ids, made, their_search
+from tests.model_cases import batch_of, log_probs, short
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+BEAM, OFFSET, POWER = 4, 4, 0.5
+
+
+class Exported:
+    """A model in CTranslate2, with ids in place of tokens."""
+
+    def __init__(self, translator: Translator, folder: Path, **options: Any) -> None:
+        export(translator, folder, **options)
+        self.engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1)
+        types = translator.vocab.pieces(range(len(SPECIALS), len(translator.vocab)))
+        self.tokens = [*SPECIALS, *types]
+        self.ids = {token: number for number, token in enumerate(self.tokens)}
+
+    def texts(self, rows: list[np.ndarray]) -> list[list[str]]:
+        return [[self.tokens[i] for i in row] for row in rows]
+
+    def score(self, sources: list[np.ndarray], targets: list[np.ndarray]) -> np.ndarray:
+        """Log-probabilities of all target tokens and their EOS, one after the other."""
+        found = self.engine.score_batch(self.texts(sources), self.texts(targets))
+        return np.concatenate([one.log_probs for one in found])
+
+    def search(self, source: np.ndarray) -> list[tuple[list[int], float]]:
+        """Ids with EOS and log-probability, best first."""
+        (found,) = self.engine.translate_batch(
+            self.texts([source]),
+            beam_size=BEAM,
+            num_hypotheses=BEAM,
+            length_penalty=POWER,
+            max_decoding_length=len(source) + 1 + OFFSET,
+            return_scores=True,
+            return_end_token=True,
+            disable_unk=True,
+            suppress_sequences=[[token] for token in SPECIALS[:2]],
+        )
+        rows = [[self.ids[token] for token in tokens] for tokens in found.hypotheses]
+        return [(r, s * len(r) ** POWER) for r, s in zip(rows, found.scores, strict=True)]
+
+
+def check_log_probs(translator: Translator, exported: Exported) -> None:
+    sources, targets = (list(side) for side in zip(*ids(), strict=True))
+    batch = batch_of([[*row, EOS] for row in sources], targets)
+    ours = log_probs(translator.model, batch).gather(1, batch.tgt_out[:, None])[:, 0].numpy()
+    theirs = exported.score(sources, targets)
+    assert len(ours) == sum(map(len, targets)) + COUNT
+    np.testing.assert_allclose(theirs, ours, rtol=0, atol=5e-5)
+
+
+def check_beams(translator: Translator, exported: Exported, count: int = COUNT) -> None:
+    sources = [source for source, _ in ids()[:count]]
+    ours = their_search(translator, sources, BEAM, OFFSET, POWER)
+    for source, expected in zip(sources, ours, strict=True):
+        found = exported.search(source)
+        assert [row for row, _ in found] == [row for row, _ in expected]
+        np.testing.assert_allclose([x for _, x in found], [x for _, x in expected], atol=2e-4)
+
+
+@pytest.mark.parametrize("keys", GRID, ids=short)
+def test_norms_placements_fixnorm_and_head_scale(keys: dict[str, Any], tmp_path: Path) -> None:
+    translator = made(**keys)
+    exported = Exported(translator, tmp_path / "model")
+    check_log_probs(translator, exported)
+    check_beams(translator, exported)
+
+
+@pytest.mark.parametrize("keys", OTHERS, ids=short)
+def test_other_parts_that_it_can_express(keys: dict[str, Any], tmp_path: Path) -> None:
+    translator = made(**keys)
+    exported = Exported(translator, tmp_path / "model")
+    check_log_probs(translator, exported)
+    check_beams(translator, exported, 20)
+
+
+def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
+    """All gains a thousandth, so each norm meets vectors of length 0.01 and less.
+
+    CTranslate2's own epsilon of 1e-6 would then be as large as their mean square.
+    """
+    translator = made(norm_place="post", fixnorm=False, bias=False)
+    *gains, _ = (p for name, p in translator.model.named_parameters() if name.endswith(".g"))
+    with torch.no_grad():
+        for gain in gains:
+            gain *= 1e-3
+    check_log_probs(translator, Exported(translator, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("kind", QUANTIZATIONS)
+def test_quantised_weights_are_small_and_near(kind: str, tmp_path: Path) -> None:
+    translator = made(dim=64, ffn_dim=256)
+    sources, targets = (list(side) for side in zip(*ids(), strict=True))
+    exact, other = (
+        Exported(translator, tmp_path / str(name), quantization=name) for name in (None, kind)
+    )
+    off = other.score(sources, targets) - exact.score(sources, targets)
+    assert np.abs(off).mean() < (0.03 if kind in ("float16", "float32") else 0.3)
+    whole, small = ((tmp_path / n / "model.bin").stat().st_size for n in ("None", kind))
+    assert small < 0.7 * whole or kind == "float32"
+
+
+def test_equal_tables_are_stored_once(tmp_path: Path) -> None:
+    translator = made(activation="relu2", ffn_dim=400)
+    export(translator, tmp_path / "model")
+    numbers = sum(p.numel() for p in translator.model.parameters())
+    positions = 2048 * translator.model.config.dim
+    gains = 8 * 16 * 2  # ScaleNorm's g as vectors
+    size = (tmp_path / "model" / "model.bin").stat().st_size
+    assert size < 4 * (numbers + positions + gains) + 10_000
