@@ -43,6 +43,7 @@ FLOORS = {
     "nmt.decoding": 4,
     "nmt.training": 4,
     "nmt.analysis": 5,
+    "nmt.export": 5,
     "nmt.cli": 6,
 }
 NO_TORCH = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import prepare, report, score, train, translate
+from nmt.cli import export, prepare, report, score, train, translate
 from nmt.config import Recipe
 from nmt.config_loader import load_recipe
 from tests.toy import toy_corpus, toy_recipe
@@ -22,6 +22,7 @@ PARSERS: dict[str, ArgumentParser] = {
     "nmt-train": train.parser(),
     "nmt-translate": translate.parser(),
     "nmt-score": score.parser(),
+    "nmt-export": export.parser(),
     "nmt-prepare": prepare.parser(),
     "nmt-report": report.parser(),
 }

@@ -7,7 +7,7 @@ the papers have, as far as it can be said in those, is multiplied into the weigh
 |---|---|
 | ScaleNorm ``g x / |x|`` | RMSNorm of weight ``g / sqrt(D)``: ``x / rms(x) = sqrt(D) x / |x|`` |
 | FixNorm | tables of unit rows; the factor sqrt(D) on the input stays where it is |
-| HeadScale | columns of the output projection: ``W concat(s_h z_h) = (W diag(s)) z`` |
+| HeadScale | columns of the output projection, ``W (s z) = (W diag(s)) z``, or its rows outside |
 | logit mask | output bias |
 | scalar ResScale | the branch's last layer, see ``_fold_skips`` |
 
@@ -67,6 +67,7 @@ def plain(config: ModelConfig) -> ModelConfig:
     changes = {
         "fixnorm": False,
         "head_scale": False,
+        "head_scale_place": "inside",
         "res_scale": "none",
         "out_bias": config.out_bias or config.logit_mask,
         "logit_mask": False,
@@ -123,8 +124,13 @@ def _fold_heads(weights: Weights, config: ModelConfig) -> None:
             for part in parts[:-1]:
                 attention = f"{stack}.layers.{number}.{part}"
                 scale = weights.pop(f"{attention}.head_scale").flatten()  # [H]
-                columns = scale.repeat_interleave(config.dim // config.heads)  # [D]
-                weights[f"{attention}.out.weight"] *= columns
+                scale = scale.repeat_interleave(config.dim // config.heads)  # [D]
+                if config.head_scale_place == "inside":
+                    weights[f"{attention}.out.weight"] *= scale
+                    continue
+                weights[f"{attention}.out.weight"] *= scale[:, None]
+                if config.bias:
+                    weights[f"{attention}.out.bias"] *= scale
 
 
 def _fold_skips(weights: Weights, config: ModelConfig) -> None:

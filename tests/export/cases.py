@@ -41,6 +41,8 @@ OTHERS: list[dict[str, Any]] = [
         {"norm_place": place, "norm": norm, "res_scale": "scalar", "head_scale": True}
         for place, norm in itertools.product(("pre", "post"), NORM_NAMES)
     ),
+    {"head_scale": True, "head_scale_place": "outside"},
+    {"head_scale": True, "head_scale_place": "outside", "bias": False, "norm_place": "post"},
     {"scalenorm_gain": "fixed"},
     {"scalenorm_gain": "fixed", "norm_place": "post"},
     {"norm": "layernorm", "norm_eps": 1e-2},

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.config import ModelConfig
 from nmt.errors import UserError
 from nmt.export.fold import fold
 from nmt.model.transformer import Transformer
+from nmt.schema import keys_of
 from tests.export.cases import GRID, OTHERS
 from tests.model_cases import ALLOWED, SOURCES, TARGETS, TYPES, batch_of, build, short, tiny
 
@@ -91,6 +93,18 @@ def test_a_skip_that_is_dropped_cannot_be_folded() -> None:
         model.get_parameter("decoder.layers.1.ffn_res.scale").zero_()
     with pytest.raises(UserError, match=r"decoder\.layers\.1\.ffn_res\.scale"):
         folded(model)
+
+
+def test_every_key_of_the_model_was_thought_of() -> None:
+    """A new key is folded, refused by ``check_expressible`` or irrelevant: add it, and a case."""
+    folded_or_plain = """
+        dim ffn_dim heads enc_layers dec_layers activation bias norm norm_place norm_eps
+        scalenorm_gain fixnorm tie out_bias logit_mask head_scale head_scale_place res_scale
+    """
+    refused = "post_attn_norm ffn_norm qkv_norm extra_norm normformer"
+    in_training_only = "init dropout attn_dropout ffn_dropout word_dropout"
+    known = f"{folded_or_plain} {refused} {in_training_only}".split()
+    assert sorted(keys_of(ModelConfig)) == sorted(known)
 
 
 def test_weights_are_left_as_they_are() -> None:
