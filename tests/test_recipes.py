@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt.cli.train import main
-from nmt.config_loader import load_recipe
+from nmt.config_loader import dump_recipe, load_recipe, load_variants
+from nmt.data.prepare import prepare
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.training.schedules import InverseSqrt
+from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
+ABLATIONS = sorted((Path(__file__).parents[1] / "recipes" / "ablations").glob("*.yaml"))
 SMALL = {
     "fastbpe": ["segment.merges=5"],
     "sentencepiece": ["segment.vocab_size=20"],
@@ -92,6 +99,103 @@ def test_recipe_trains(path, tmp_path):
     assert [r["update"] for r in records(run, "dev")] == [1, 2]
     assert len((run / "test.hyp").read_text(encoding="utf-8").splitlines()) == 3
     assert json.loads((run / "summary.json").read_text())["status"] == "finished"
+
+
+TABLE_1 = """
+gl-en  4 4 0.4 3000  100 1000 50
+sk-en  6 8 0.3 8000  600  200 20
+en-vi  6 8 0.3 8000 1500  200 20
+en-he  6 8 0.3 8000 2000  200 20
+ar-en  6 8 0.3 8000 2000  200 20
+"""
+
+
+@pytest.mark.parametrize("row", TABLE_1.split("\n")[1:-1], ids=lambda row: row.split()[0])
+def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
+    """Of T, row by row: layers, heads, dropout, BPE operations, updates an epoch, epochs, patience."""
+    pair, *expected = row.split()
+    r = load_recipe(RECIPES[0].parent / f"{pair}.yaml")
+    m, o, t = r.model, r.optim, r.train
+    assert m.enc_layers == m.dec_layers
+    found = (m.dec_layers, m.heads, m.dropout, r.segment.merges)
+    found += (t.epoch_updates, t.max_epochs, t.stop_patience)
+    assert found == tuple(map(float, expected))
+    assert (m.dim, m.ffn_dim, m.activation, m.word_dropout) == (512, 2048, "relu", 0.1)
+    assert m.attention_dropout == m.feedforward_dropout == m.dropout
+    assert (m.tie, m.logit_mask, m.init) == ("src_tgt_out", True, "small")
+    assert (o.kind, o.betas, o.eps, o.clip_norm) == ("adam", (0.9, 0.999), 1e-8, 1.0)
+    assert (o.label_smoothing, o.accumulate, r.data.batch_tokens) == (0.1, 1, 4096)
+    assert (t.min_lr, r.score.select_by, r.segment.kind) == (1e-6, "paper_bleu", "fastbpe")
+    assert r.schedule == InverseSqrt(scale=1.0, warmup_updates=8000)
+
+
+def test_wmt14_has_the_settings_of_appendix_c():
+    r = load_recipe(RECIPES[0].parent / "wmt14-en-de.yaml")
+    m, o = r.model, r.optim
+    base = (m.dim, m.ffn_dim, m.heads, m.enc_layers, m.dec_layers)
+    assert base == (512, 2048, 8, 6, 6)
+    assert (m.norm, m.norm_place, m.fixnorm, m.init) == ("layernorm", "post", False, "xavier")
+    assert m.dropout == m.attention_dropout == m.feedforward_dropout == 0.1
+    assert (m.tie, m.word_dropout) == ("src_tgt_out", 0)
+    assert (o.kind, o.betas, o.clip_norm, o.weight_decay) == ("adam", (0.9, 0.98), 1.0, 0)
+    assert (o.label_smoothing, o.accumulate, r.data.batch_tokens) == (0.1, 10, 8192)
+    assert r.train.max_epochs == 40
+    assert r.schedule.lr(4000, (), m.dim) == pytest.approx(0.001, rel=1e-5)
+    assert r.schedule.lr(2000, (), m.dim) == pytest.approx(0.0005, rel=1e-5)
+
+
+def test_there_are_ablations_of_both_papers():
+    tables = {f"t-table{n}" for n in (2, 3, 4, 5, 6, 7)} | {f"n-table{n}" for n in (1, 2, 4, 5)}
+    figures = {"t-figure4", "n-figure3", "n-figure5"}
+    assert {path.stem for path in ABLATIONS} >= tables | figures
+
+
+@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
+def test_what_a_paper_prints_stands_in_the_head_of_the_file(path):
+    head = path.read_text(encoding="utf-8").partition("\nbase:")[0]
+    for variant in load_variants(path):
+        for figure in variant.paper.values():
+            said = ("fail", "diverged") if figure == "fails" else (f"{figure:.2f}",)
+            assert any(word in head for word in said), (variant.name, figure)
+
+
+@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
+def test_each_variant_of_an_ablation_trains(path, tmp_path):
+    """Two updates, a validation and a checkpoint, without what the command does around them.
+
+    The bases of a file differ in corpora and sizes, a toy's here: the first stands for all.
+    """
+    variants = load_variants(path)
+    first = variants[0].recipe
+    toy_corpus(tmp_path, {"train": 40, "dev": 2, "test": 2}, langs=(first.src, first.tgt))
+    overrides = [
+        *(f"data.{split}={tmp_path / split}" for split in ("train", "dev")),
+        "data.test=none",
+        "model.dim=16",
+        "model.ffn_dim=16",
+        "model.heads=2",
+        "model.enc_layers=1",
+        "model.dec_layers=1",
+        "segment.merges=5",
+        "train.epoch_updates=2",
+        "train.max_epochs=1",
+        "decode.beam=1",
+        "decode.max_len_offset=1",
+    ]
+    for name in [
+        v.name for v in variants if (v.recipe.src, v.recipe.tgt) == (first.src, first.tgt)
+    ]:
+        recipe = load_recipe(path, [*overrides, f"out={tmp_path / 'runs' / name}"], name)
+        prepared = prepare(recipe, progress=False)
+        folder = RunFolder.for_training(recipe.out, dump_recipe(recipe))
+        with folder as run, MetricsLog(run, echo=lambda line: None) as log:
+            trainer = Trainer(
+                recipe, prepared, run, torch.device("cpu"), "fp32", log, lambda: False
+            )
+            assert trainer.run() == "train.max_epochs = 1", name
+        (dev,) = records(run.path, "dev")
+        assert dev["update"] == 2
+        assert dev["ppl"] < 100, name  # finite: the vocabulary has 20 types
 
 
 @pytest.mark.parametrize("name", GOLDEN)
