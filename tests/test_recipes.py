@@ -112,7 +112,7 @@ ar-en  6 8 0.3 8000 2000  200 20
 
 @pytest.mark.parametrize("row", TABLE_1.split("\n")[1:-1], ids=lambda row: row.split()[0])
 def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
-    """Of T, row by row: layers, heads, dropout, BPE operations, updates an epoch, epochs, patience."""
+    """Of T: layers, heads, dropout, BPE operations, updates an epoch, epochs, patience."""
     pair, *expected = row.split()
     r = load_recipe(RECIPES[0].parent / f"{pair}.yaml")
     m, o, t = r.model, r.optim, r.train
@@ -176,7 +176,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
         "model.heads=2",
         "model.enc_layers=1",
         "model.dec_layers=1",
-        "segment.merges=5",
+        *SMALL[first.segment.kind],
         "train.epoch_updates=2",
         "train.max_epochs=1",
         "decode.beam=1",
