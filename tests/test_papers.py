@@ -1,0 +1,105 @@
+"""docs/papers.md: what it names is there, so that it cannot point into the void."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from nmt.config import groups
+from nmt.config_loader import load_recipe, load_variants
+from nmt.schema import keys_of
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+QUOTED = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
+PLACES = [q for q in QUOTED if re.fullmatch(r"[\w/]+\.py:[\w.]+", q)]
+FILES = [q for q in QUOTED if re.fullmatch(r"[\w/-]+\.yaml( [\w/.-]+)?", q)]
+KEYS = [q for q in QUOTED if re.fullmatch(rf"({'|'.join(groups())})\.\w+(: .+)?", q)]
+
+
+@functools.cache
+def definitions(file: Path) -> set[str]:
+    """Functions, classes, their methods, and variables at the top of a file."""
+    found = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            found |= {f"{node.name}.{n.name}" for n in inner if isinstance(n, ast.FunctionDef)}
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_it_names_much():
+    assert min(len(PLACES), len(FILES), len(KEYS)) > 20
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_code_that_is_named_is_there(place: str):
+    file, _, name = place.partition(":")
+    assert name in definitions(ROOT / file)
+
+
+@pytest.mark.parametrize("named", FILES)
+def test_recipes_and_variants_that_are_named_are_read(named: str):
+    name, _, variant = named.partition(" ")
+    folder = ROOT if "/" in name else ROOT / "recipes"
+    path = folder / ("ablations" if re.match("[tn]-", name) else "") / name
+    if "ablations" not in path.parts:
+        load_recipe(path)
+    elif variant:
+        load_recipe(path, variant=variant)
+    else:
+        assert load_variants(path)
+
+
+@pytest.mark.parametrize("named", KEYS)
+def test_keys_that_are_named_take_the_values_that_are_named(named: str):
+    path, _, value = named.partition(": ")
+    group, _, key = path.partition(".")
+    fields: list[FieldInfo] = [
+        keys_of(model)[key] for model in groups()[group].values() if key in keys_of(model)
+    ]
+    if key == "kind" and "" not in groups()[group]:
+        assert value in groups()[group]
+        return
+    assert fields, path
+    if value:
+        for field in fields:
+            TypeAdapter(field.annotation).validate_python(value)
+
+
+def test_every_recipe_of_the_papers_is_in_it():
+    for path in (ROOT / "recipes/ablations").glob("[tn]-*.yaml"):
+        assert path.name in TEXT
+    for name in ("gl-en", "sk-en", "en-vi", "en-he", "ar-en", "wmt14-en-de"):
+        assert f"`{name}.yaml`" in TEXT
+
+
+def test_every_part_of_the_papers_has_a_row():
+    tears, _, normformer = TEXT.partition("\n## NormFormer")
+    rows = [f"| eq. {n} " for n in range(1, 8)] + [f"| table {n}" for n in range(1, 9)]
+    rows += [f"| figure {n} " for n in range(1, 5)]
+    assert [row for row in rows if f"\n{row}" not in tears] == []
+    assert all(f"### Appendix {letter}" in tears for letter in "AC")
+    rows = [f"| table {n} " for n in range(1, 8)] + [f"| figure {n} " for n in range(1, 8)]
+    assert [row for row in rows if f"\n{row}" not in normformer] == []
+
+
+def test_links_lead_somewhere():
+    for link in re.findall(r"\]\(([^)]+)\)", TEXT):
+        file, _, anchor = link.partition("#")
+        if link.startswith("https://"):
+            continue
+        text = (ROOT / "docs" / file).read_text(encoding="utf-8") if file else TEXT
+        titles = re.findall(r"^#+ (.+)$", text, re.M)
+        anchors = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+        assert not anchor or anchor in anchors, link
