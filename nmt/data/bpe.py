@@ -15,7 +15,8 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     if all(len(word) == 1 for word in words):
         return []  # no two characters to merge, at which subword-nmt stumbles
     frequent = Counter(words).most_common(LEARNING_WORDS)
-    listing = io.StringIO("".join(f"{word} {count}\n" for word, count in frequent))
+    listing = io.StringIO("".join(f"{escape(word)} {count}\n" for word, count in frequent))
     learned = io.StringIO()
     quiet = (
         contextlib.nullcontext()
@@ -119,6 +120,20 @@ def codes_text(merges: Sequence[tuple[str, str]]) -> str:
     return "".join(f"{left} {right} 0\n" for left, right in merges)
 
 
+class _Cache(dict[str, list[str]]):
+    """Word -> pieces: what is missing is worked out; all is forgotten when it grows large."""
+
+    def __init__(self, split: Callable[[str], list[str]]) -> None:
+        super().__init__()
+        self._split = split
+
+    def __missing__(self, word: str) -> list[str]:
+        if len(self) >= CACHED_WORDS:
+            self.clear()
+        pieces = self[word] = list(map(sys.intern, self._split(escape(word))))
+        return pieces
+
+
 class WordSplitter:
     """Word -> pieces, each word worked out once.
 
@@ -129,31 +144,26 @@ class WordSplitter:
 
     def __init__(self, merges: Sequence[tuple[str, str]], kept: set[str] | None = None) -> None:
         self.merges, self.kept = list(merges), kept
-        self._cache: dict[str, list[str]] = {}
+        self._cache = _Cache(self._split)
         self._fast: Any = None  # made when first used, in each process anew
         self._slow: Any = None
 
-    def __call__(self, word: str) -> list[str]:
-        """Pieces of a word; all but the last end with the joiner."""
-        pieces = self._cache.get(word)
-        if pieces is None:
-            if len(self._cache) >= CACHED_WORDS:
-                self._cache.clear()
-            pieces = self._cache[word] = list(map(sys.intern, self._split(word)))
-        return pieces
+    def __call__(self, words: Iterable[str]) -> list[str]:
+        """Pieces of words; all but the last of a word end with the joiner."""
+        return list(chain.from_iterable(map(self._cache.__getitem__, words)))
 
     def draw(self, word: str, dropout: float) -> list[str]:
         """Pieces of a word with merges skipped at random (BPE-dropout, Provilkov et al. 2020).
 
         subword-nmt draws from Python's ``random``; seed that.
         """
-        return self._subword_nmt(word, dropout)
+        return self._subword_nmt(escape(word), dropout)
 
     def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
         """How often each piece occurs in a text of these words."""
         counts: Counter[str] = Counter()
         for word, count in words.items():
-            for piece in self._split(word):
+            for piece in self._split(escape(word)):
                 counts[piece] += count
         return counts
 
@@ -188,14 +198,8 @@ class WordSplitter:
         )
         return [part + JOINER for part in parts[:-1]] + [parts[-1]]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            "merges": self.merges,
-            "kept": self.kept,
-            "_cache": {},
-            "_fast": None,
-            "_slow": None,
-        }
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WordSplitter, (self.merges, self.kept)
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ SUSPICIOUS = {
     "not tokenised though data.tokenised is true": 0.3,
 }
 _ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
+_ENDS = frozenset(".?!")
 _END_APART = re.compile(r"\s\.$")  # French has a space before "?" and "!"
 _END_ATTACHED = re.compile(r"\w[.?!]$")
 
@@ -66,9 +67,14 @@ def reason_to_drop(src: str, tgt: str, max_len: int | None) -> str | None:
         return "both sides blank"
     if any(blank):
         return "source blank" if blank[0] else "target blank"
-    if max_len is not None and (len(src.split()) > max_len or len(tgt.split()) > max_len):
+    if max_len is not None and (_over(src, max_len) or _over(tgt, max_len)):
         return f"longer than {max_len} words"
     return None
+
+
+def _over(line: str, words: int) -> bool:
+    """Whether a line has more than so many words; a short line cannot, whatever its words."""
+    return len(line) > 2 * words and len(line.split()) > words
 
 
 class SplitCheck:
@@ -143,19 +149,20 @@ class SplitCheck:
 
     def report(self) -> dict[str, Any]:
         """The numbers of the split."""
-        hashes = np.array(self._hashes, np.int64)
+        hashes = np.sort(np.frombuffer(self._hashes, np.int64)) if self._hashes else np.empty(0)
         return {
             "pairs": self.pairs,
             "kept": self.kept,
             "dropped": {name: vars(f) for name, f in self.dropped.items()},
             "suspicious": {name: vars(f) for name, f in self.seen.items() if f.count},
-            "duplicates": len(hashes) - len(np.unique(hashes)),
+            "duplicates": int(np.count_nonzero(hashes[1:] == hashes[:-1])),
             "not in NFC": vars(self.decomposed),
             "normalised": dict(self.normalised),
         }
 
     def _suspect(self, src: str, tgt: str, place: str) -> None:
         seen, both = self.seen, f"{src}\n{tgt}"
+        ends = src[-1:] in _ENDS or tgt[-1:] in _ENDS
         if src == tgt:
             seen["same text on both sides"].add(place)
         short, long = sorted((len(src), len(tgt)))
@@ -164,12 +171,12 @@ class SplitCheck:
         if "@@ " in both:
             seen["already BPE-encoded (@@)"].add(place)
         if self.tokenised:
-            if _END_ATTACHED.search(src) or _END_ATTACHED.search(tgt):
+            if ends and (_END_ATTACHED.search(src) or _END_ATTACHED.search(tgt)):
                 seen["not tokenised though data.tokenised is true"].add(place)
         else:
             if "&" in both and _ESCAPE.search(both):
                 seen["HTML escapes (&quot; &apos; ...)"].add(place)
-            if _END_APART.search(src) or _END_APART.search(tgt):
+            if ends and (_END_APART.search(src) or _END_APART.search(tgt)):
                 seen["already tokenised (space before a full stop)"].add(place)
         if not both.isascii() and not unicodedata.is_normalized("NFC", both):
             self.decomposed.add(place)

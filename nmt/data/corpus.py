@@ -63,10 +63,7 @@ class EncodedCorpus:
             raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
         self._ids = {side: arrays[f"{side}.ids"] for side in SIDES}
-        self._starts = {
-            side: np.concatenate([[0], np.cumsum(arrays[f"{side}.len"], dtype=np.int64)])
-            for side in SIDES
-        }
+        self._starts = {side: _starts(arrays[f"{side}.len"]) for side in SIDES}
 
     def __len__(self) -> int:
         return len(self.src_len)
@@ -121,6 +118,13 @@ class CorpusWriter:
         facts = {name: (kinds[name[4:]], count) for name, count in self._counts.items()}
         (self._folder / "corpus.json").write_text(json.dumps(facts), encoding="utf-8")
         return EncodedCorpus(self._folder)
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    """[n + 1] int64: where each sentence begins, and the end."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
 
 
 def _map(path: Path, kind: str, count: int) -> np.ndarray:

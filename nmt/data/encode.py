@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,9 +36,11 @@ class Pieces(NamedTuple):
     @classmethod
     def of(cls, sentences: list[list[str]]) -> Pieces:
         """From lists of pieces."""
-        places: dict[str, int] = {}
-        ids = [[places.setdefault(p, len(places)) for p in pieces] for pieces in sentences]
-        return cls(list(places), Flat.of(ids))
+        places: defaultdict[str, int] = defaultdict()
+        places.default_factory = places.__len__  # a piece that is new gets the next place
+        ids = np.fromiter(map(places.__getitem__, chain.from_iterable(sentences)), np.int32)
+        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        return cls(list(places), Flat(ids, lengths))
 
 
 class Segment:

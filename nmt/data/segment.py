@@ -11,6 +11,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,6 @@ import sentencepiece
 from nmt.data.bpe import (
     WordSplitter,
     codes_text,
-    escape,
     join,
     learn_codes,
     read_codes,
@@ -30,6 +30,7 @@ from nmt.data.parallel import Pair, on_all_cores
 from nmt.errors import UserError
 
 FACTS = "segmenter.json"
+COUNTED_WORDS = 4_000_000  # distinct ones, some 500 MB
 Lines = Callable[[], Iterator[Pair]]
 Encode = Callable[[str, str], list[str]]
 
@@ -72,13 +73,21 @@ class CountWords:
 
     def __call__(self, number: int, pairs: list[Pair]) -> Counter[str]:
         """The counts of one chunk."""
-        words = self._moses.words
-        return Counter(
-            escape(word)
-            for pair in pairs
-            for line, lang in zip(pair, self._langs, strict=True)
-            for word in words(line, lang)
-        )
+        words, (src, tgt) = self._moses.words, self._langs
+        lines = (side for one, other in pairs for side in (words(one, src), words(other, tgt)))
+        return Counter(chain.from_iterable(lines))
+
+
+def without_rare(counts: Counter[str]) -> Counter[str]:
+    """The counts less the rarest words, once there are more than a machine should hold.
+
+    So memory is bounded; what goes is too rare to be merged in what so large a corpus teaches.
+    """
+    rare = 0
+    while len(counts) > COUNTED_WORDS:
+        rare += 1
+        counts = Counter({word: n for word, n in counts.items() if n > rare})
+    return counts
 
 
 class FastBpe:
@@ -98,6 +107,7 @@ class FastBpe:
         if learning or config.vocab_threshold:
             for chunk in on_all_cores(CountWords(moses, src, tgt), lines()):
                 counts.update(chunk)
+                counts = without_rare(counts)
         merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
         splitter = WordSplitter(merges)
         if config.vocab_threshold:
@@ -108,8 +118,7 @@ class FastBpe:
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Input text -> pieces; all but the last of a word end with ``@@``."""
-        split = self._split
-        return [p for word in self.moses.words(line, lang) for p in split(escape(word))]
+        return self._split(self.moses.words(line, lang))
 
     def training_encoder(self, seed: Sequence[int]) -> Encode:
         """``encode``, with BPE-dropout if the recipe asks for it."""
@@ -118,7 +127,7 @@ class FastBpe:
         seed_dropout(seed)
         draw = self._split.draw
         return lambda line, lang: [
-            p for word in self.moses.words(line, lang) for p in draw(escape(word), self.dropout)
+            p for word in self.moses.words(line, lang) for p in draw(word, self.dropout)
         ]
 
     def words(self, pieces: Sequence[str], lang: str) -> str:

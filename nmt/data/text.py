@@ -54,6 +54,8 @@ def clean_line(line: str) -> str:
 
 def is_blank(line: str) -> bool:
     """Nothing but white space (U+00A0 and U+3000 too), control and format characters (U+200B)."""
+    if line[:1].isalnum():  # almost any line
+        return False
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
 
 

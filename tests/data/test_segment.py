@@ -102,9 +102,9 @@ def test_both_engines_split_alike(monkeypatch):
     words = [w for pair in TEXT for line in pair for w in line.split()]
     words += ["gatonegro", "ñandú", "日本語", "x", "@", "cásas\u0301", "a" * 60, "</w>", "w</w>x"]
     merges = learn_codes(Counter(words), 60)
-    with_package = [WordSplitter(merges)(word) for word in words]
+    with_package = [WordSplitter(merges)([word]) for word in words]
     monkeypatch.setattr(bpe, "fastBPE", None)
-    assert [WordSplitter(merges)(word) for word in words] == with_package
+    assert [WordSplitter(merges)([word]) for word in words] == with_package
 
 
 MERGES = learn_codes(Counter({"aab": 9, "abab</w": 7, "b@": 5, "caba": 4, "éa\u0301b": 3}), 30)
@@ -114,9 +114,9 @@ def test_a_merge_that_comes_twice_counts_where_it_comes_first(tmp_path: Path, mo
     (tmp_path / "codes").write_text("a b 3\nb c</w> 2\nx y 1\na b 1\n")
     merges = read_codes(tmp_path / "codes")
     assert merges == [("a", "b"), ("b", "c</w>"), ("x", "y")]
-    assert WordSplitter(merges)("abc") == ["ab@@", "c"]
+    assert WordSplitter(merges)(["abc"]) == ["ab@@", "c"]
     monkeypatch.setattr(bpe, "fastBPE", None)
-    assert WordSplitter(merges)("abc") == ["ab@@", "c"]
+    assert WordSplitter(merges)(["abc"]) == ["ab@@", "c"]
 
 
 def test_the_end_of_a_word_in_a_text_is_never_learned_as_one(tmp_path: Path):
@@ -132,7 +132,7 @@ def test_the_end_of_a_word_in_a_text_is_never_learned_as_one(tmp_path: Path):
 def test_the_cache_of_words_is_bounded_and_changes_nothing(monkeypatch):
     monkeypatch.setattr(bpe, "CACHED_WORDS", 2)
     splitter, words = WordSplitter(MERGES), ["aab", "abab", "caba", "aab", "b", "abab"]
-    assert [splitter(word) for word in words] == [WordSplitter(MERGES)(word) for word in words]
+    assert [splitter([word]) for word in words] == [WordSplitter(MERGES)([word]) for word in words]
     assert len(splitter._cache) <= 2
 
 

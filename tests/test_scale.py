@@ -1,0 +1,20 @@
+"""The benchmark of scale runs; what it measures does not grow where it must not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.slow
+def test_a_row_of_each_size(tmp_path):
+    argv = [sys.executable, "-m", "benchmarks.scale", "--pairs", "2000", "--dir", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    head, rule, row = done.stdout.splitlines()
+    assert len(head.split("|")) == len(rule.split("|")) == len(row.split("|"))
+    assert float(row.split("|")[1].replace(",", "")) == 2000
+    assert list(tmp_path.iterdir()) == []
