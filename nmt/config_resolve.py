@@ -100,12 +100,16 @@ def _overriding(source: Source, overrides: Sequence[str]) -> list[Change]:
                 given[path] = Change(path, value, COMMAND_LINE, {path: COMMAND_LINE})
                 continue
         source.problems.append(Problem(COMMAND_LINE, what))
-    return list(given.values())
+    return kinds_first(given.values())
+
+
+def kinds_first(changes: Iterable[Change]) -> list[Change]:
+    """Changes in the order to apply them: kinds decide which keys there are."""
+    return sorted(changes, key=lambda change: change.path[-1] != "kind")
 
 
 def _apply(source: Source, changes: Iterable[Change]) -> None:
-    """Kinds first, because they decide which keys there are."""
-    for change in sorted(changes, key=lambda change: change.path[-1] != "kind"):
+    for change in changes:
         try:
             _set(source, change)
         except UserError as error:

@@ -26,7 +26,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJso
 
 from nmt.config import groups
 from nmt.config_errors import did_you_mean
-from nmt.config_resolve import Change
+from nmt.config_resolve import Change, kinds_first
 from nmt.config_yaml import NONE, KeyPath, Place, Problem, Source
 from nmt.schema import Strict, allowed, key, keys_of, shown
 
@@ -111,7 +111,7 @@ def read_variants(source: Source) -> list[Draft]:
         source.problems.append(Problem(source.places[("base",)], text))
         return []
     several = len(paths) > 1
-    common = list(_changes(source, ("common",)))
+    common = kinds_first(_changes(source, ("common",)))
     drafts = []
     for name, values in file.variants.items():
         above = ("variants", name)
@@ -119,7 +119,7 @@ def read_variants(source: Source) -> list[Draft]:
         variant = _check(VariantKeys, own, above, source)
         if variant is None:
             continue
-        changes = [*common, *_changes(source, above, leave_out=own)]
+        changes = [*common, *kinds_first(_changes(source, above, leave_out=own))]
         for i, (path, base) in enumerate(zip(paths, names, strict=True)):
             drafts.append(
                 Draft(
@@ -136,12 +136,11 @@ def read_variants(source: Source) -> list[Draft]:
 
 
 def _changes(source: Source, above: KeyPath, leave_out: Group | None = None) -> Iterator[Change]:
-    """The keys below ``above``, as keys of a recipe; kinds first: they say which keys there are."""
+    """The keys below ``above``, as keys of a recipe."""
     group: Any = source.values
     for part in above:
         group = group.get(part, {})
-    leaves = _leaves({k: v for k, v in group.items() if k not in (leave_out or {})})
-    for path, value in sorted(leaves, key=lambda leaf: leaf[0][-1] != "kind"):
+    for path, value in _leaves({k: v for k, v in group.items() if k not in (leave_out or {})}):
         full = (*above, *path)
         inside = {p: at for p, at in source.places.items() if p[: len(full)] == full}
         places = {p[len(above) :]: at for p, at in inside.items()}

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nmt.cli import prepare, train
 from nmt.cli.keys import variants_schema
 from nmt.config import Recipe
 from nmt.config_loader import dump_recipe, load_recipe, load_variants, recipe_from_text
 from nmt.errors import UserError
-from nmt.training.schedules import InverseSqrt, NoWarmup
+from nmt.training.schedules import InverseSqrt, Linear, NoWarmup
 from tests.toy import toy_corpus, toy_recipe
 
 BASE = """\
@@ -76,6 +81,13 @@ def test_a_variant_is_its_base_with_common_and_its_own_changes(folder: Path):
     # a kind of one's own leaves the base's keys of another kind behind
     assert flat.recipe.schedule == NoWarmup()
     assert load_recipe("v.yaml", variant="flat") == flat.recipe
+
+
+def test_a_kind_of_a_variant_replaces_the_common_one_with_its_keys(folder: Path):
+    text = FILE.replace("common:", "common:\n  schedule: {kind: linear, lr: 1, total_updates: 900}")
+    post, flat = load_variants(write(text))
+    assert post.recipe.schedule == Linear(lr=1, total_updates=900, warmup_updates=7)
+    assert flat.recipe.schedule == NoWarmup(lr=1)  # lr is a key of both
 
 
 def test_the_resolved_variant_stands_alone(folder: Path):
@@ -224,3 +236,33 @@ def test_the_schema_asks_for_parts_of_a_recipe_only():
     (variant,) = schema["properties"]["variants"]["patternProperties"].values()
     assert variant["required"] == ["about"]
     assert "required" not in schema["$defs"]["DataConfig"]
+
+
+NAMES = ["base", "common", "variants", "about", "paper", "dev", "a", "model", "norm", "schedule"]
+junk = st.sampled_from(["", "none", "r.yaml", "3", "fails", "linear", "x"])
+shapes = st.recursive(
+    junk,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "kind"]), shapes)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "base": junk | st.lists(junk, max_size=3),
+            "common": shapes,
+            "variants": shapes | st.dictionaries(st.sampled_from("ab"), variant_shapes),
+            "model": shapes,
+        },
+    )
+)
+def test_any_shape_is_variants_or_a_user_error(folder: Path, values: dict[str, Any]):
+    """Groups as lists, lists as groups, anything as a figure: words and a place, never a crash."""
+    with contextlib.suppress(UserError):
+        load_variants(write(yaml.safe_dump(values)))

@@ -21,12 +21,12 @@ TITLES = {
     "updates": "updates",
     "hours": "hours",
     "dev": "dev",
-    "dev_printed": "printed",
+    "dev_printed": "printed dev",
     "ppl": "dev ppl",
-    "ppl_printed": "printed",
+    "ppl_printed": "printed ppl",
     "bleu": "test BLEU",
     "paper_bleu": "test paper BLEU",
-    "test_printed": "printed",
+    "test_printed": "printed test",
 }
 
 
