@@ -94,7 +94,9 @@ def program(
         encode="\n    ".join(text.encode),
         decode=text.decode,
         offset=1 + decode.max_len_offset,
-        options="\n        ".join(f"{name}={value!r}," for name, value in options.items()),
+        options="\n        ".join(
+            f"{name}={value!r},".replace("'", '"') for name, value in options.items()
+        ),
     ).replace("\n\n\ntranslator", "\n\ntranslator"), text.packages
 
 

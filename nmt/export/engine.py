@@ -1,0 +1,156 @@
+"""CTranslate2 as a search: encoded sentences in, hypotheses as ids out, as beam_search gives them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nmt.config import DecodeConfig
+from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.search import Found, length_penalty
+from nmt.errors import MachineError, UserError
+from nmt.export.fold import MASKED
+from nmt.export.program import ctranslate2_penalty
+from nmt.export.spec import SPECIALS, require_ctranslate2
+
+
+class Engine:
+    """An exported model.
+
+    CTranslate2 ends a sentence when K hypotheses have ended and ranks them by ``log_prob / n^p``;
+    here they are ranked anew, by the length penalty asked for.
+
+    It takes one length limit for a batch, that of its longest sentence. What a shorter one finds
+    is what it would have found within its own limit, if its search ended before: the hypothesis
+    that ended last is always among the K. Otherwise the sentence is searched again among its like,
+    so that no result depends on the batch.
+
+    Args:
+        folder: with CTranslate2's model.
+        vocab: of the folder.
+        never: tokens that must not be produced, beside UNK.
+        device: auto, cpu, cuda or cuda:N.
+    """
+
+    def __init__(self, folder: Path, vocab: Vocab, never: Sequence[str], device: str) -> None:
+        kind, index = resolve_device(device)
+        self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
+        self.ids = {token: number for number, token in enumerate(self.tokens)}
+        self.never = [[token] for token in never]
+        # on a CPU several translators of one thread each beat one of several threads
+        self.translator = require_ctranslate2().Translator(
+            str(folder),
+            device=kind,
+            device_index=index,
+            inter_threads=torch.get_num_threads() if kind == "cpu" else 1,
+            intra_threads=1,
+        )
+
+    def search(
+        self, sources: Sequence[np.ndarray], decode: DecodeConfig, n_best: int
+    ) -> list[list[Found]]:
+        """The n best hypotheses of each sentence, best first; ``sources`` are without EOS."""
+        found: list[list[Found]] = [[] for _ in sources]
+        order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+        alike = defaultdict(list)
+        for row in self._search(sources, _batches(sources, order, decode), decode, found):
+            alike[len(sources[row])].append(row)
+        equal = (batch for rows in alike.values() for batch in _batches(sources, rows, decode))
+        assert not self._search(sources, equal, decode, found)
+        return [of_one[:n_best] for of_one in found]
+
+    def _search(
+        self,
+        sources: Sequence[np.ndarray],
+        batches: Iterable[list[int]],
+        decode: DecodeConfig,
+        found: list[list[Found]],
+    ) -> list[int]:
+        """Fill in what is found, and return the rows that went to or beyond their own limit."""
+        pending: list[tuple[int, int, Any]] = []
+        for batch in batches:
+            longest = len(sources[batch[0]])
+            results = self._submit([sources[row] for row in batch], longest, decode)
+            pending += [(row, longest, result) for row, result in zip(batch, results, strict=True)]
+        beyond = []
+        for row, longest, future in pending:
+            length, result = len(sources[row]), future.result()
+            limit = length + 1 + decode.max_len_offset
+            if length < longest and max(map(len, result.hypotheses)) >= limit:
+                beyond.append(row)
+            else:
+                found[row] = self._ranked(result, decode)
+        return beyond
+
+    def _submit(self, sources: list[np.ndarray], longest: int, decode: DecodeConfig) -> list[Any]:
+        return self.translator.translate_batch(
+            [[self.tokens[i] for i in ids] for ids in sources],
+            asynchronous=True,
+            beam_size=decode.beam,
+            num_hypotheses=decode.beam,
+            length_penalty=_power(decode),
+            max_input_length=0,
+            max_decoding_length=longest + 1 + decode.max_len_offset,
+            disable_unk=not decode.allow_unk,
+            suppress_sequences=self.never or None,
+            return_scores=True,
+            return_end_token=True,
+        )
+
+    def _ranked(self, result: Any, decode: DecodeConfig) -> list[Found]:
+        found = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = [self.ids[token] for token in tokens]
+            log_prob = score * len(ids) ** _power(decode)
+            ended = ids[-1] == EOS
+            ranked_by = log_prob / length_penalty(len(ids), decode.length_alpha)
+            if (
+                log_prob > MASKED / 2
+            ):  # a beam wider than there are hypotheses holds impossible ones
+                found.append(Found(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
+        return sorted(found, key=lambda f: -f.score)
+
+
+def _batches(
+    sources: Sequence[np.ndarray], rows: Sequence[int], decode: DecodeConfig
+) -> Iterator[list[int]]:
+    """Rows, longest first, in batches of source pieces x beam."""
+    first = 0
+    while first < len(rows):
+        each = (len(sources[rows[first]]) + 1) * decode.beam
+        stop = first + max(1, decode.batch_tokens // each)
+        yield list(rows[first:stop])
+        first = stop
+
+
+def _power(decode: DecodeConfig) -> float:
+    """p > 0: without, CTranslate2 ends a sentence when the first of its beams has ended."""
+    return ctranslate2_penalty(decode.length_alpha) or 1e-9
+
+
+def resolve_device(name: str) -> tuple[str, int]:
+    """CTranslate2's device and its number; ``auto`` = a GPU if it sees one.
+
+    Raises:
+        UserError: no such name.
+        MachineError: a GPU was asked for and CTranslate2 sees none.
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise UserError(f'"{name}" is not auto, cpu, cuda or cuda:N', at="device")
+    seen = require_ctranslate2().get_cuda_device_count()
+    if name == "auto":
+        name = "cuda" if seen else "cpu"
+    kind, _, number = name.partition(":")
+    if kind == "cuda" and int(number or 0) >= seen:
+        raise MachineError(
+            f'"{name}" was asked for, but CTranslate2 sees {seen} GPUs',
+            at="device",
+            fix="take cpu, or auto to take a GPU only when there is one",
+        )
+    return kind, int(number or 0)
