@@ -1,4 +1,4 @@
-"""CTranslate2 as a search: encoded sentences in, hypotheses as ids out, as beam_search gives them."""
+"""CTranslate2 as a search: encoded sentences in, hypotheses as ids out, like beam_search."""
 
 from __future__ import annotations
 
