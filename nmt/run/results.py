@@ -44,14 +44,14 @@ def result_of(folder: str | Path) -> RunResult:
     if not run.config_file.is_file():
         return RunResult("not started")
     select_by = run.recipe().score.select_by
-    records = list(_records(run.metrics_file))
+    logged = list(records(run.metrics_file))
     summary = run.summary()
-    devs = [r for r in records if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
+    devs = [r for r in logged if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
     best = max(devs, key=lambda r: float(r[select_by]), default={})  # a tie keeps the earlier
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
         status="training" if run.in_use() else str(summary.get("status", "stopped")),
-        updates=max((r["update"] for r in records if isinstance(r.get("update"), int)), default=0),
+        updates=max((r["update"] for r in logged if isinstance(r.get("update"), int)), default=0),
         hours=_number(summary.get("hours")),
         # averaged weights have no line in the log
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
@@ -61,8 +61,8 @@ def result_of(folder: str | Path) -> RunResult:
     )
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of metrics.jsonl that are whole: a run under way may be writing its last."""
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a metrics.jsonl: a run under way may be writing its last."""
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,0 +1,91 @@
+"""nmt-plot draws what runs have logged, and says what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.analysis.curves import Log
+from nmt.cli import train
+from nmt.cli.plot import main
+from tests.toy import toy_corpus, toy_recipe
+
+pytest.importorskip("matplotlib")
+figures = pytest.importorskip("nmt.analysis.figures")
+
+EVERYTHING = "analysis.observe=[grad_total, grad_l1, gains, head_scale]"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> tuple[Path, Path]:
+    """A watched run of a NormFormer, and a run that logged nothing beyond its losses."""
+    folder = tmp_path_factory.mktemp("figures")
+    toy_corpus(folder, {"train": 40, "dev": 3, "test": 3})
+    recipe = toy_recipe(folder, {"model": {"normformer": True, "enc_layers": 2}})
+    watched, plain = folder / "watched", folder / "plain"
+    assert train.main([str(recipe), f"out={watched}", "analysis.every=2", EVERYTHING]) == 0
+    assert train.main([str(recipe), f"out={plain}"]) == 0
+    return watched, plain
+
+
+def test_learning_curves_are_a_line_per_run(runs):
+    logs = [Log(run) for run in runs]
+    (axes,) = figures.FIGURES["curves"](logs, "ppl").axes
+    assert [line.get_label() for line in axes.lines] == ["watched", "plain"]
+    for line, log in zip(axes.lines, logs, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), [4, 8, 12])
+        np.testing.assert_array_equal(line.get_ydata(), log.curve("dev", "ppl").values)
+
+
+def test_gradient_norms_are_of_each_observation_or_else_of_each_log_line(runs):
+    observed, logged = figures.FIGURES["gradients"]([Log(run) for run in runs], None).axes
+    assert observed.lines[0].get_xdata().tolist() == [2, 4, 6, 8, 10, 12]
+    assert logged.lines[0].get_xdata().tolist() == list(range(1, 13))
+    assert observed.get_ylim() == logged.get_ylim()
+
+
+def test_depth_has_a_line_per_layer(runs):
+    encoder, decoder = figures.FIGURES["depth"]([Log(runs[0])], "self_attn.out").axes
+    assert [line.get_label() for line in encoder.lines] == ["layer 0", "layer 1"]
+    assert len(decoder.lines) == 1
+    seen = Log(runs[0]).curve("observed", "grad_l1/encoder.layers.1.self_attn.out")
+    np.testing.assert_array_equal(encoder.lines[1].get_ydata(), seen.values)
+
+
+def test_gains_have_a_point_per_layer(runs):
+    encoder, decoder = figures.FIGURES["gains"]([Log(runs[0])], None).axes
+    assert len(encoder.lines[0].get_ydata()) == 2
+    assert "self_attn_res.branch_norm" in {line.get_label() for line in decoder.lines}
+
+
+@pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+@pytest.mark.parametrize("figure", figures.FIGURES)
+def test_every_figure_becomes_a_file(runs, tmp_path, figure, form, start):
+    output = tmp_path / f"out.{form}"
+    assert main([figure, str(runs[0]), "-o", str(output)]) == 0
+    assert output.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["depth", "PLAIN"], "analysis.observe=[grad_l1]"),
+        (["depth", "WATCHED", "--of", "ffn.fc3"], "logged: self_attn.qkv"),
+        (["gains", "PLAIN"], "analysis.observe=[gains]"),
+        (["curves", "WATCHED", "--of", "rouge"], "--of is one of ppl"),
+        (["curves", "NOWHERE"], "not a run folder"),
+    ],
+)
+def test_what_a_run_has_not_logged_is_said(runs, tmp_path, capsys, words, said):
+    names = {"WATCHED": str(runs[0]), "PLAIN": str(runs[1]), "NOWHERE": str(tmp_path)}
+    output = tmp_path / "out.png"
+    assert main([*(names.get(word, word) for word in words), "-o", str(output)]) == 2
+    assert said in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_an_unknown_form_is_refused(runs, tmp_path, capsys):
+    assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.bmp")]) == 2
+    assert ".png, .svg or .pdf" in capsys.readouterr().err
