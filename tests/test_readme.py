@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import export, prepare, report, score, train, translate
+from nmt.cli import export, plot, prepare, report, score, train, translate
 from nmt.config import Recipe
 from nmt.config_loader import load_recipe
 from tests.toy import toy_corpus, toy_recipe
@@ -23,6 +23,7 @@ PARSERS: dict[str, ArgumentParser] = {
     "nmt-translate": translate.parser(),
     "nmt-score": score.parser(),
     "nmt-export": export.parser(),
+    "nmt-plot": plot.parser(),
     "nmt-prepare": prepare.parser(),
     "nmt-report": report.parser(),
 }
