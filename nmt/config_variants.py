@@ -12,8 +12,9 @@ figures that a paper prints for it::
         paper: {dev: 28.20}
         model: {norm_place: post}
 
-With a list of base recipes each variant exists for each of them, and is called BASE/NAME. This file
-says what a variants file is; ``config_loader`` makes recipes of it.
+With a list of base recipes each variant exists for each of them, and is called BASE/NAME. A base's
+run folder (``out``) is not its variants'. This file says what a variants file is; ``config_loader``
+makes recipes of it.
 """
 
 from __future__ import annotations
