@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
+from nmt.analysis.figures import FIGURES
 from nmt.config import groups
 from nmt.config_loader import load_recipe, load_variants
 from nmt.schema import keys_of
@@ -75,6 +76,11 @@ def test_keys_that_are_named_take_the_values_that_are_named(named: str):
     if value:
         for field in fields:
             TypeAdapter(field.annotation).validate_python(value)
+
+
+def test_figures_that_are_drawn_can_be_drawn():
+    drawn = {q.partition(" ")[2] for q in QUOTED if q.startswith("nmt-plot ")}
+    assert drawn == set(FIGURES)
 
 
 def test_every_recipe_of_the_papers_is_in_it():
