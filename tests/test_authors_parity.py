@@ -2,11 +2,11 @@
 
 tests/fixtures/authors.json holds what that code (github.com/tnq177/transformers_without_tears at
 the commit named in the file; run apart, nothing of it is here) gives for weights and batches that
-this file makes from a seed: losses, gradients, parameter counts and beam-search output, for
-ScaleNorm and LayerNorm, PreNorm and PostNorm, with and without FixNorm. Its language embedding,
-which the paper does not have, was zero. Its beam search runs one sentence at a time, because there
-the length limit of a sentence depends on its batch. ``initial`` is how that code starts a larger
-model: size, mean and standard deviation of each group of parameters.
+this file makes from a seed: log-probabilities, losses, gradients, parameter counts and beam-search
+output, for ScaleNorm and LayerNorm, PreNorm and PostNorm, with and without FixNorm. Its language
+embedding, which the paper does not have, was zero. Its beam search runs one sentence at a time,
+because there the length limit of a sentence depends on its batch. ``initial`` is how that code
+starts a larger model: size, mean and standard deviation of each group of parameters.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def batch_of(model: Transformer) -> tuple[Batch, list[np.ndarray]]:
 def test_our_numbers_are_the_authors(case: dict[str, Any]):
     model = model_of(case)
     batch, sources = batch_of(model)
-    sums = label_smoothed(model(batch), batch.tgt_out, model.allowed, 0.1)
+    logits = model(batch)
+    log_probs = logits.log_softmax(-1)[:, model.allowed]
+    torch.testing.assert_close(log_probs, torch.tensor(case["log_probs"]), rtol=0, atol=1e-5)
+    sums = label_smoothed(logits, batch.tgt_out, model.allowed, 0.1)
     (sums.smoothed / sums.tokens).backward()
     assert sum(p.numel() for p in model.parameters()) == case["parameters"]
     assert sums.smoothed.item() / sums.tokens == pytest.approx(case["smoothed"], abs=1e-5)
