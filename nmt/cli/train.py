@@ -24,9 +24,10 @@ from nmt.errors import RunError, Terminated
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
 from nmt.run.device import resolve_device, resolve_precision
+from nmt.run.distributed import World, join
 from nmt.run.files import require_space, write_atomic
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
+from nmt.run.logs import MetricsLog, Silence
 from nmt.run.signals import StopRequest, stop_signals
 from nmt.training.evaluate import Evaluation, Stopped
 from nmt.training.finish import diverged, finish
@@ -62,8 +63,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
     recipe = recipe_of(args)
-    device = resolve_device(recipe.device)
-    precision = resolve_precision(recipe.precision, device)
+    with join(resolve_device(recipe.device)) as (world, device):
+        precision = resolve_precision(recipe.precision, device)
+        if world.first:
+            return lead(args, recipe, device, precision, world)
+        return follow(recipe, device, precision, world)
+
+
+def lead(
+    args: argparse.Namespace, recipe: Recipe, device: torch.device, precision: str, world: World
+) -> int:
+    """Prepare, train, score: everything, where there is but one process."""
     obtain_corpus(recipe)
     run = RunFolder.for_training(
         recipe.out, dump_recipe(recipe), resume=args.resume, fresh=args.fresh
@@ -78,7 +88,7 @@ def body(args: argparse.Namespace) -> int:
         print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
         return 0
     with stop_signals() as stop, run, MetricsLog(run) as log:
-        trainer = start(recipe, prepared, run, device, precision, log, stop)
+        trainer = start(recipe, prepared, run, device, precision, log, stop, world)
         try:
             reason = trainer.run()
             if reason is None:
@@ -98,6 +108,29 @@ def body(args: argparse.Namespace) -> int:
     return 0
 
 
+def follow(recipe: Recipe, device: torch.device, precision: str, world: World) -> int:
+    """Train along with the first process, which does all else and says all there is to say."""
+    try:
+        checkpoint = world.share(None)
+    except RunError:  # it had nothing to train, or has said what is wrong
+        return 0
+    run = RunFolder(recipe.out)  # not locked, nothing is written
+    with stop_signals() as stop:
+        trainer = Trainer(
+            recipe,
+            prepare(recipe, progress=False),
+            run,
+            device,
+            precision,
+            Silence(),
+            lambda: stop.requested is not None,
+            checkpoint,
+            world=world,
+        )
+        trainer.run()
+    return 0
+
+
 def start(
     recipe: Recipe,
     prepared: Prepared,
@@ -106,6 +139,7 @@ def start(
     precision: str,
     log: MetricsLog,
     stop: StopRequest,
+    world: World,
 ) -> Trainer:
     """Write what the run folder needs for translating, and build or resume the trainer."""
     for note in run.notes:
@@ -116,6 +150,7 @@ def start(
     save_segmenter(prepared.segmenter, run.path)
     prepared.vocab.save(run.path)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
+    world.share(checkpoint)
     trainer = Trainer(
         recipe,
         prepared,
@@ -126,13 +161,16 @@ def start(
         lambda: stop.requested is not None,
         checkpoint,
         Watch(recipe.analysis, log),
+        world,
     )
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
     require_space(run.path, space_needed(size, recipe.train.keep))
     log.text(
         f"{recipe.src}-{recipe.tgt}: {size:,} parameters, {len(prepared.vocab):,} types, "
-        f"{len(prepared.train):,} pairs; {device}, {precision}; run folder {run.path}"
+        f"{len(prepared.train):,} pairs; {device}, {precision}"
+        + (f", {world.size} processes" if world.size > 1 else "")
+        + f"; run folder {run.path}"
     )
     return trainer
 

@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from nmt.run.files import append_line, disk_errors, write_atomic
 from nmt.run.folder import RunFolder
@@ -19,6 +19,26 @@ def to_stderr(line: str) -> None:
     """A line on standard error, at once; a terminal that has gone away is no reason to stop."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
+
+
+class Log(Protocol):
+    """What a training needs to speak."""
+
+    def text(self, line: str) -> None:
+        """A line for people."""
+
+    def record(self, values: dict[str, Any]) -> None:
+        """A record for machines."""
+
+
+class Silence:
+    """The log of a process that leaves speaking to another."""
+
+    def text(self, line: str) -> None:
+        """Nothing."""
+
+    def record(self, values: dict[str, Any]) -> None:
+        """Nothing."""
 
 
 class MetricsLog:

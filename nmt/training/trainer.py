@@ -25,9 +25,10 @@ from nmt.errors import RunError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
 from nmt.run.device import autocast
+from nmt.run.distributed import World
 from nmt.run.files import write_atomic
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
+from nmt.run.logs import Log
 from nmt.training.evaluate import Evaluation, Stopped, evaluate
 from nmt.training.loss import LossSums, label_smoothed
 from nmt.training.optimizer import (
@@ -51,6 +52,7 @@ class Trainer:
         stop_requested: asked between updates; True = save and return.
         start: the checkpoint to continue from, None = from the first update.
         observe: called with each update's number and the model, its gradients not yet clipped.
+        world: the processes that train together; all but the first write nothing.
     """
 
     def __init__(
@@ -60,13 +62,14 @@ class Trainer:
         run: RunFolder,
         device: torch.device,
         precision: str,
-        log: MetricsLog,
+        log: Log,
         stop_requested: Callable[[], bool],
         start: Checkpoint | None = None,
         observe: Callable[[int, Transformer], None] = lambda update, model: None,
+        world: World = World(),  # noqa: B008  it cannot change
     ) -> None:
         self.recipe, self.prepared, self.run_folder, self.log = recipe, prepared, run, log
-        self.device, self.precision = device, precision
+        self.device, self.precision, self.world = device, precision, world
         self.stop_requested, self.observe = stop_requested, observe
         model = Transformer(
             recipe.model, len(prepared.vocab), torch.from_numpy(prepared.vocab.types_of("tgt"))
@@ -107,11 +110,11 @@ class Trainer:
             stream = iter(prefetched)
             while True:
                 # due also after a resume, when a stop cut the validation short
-                if self._validation_due() and not self.stop_requested():
+                if self._validation_due() and not self._stopping():
                     with contextlib.suppress(Stopped):
                         self.validate()
                         bar.reset()
-                if self.stop_requested():
+                if self._stopping():
                     self.save()
                     return None
                 if reason := self._finished():
@@ -132,10 +135,10 @@ class Trainer:
             self.model.dropout_rng.seed(self.recipe.seed, p.epoch, p.index)
             sums = self.compute(p.batch, update.tokens)
             losses += torch.stack([sums.smoothed, sums.nll])
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self.world.add([*gradients, losses])
         self.interval.add(losses[0], losses[1], update.tokens)
-        norm = torch.nn.utils.get_total_norm(
-            [p.grad for p in self.model.parameters() if p.grad is not None]
-        )
+        norm = torch.nn.utils.get_total_norm(gradients)
         self.state.update += 1
         self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
         self.state.target_tokens += update.tokens
@@ -163,7 +166,9 @@ class Trainer:
 
     def validate(self) -> None:
         """Perplexities, hypotheses and scores on dev; one line, one record, one checkpoint."""
-        result = self.evaluate(self.prepared.dev)
+        result = self.world.share(self._measure() if self.world.first else None)
+        if result is None:
+            raise Stopped
         score = result.value(self.recipe.score.select_by)
         state = self.state
         best = max((s for _, s in state.history if not math.isnan(s)), default=-math.inf)
@@ -177,6 +182,12 @@ class Trainer:
         self.interval.restart()
         self.save()
         self.interval.start_clock()
+
+    def _measure(self) -> Evaluation | None:
+        """The evaluation of dev, None when it was stopped."""
+        with contextlib.suppress(Stopped):
+            return self.evaluate(self.prepared.dev)
+        return None
 
     def evaluate(self, split: EvalSet, intervals: bool = False) -> Evaluation:
         """Score the model as it is on a tuning or test set."""
@@ -193,12 +204,14 @@ class Trainer:
 
     def write_hypotheses(self, checkpoint: str, dev: Evaluation) -> None:
         """What a checkpoint makes of dev, for nmt-score."""
+        if not self.world.first:
+            return
         text = "".join(line + "\n" for line in dev.texts)
         write_atomic(self.run_folder.dev_dir / f"{checkpoint}.hyp", text)
 
     def save(self) -> None:
         """Write a checkpoint of this very update, unless there is one."""
-        if self._saved == (self.state.update, len(self.state.history)):
+        if not self.world.first or self._saved == (self.state.update, len(self.state.history)):
             return
         self.state.seconds = time.monotonic() - self.started
         self.state.bad_updates = int(self.bad_updates)
@@ -211,6 +224,11 @@ class Trainer:
             keep=max(self.recipe.train.keep, self.recipe.train.average),
         )
         self._saved = (self.state.update, len(self.state.history))
+
+    def _stopping(self) -> bool:
+        """Whether any process was asked to stop; all agree on that, and on the time."""
+        asked, self.state.seconds = self.world.highest(self.stop_requested(), self.state.seconds)
+        return bool(asked)
 
     def out_of_time(self) -> bool:
         """Whether the hours of ``time_limit`` are over, all starts of the run together."""
@@ -246,8 +264,16 @@ class Trainer:
                 corpus.src_len, corpus.tgt_len, data.batch_tokens, seed, epoch, data.rebatch
             )
 
-        state, accumulate = self.state, self.recipe.optim.accumulate
-        return updates(corpus, plan_epoch, state.epoch, state.next_batch, accumulate, self.device)
+        return updates(
+            corpus,
+            plan_epoch,
+            self.state.epoch,
+            self.state.next_batch,
+            self.recipe.optim.accumulate,
+            self.device,
+            self.world.rank,
+            self.world.size,
+        )
 
     def _validation_due(self) -> bool:
         update, history = self.state.update, self.state.history
@@ -262,7 +288,7 @@ class Trainer:
             initial=self.state.update % epoch_updates,
             unit=" updates",
             leave=False,
-            disable=None,
+            disable=None if self.world.first else True,
         )
 
     def _finished(self) -> str | None:

@@ -1,0 +1,109 @@
+"""Several processes that train one model, one to a GPU, as torchrun starts them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nmt.errors import RunError, UserError
+
+T = TypeVar("T")
+# a validation keeps the other processes waiting; torchrun notices a process that has ended
+PATIENCE = datetime.timedelta(hours=12)
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of one training; by default this one alone, for which nothing is exchanged.
+
+    All processes must ask the same things in the same order. The first process alone validates,
+    decodes and writes.
+
+    Attributes:
+        rank: number of this process, from 0.
+        size: how many there are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that validates and writes."""
+        return self.rank == 0
+
+    def add(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over the processes: one exchange, no waiting for a GPU."""
+        if self.size == 1:
+            return
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        with _others():
+            dist.all_reduce(flat)
+        parts = flat.split([t.numel() for t in tensors])
+        views = [part.view_as(t) for part, t in zip(parts, tensors, strict=True)]
+        torch._foreach_copy_(list(tensors), views)
+
+    def highest(self, *numbers: float) -> list[float]:
+        """The highest that any process has of each number."""
+        if self.size == 1:
+            return list(numbers)
+        found = torch.tensor(numbers, dtype=torch.float64)
+        with _others():
+            dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return found.tolist()
+
+    def share(self, value: T) -> T:
+        """What the first process has."""
+        if self.size == 1:
+            return value
+        box = [value]
+        with _others():
+            dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+
+@contextlib.contextmanager
+def join(device: torch.device) -> Iterator[tuple[World, torch.device]]:
+    """The processes that torchrun started, or this one alone; and the device of this one.
+
+    Raises:
+        UserError: the recipe names one GPU for all of them.
+    """
+    if not (dist.is_available() and dist.is_torchelastic_launched()):
+        yield World(), device
+        return
+    if device.type == "cuda":
+        if device.index is not None:
+            raise UserError(
+                f'"{device}" is one GPU, and torchrun gives each process its own',
+                at="device",
+                fix="set device=cuda",
+            )
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    # numbers that the host decides by go over gloo, so that no GPU is waited for
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=PATIENCE)
+    try:
+        yield World(dist.get_rank(), dist.get_world_size()), device
+    finally:
+        dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _others() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # torch's for a connection that was closed
+        raise RunError(
+            "another process of this training has ended",
+            fix="its message says why; --resume goes on from the last checkpoint",
+        ) from error

@@ -1,0 +1,103 @@
+"""Two processes with one batch each learn what one process learns from two batches."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.cli.train import main
+from nmt.errors import UserError
+from nmt.run.checkpoint import load_checkpoint
+from nmt.run.distributed import World, join
+from nmt.run.folder import RunFolder
+from tests.toy import toy_corpus, toy_recipe
+
+ROOT = Path(__file__).parents[2]
+TRAINING: dict[str, Any] = {
+    "data": {"batch_tokens": 128},
+    "schedule": {"kind": "val_decay", "scale": 0.05, "warmup_updates": 2, "patience": 1},
+    "train": {"epoch_updates": 4, "max_epochs": 2, "log_every": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("digits")
+    toy_corpus(folder, {"train": 150, "dev": 8, "test": 8})
+    return str(toy_recipe(folder, TRAINING))
+
+
+def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*launch, "-m", "tests.training.two_processes", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    times = {"seconds", "tokens_per_second", "seconds_left"}
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [{name: r[name] for name in r if name not in times} for r in lines]
+
+
+@pytest.fixture(scope="module")
+def alone(recipe, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("alone") / "run"
+    assert main([recipe, f"out={run}", "optim.accumulate=2"]) == 0
+    return run
+
+
+def assert_same_training(run: Path, other: Path) -> None:
+    one, two = (load_checkpoint(RunFolder.open(path)) for path in (run, other))
+    assert two.state.history == one.state.history
+    for name, tensor in one.model.items():
+        torch.testing.assert_close(two.model[name], tensor, atol=1e-6, rtol=0)
+    for one_record, two_record in zip(records(run), records(other), strict=True):
+        assert two_record == pytest.approx(one_record, abs=1e-6)
+
+
+def test_two_processes_are_one_that_accumulates(alone, recipe, tmp_path):
+    done = torchrun("terminates", "99", recipe, f"out={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("2 processes") == done.stderr.count("training ended") == 1
+    assert_same_training(alone, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_stops_all_and_they_go_on_together(alone, recipe, tmp_path):
+    run = tmp_path / "run"
+    stopped = torchrun("terminates", "3", recipe, f"out={run}")
+    assert stopped.returncode != 0
+    assert load_checkpoint(RunFolder.open(run)).state.update == 3
+    resumed = torchrun("terminates", "99", recipe, f"out={run}", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same_training(alone, run)
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_ends_all(recipe, tmp_path):
+    failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_epochs=9999")
+    assert failed.returncode != 0
+    assert "internal error, MemoryError" in failed.stderr
+    assert "another process of this training has ended" in failed.stderr
+
+
+def test_alone_nothing_is_exchanged():
+    with join(torch.device("cpu")) as (world, device):
+        assert (world, device) == (World(), torch.device("cpu"))
+    tensor = torch.ones(2)
+    world.add([tensor])
+    assert tensor.tolist() == [1, 1]
+    assert world.highest(True, 2.5) == [True, 2.5]
+    assert world.share("x") == "x"
+
+
+def test_one_gpu_cannot_serve_all(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    with pytest.raises(UserError, match="device=cuda"), join(torch.device("cuda", 1)):
+        pass
