@@ -17,6 +17,7 @@ Cell: TypeAlias = str | int | float | None
 
 TITLES = {
     "variant": "variant",
+    "runs": "runs",
     "status": "status",
     "updates": "updates",
     "hours": "hours",
@@ -42,8 +43,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("file", help="a file with variants of a recipe, as in recipes/ablations/")
     p.add_argument(
         "--runs",
+        nargs="+",
+        default=[None],
         metavar="DIR",
-        help="where the run folders are; default: where nmt-train puts them",
+        help="where the run folders are, for example one DIR for each seed; default: where "
+        "nmt-train puts them",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     return p
@@ -55,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """One row for each variant, run or not."""
-    rows = [_row(variant, args.runs) for variant in load_variants(args.file)]
+    """One row for each variant and folder of runs, run or not."""
+    rows = [_row(variant, runs) for variant in load_variants(args.file) for runs in args.runs]
     if args.json:
         print(json.dumps({"file": args.file, "variants": rows}, indent=1, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -70,7 +74,8 @@ def body(args: argparse.Namespace) -> None:
 def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
     result = result_of(Path(runs, variant.name) if runs else variant.recipe.out)
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
-    return {"variant": variant.name, "about": variant.about, **vars(result), **printed}
+    names = {"variant": variant.name, "about": variant.about, "runs": runs}
+    return {**names, **vars(result), **printed}
 
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
@@ -79,7 +84,7 @@ def table(rows: Sequence[dict[str, Cell]]) -> str:
     cells = [[TITLES[name] for name in names]]
     cells += [[_short(row[name]) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = [name in ("variant", "status") for name in names]
+    left = [name in ("variant", "runs", "status") for name in names]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if to_left else cell.rjust(width)

@@ -78,7 +78,7 @@ def test_a_diverged_run_is_called_so(folder, capsys):
 
 def test_a_run_that_has_not_begun_has_no_figures(folder, capsys):
     row = rows(folder, capsys)["later"]
-    assert {name for name, cell in row.items() if cell} == {"variant", "status", "updates"}
+    assert {name for name, cell in row.items() if cell} == {"variant", "runs", "status", "updates"}
     assert row["status"] == "not started"
 
 
@@ -92,15 +92,25 @@ def test_json_has_whole_figures(folder, capsys):
     assert found[2]["dev"] is None
 
 
+def test_several_folders_of_runs_make_a_row_each(folder, tmp_path, capsys):
+    dirs = [str(folder / "runs"), str(tmp_path)]
+    assert report.main([str(folder / "v.yaml"), "--runs", *dirs]) == 0
+    header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert header[:3] == ["variant", "runs", "status"]
+    assert lines[0][:3] == ["plain", dirs[0], "finished"]
+    assert lines[1][:3] == ["plain", dirs[1], "not started"]
+    assert len(lines) == 6
+
+
 def test_the_table_leaves_out_what_nobody_knows(folder):
     found = report.table(
         [report._row(v, str(folder / "runs")) for v in report.load_variants(folder / "v.yaml")]
     )
     head, plain, wild, _ = found.splitlines()
-    assert head.split()[:5] == ["variant", "status", "updates", "hours", "dev"]
+    assert head.split()[:6] == ["variant", "runs", "status", "updates", "hours", "dev"]
     assert "printed dev" in head
     assert "printed ppl" not in head
-    assert plain.split()[:3] == ["plain", "finished", "4"]
+    assert plain.split()[2:4] == ["finished", "4"]
     assert wild.endswith("-")
 
 
