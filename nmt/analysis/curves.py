@@ -89,3 +89,9 @@ def smooth(curve: Curve, width: int) -> Curve:
     means = np.convolve(curve.values, np.full(width, 1 / width), mode="valid")
     first = (width - 1) // 2
     return Curve(curve.updates[first : first + len(means)], means)
+
+
+def late_mean(curve: Curve) -> float:
+    """The mean over the last tenth of the updates."""
+    late = curve.updates > 0.9 * curve.updates.max(initial=0)
+    return float(curve.values[late].mean())

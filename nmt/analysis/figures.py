@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.analysis.curves import Curve, Log, labels, smooth
+from nmt.analysis.curves import Curve, Log, labels, late_mean, smooth
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,6 +84,35 @@ def gradients_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
+def gradient_changes(logs: Sequence[Log], of: str | None) -> Figure:
+    """L1 norms of the later runs' gradients over those of the first, by depth (N figure 7)."""
+    observer = of or "grad_l1"
+    if len(logs) < 2:
+        raise UserError("changes are against the first run", fix="name two runs or more")
+    figure, grid = _panels(len(logs) - 1, len(STACKS))
+    base = logs[0]
+    for (label, _, log), row in zip(_named(logs)[1:], grid, strict=True):
+        for stack, axes in zip(STACKS, row, strict=True):
+            for number, module in enumerate(base.modules(observer, stack)):
+                found = [run.by_layer(observer, stack, module) for run in (log, base)]
+                _require(found[0], log, observer, _observing(observer))
+                new, old = ([late_mean(curve) for curve in curves] for curves in found)
+                # N: "normalized to control for different losses"
+                fair = late_mean(base.curve("train", "loss")) / late_mean(
+                    log.curve("train", "loss")
+                )
+                ratios = [fair * a / b for a, b in zip(new, old, strict=False)]
+                colour = COLOURS[number % len(COLOURS)]
+                axes.plot(
+                    range(len(ratios)), ratios, color=colour, marker="o", markersize=4, label=module
+                )
+            axes.axhline(1, color="#888888", linewidth=0.8)
+            axes.set_title(f"{label}, {stack}", fontsize=9)
+            _finish(axes, "layer", f"{observer}, over the first run's", logarithmic=True)
+    _same_scale(grid)
+    return figure
+
+
 def gains_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
     """The newest gains over depth, a line per norm of a layer (T figures 3 and 4; N figure 4)."""
     observer = of or "gains"
@@ -120,6 +149,7 @@ FIGURES: dict[str, Callable[[Sequence[Log], str | None], Figure]] = {
     "curves": learning_curves,
     "gradients": gradient_norms,
     "depth": gradients_by_depth,
+    "changes": gradient_changes,
     "gains": gains_by_depth,
     "stability": stability,
 }

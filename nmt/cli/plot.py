@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         "--of",
         metavar="NAME",
         help="curves: bleu, chrf, ppl, ...; depth: a matrix such as self_attn.qkv; "
-        "gains: res_scale or head_scale",
+        "changes: grad_l2; gains: res_scale or head_scale",
     )
     return p
 

@@ -54,6 +54,14 @@ def test_depth_has_a_line_per_layer(runs):
     np.testing.assert_array_equal(encoder.lines[1].get_ydata(), seen.values)
 
 
+def test_changes_are_one_against_the_run_itself(runs):
+    log = Log(runs[0])
+    encoder, decoder = figures.FIGURES["changes"]([log, log], None).axes
+    for line in [*encoder.lines[:-1], *decoder.lines[:-1]]:  # the last is drawn at 1
+        np.testing.assert_allclose(line.get_ydata(), 1)
+    assert len(encoder.lines[0].get_ydata()) == 2
+
+
 def test_gains_have_a_point_per_layer(runs):
     encoder, decoder = figures.FIGURES["gains"]([Log(runs[0])], None).axes
     assert len(encoder.lines[0].get_ydata()) == 2
@@ -64,7 +72,7 @@ def test_gains_have_a_point_per_layer(runs):
 @pytest.mark.parametrize("figure", figures.FIGURES)
 def test_every_figure_becomes_a_file(runs, tmp_path, figure, form, start):
     output = tmp_path / f"out.{form}"
-    assert main([figure, str(runs[0]), "-o", str(output)]) == 0
+    assert main([figure, str(runs[0]), str(runs[0]), "-o", str(output)]) == 0
     assert output.read_bytes().startswith(start)
 
 
@@ -76,6 +84,8 @@ def test_every_figure_becomes_a_file(runs, tmp_path, figure, form, start):
         (["gains", "PLAIN"], "analysis.observe=[gains]"),
         (["curves", "WATCHED", "--of", "rouge"], "--of is one of ppl"),
         (["curves", "NOWHERE"], "not a run folder"),
+        (["changes", "WATCHED"], "two runs or more"),
+        (["changes", "WATCHED", "PLAIN"], "analysis.observe=[grad_l1]"),
     ],
 )
 def test_what_a_run_has_not_logged_is_said(runs, tmp_path, capsys, words, said):
