@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
@@ -17,6 +18,7 @@ from nmt.cli.main import run_command
 from nmt.cli.streams import check_output, is_typed, open_output, read_input
 from nmt.decoding.translator import Hypothesis, Translator
 from nmt.errors import Terminated, UserError
+from nmt.export.facts import is_export
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         description="Translate plain text, one sentence a line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 whatever the locale.",
     )
-    p.add_argument("run", help="run folder that nmt-train wrote")
+    p.add_argument("run", help="run folder that nmt-train wrote, or folder that nmt-export wrote")
     p.add_argument("--input", metavar="F", help="read this file, plain, .gz or .xz")
     p.add_argument("--output", metavar="F", help="write this file, complete or not at all")
     p.add_argument("--force", action="store_true", help="replace --output if it exists")
@@ -51,6 +53,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--device", default="auto", metavar="D", help="auto (default), cpu, cuda, cuda:1"
     )
+    p.add_argument(
+        "--engine",
+        choices=["torch", "ctranslate2"],
+        help="ctranslate2 = the model exported; default: torch, ctranslate2 if RUN is an export",
+    )
     return p
 
 
@@ -66,7 +73,7 @@ def body(args: argparse.Namespace) -> int:
     check_output(args.output, args.input, args.force)
     lines, total = read_input(args.input)
     with _ending_on_sigterm():
-        translator = Translator.load(args.run, args.device, args.checkpoint)
+        translator = _load(args)
         hypotheses = translator.stream(
             lines,
             args.n_best,
@@ -79,6 +86,14 @@ def body(args: argparse.Namespace) -> int:
         with open_output(args.output) as sink:
             _write(hypotheses, sink, args, total)
     return 0
+
+
+def _load(args: argparse.Namespace) -> Translator:
+    if args.engine == "ctranslate2" or (args.engine is None and is_export(Path(args.run))):
+        from nmt.export.translator import load_exported
+
+        return load_exported(args.run, args.device, args.checkpoint)
+    return Translator.load(args.run, args.device, args.checkpoint)
 
 
 @contextlib.contextmanager

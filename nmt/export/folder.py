@@ -14,44 +14,22 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import nmt
-from nmt.config import DecodeConfig
 from nmt.data.segment import save_segmenter
 from nmt.data.vocab import BOS, PAD
 from nmt.decoding.translator import LONGEST, Translator
 from nmt.errors import UserError
+from nmt.export.facts import FACTS, Facts, is_export
 from nmt.export.fold import fold
 from nmt.export.program import program
 from nmt.export.readme import readme
 from nmt.export.spec import SPECIALS, build_spec, check_expressible, require_ctranslate2
 from nmt.run.files import TEMPORARY
 
-FACTS = "nmt.json"
 POSITIONS = 2048  # a sentence's pieces with EOS, source or target, unless decode asks for more
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What nmt.json says beside what CTranslate2 keeps.
-
-    Attributes:
-        src, tgt: languages, for the tokeniser's rules.
-        decode: the recipe's settings.
-        never: tokens that must not be produced, beside UNK.
-        quantization: of the stored weights, None = fp32.
-        version: of this toolkit.
-    """
-
-    src: str
-    tgt: str
-    decode: dict[str, Any]
-    never: list[str]
-    quantization: str | None
-    version: str
 
 
 def export(
@@ -104,29 +82,6 @@ def write(translator: Translator, folder: Path, quantization: str | None) -> Non
         ("README.md", about),
     ):
         (folder / name).write_text(text, encoding="utf-8")
-
-
-def is_export(folder: Path) -> bool:
-    """Whether a folder looks like one that ``export`` wrote."""
-    return (folder / FACTS).is_file()
-
-
-def read_facts(folder: Path) -> tuple[Facts, DecodeConfig]:
-    """nmt.json, and its decode settings as such.
-
-    Raises:
-        UserError: it is damaged, or of another version with other settings.
-    """
-    path = folder / FACTS
-    try:
-        facts = Facts(**json.loads(path.read_text(encoding="utf-8")))
-        return facts, DecodeConfig.model_validate(facts.decode)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"cannot be read: {str(error).splitlines()[0]}",
-            at=str(path),
-            fix="export the run again with nmt-export",
-        ) from error
 
 
 def check_output(output: Path, force: bool) -> None:

@@ -1,0 +1,92 @@
+"""Text to text through CTranslate2: an exported folder, or a run folder exported on the way."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nmt.config import DecodeConfig
+from nmt.data.segment import load_segmenter
+from nmt.data.vocab import Vocab
+from nmt.decoding.search import Found
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.export.engine import Engine, resolve_device
+from nmt.export.facts import is_export, read_facts
+from nmt.export.folder import write
+from nmt.export.spec import check_expressible, require_ctranslate2
+
+
+class ExportedTranslator(Translator):
+    """A Translator whose search is CTranslate2's; lines, parts and options are treated alike."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        """``folder``: an exported one, which is no longer needed afterwards.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        facts, self.decode = read_facts(folder)
+        self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
+        self.src, self.tgt = facts.src, facts.tgt
+        self.device = torch.device(resolve_device(device)[0])
+        self.engine = _open(folder, self.vocab, facts.never, device)
+
+    def _search(
+        self,
+        sources: Sequence[np.ndarray],
+        decode: DecodeConfig,
+        n_best: int,
+        stop: Callable[[], None] | None = None,
+    ) -> list[list[Found]]:
+        if stop is not None:
+            stop()
+        return self.engine.search(sources, decode, n_best)
+
+
+def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "best") -> Translator:
+    """The translator of an exported folder, or of a run folder by way of a temporary export.
+
+    Args:
+        path: a folder that nmt-export or nmt-train wrote.
+        device: auto, cpu, cuda or cuda:N, as CTranslate2 sees them.
+        checkpoint: of a run folder.
+
+    Raises:
+        UserError: CTranslate2 is not installed or cannot express the model; the folder is damaged,
+            or neither of the two.
+    """
+    require_ctranslate2()
+    if is_export(Path(path)):
+        if checkpoint != "best":
+            raise UserError(
+                "an exported folder has the checkpoint that it was made from",
+                at="--checkpoint",
+                fix="give it to nmt-export, or give the run folder",
+            )
+        return ExportedTranslator(Path(path), device)
+    original = Translator.load(path, "cpu", checkpoint)
+    check_expressible(original.model.config)
+    with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
+        write(original, Path(folder), None)
+        return ExportedTranslator(Path(folder), device)
+
+
+def _open(folder: Path, vocab: Vocab, never: Sequence[str], device: str) -> Engine:
+    try:
+        tokens = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
+        engine = Engine(folder, vocab, never, device)
+        if tokens != engine.tokens:
+            raise ValueError("vocab.txt and shared_vocabulary.json differ")
+        return engine
+    except (OSError, ValueError, RuntimeError, RecursionError) as error:
+        raise UserError(
+            f"CTranslate2's model cannot be read: {error}",
+            at=str(folder),
+            fix="export the run again with nmt-export",
+        ) from error

@@ -1,0 +1,175 @@
+"""nmt-translate --engine ctranslate2: on a run folder and on an exported one, text in, text out."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import export as command
+from nmt.cli import train, translate
+from nmt.decoding.translator import LONGEST, Translator
+from nmt.errors import UserError
+from nmt.export.translator import load_exported
+from tests.export.cases import made, pairs, run_folder
+from tests.toy import lines_of_digits, toy_corpus, toy_recipe
+
+pytest.importorskip("ctranslate2")
+LINES = ["", *(line for line, _ in pairs()[:12]), "\u3000", "o"]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    translator = made(norm="layernorm", res_scale="scalar", head_scale=True)
+    translator.decode = translator.decode.model_copy(update={"beam": 1})
+    return translator
+
+
+@pytest.fixture(scope="module")
+def run(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_folder(translator, tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path) -> Path:
+    assert command.main([str(run), "--output", str(run.parent / "model")]) == 0
+    return run.parent / "model"
+
+
+@pytest.fixture
+def nmt_translate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, list[str], str]]:
+    def run(*argv: str | Path, lines: list[str] = LINES) -> tuple[int, list[str], str]:
+        given = io.BytesIO("".join(f"{line}\n" for line in lines).encode())
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        capsys.readouterr()
+        code = translate.main([str(word) for word in argv])
+        out, error = capsys.readouterr()
+        assert "Traceback" not in error
+        assert "internal error" not in error
+        return code, out.split("\n")[:-1], error
+
+    return run
+
+
+def test_both_kinds_of_folder_give_the_text_of_our_search(
+    translator: Translator, run: Path, exported: Path, nmt_translate: Callable[..., tuple]
+) -> None:
+    expected = translator.translate(LINES)
+    assert any(expected)
+    engine = ("--engine", "ctranslate2", "--device", "cpu")
+    before = {path.name for path in run.iterdir()}
+    for argv in ((run, *engine), (exported, *engine), (exported,)):
+        code, lines, _ = nmt_translate(*argv)
+        assert code == 0
+        assert lines == expected
+    assert {path.name for path in run.iterdir()} == before
+
+
+def test_an_export_moves_and_needs_no_run(
+    translator: Translator, exported: Path, tmp_path: Path
+) -> None:
+    moved = load_exported(shutil.copytree(exported, tmp_path / "elsewhere"), "cpu")
+    shutil.rmtree(tmp_path / "elsewhere")
+    assert moved.translate(LINES) == translator.translate(LINES)
+
+
+def test_scores_are_ours(translator: Translator, exported: Path) -> None:
+    """But for the probability of UNK, which CTranslate2 gives to the others."""
+    ours, theirs = (t.n_best(LINES, 1) for t in (translator, load_exported(exported, "cpu")))
+    for (a,), (b,) in zip(ours, theirs, strict=True):
+        assert (a.pieces, a.finished) == (b.pieces, b.finished)
+        assert b.log_prob == pytest.approx(a.log_prob, abs=0.5)
+        assert b.log_prob >= a.log_prob - 1e-3
+
+
+def test_options_and_long_lines_are_treated_alike(
+    translator: Translator, exported: Path, nmt_translate: Callable[..., tuple]
+) -> None:
+    long = " ".join(["a"] * (LONGEST + 9))
+    code, (line,), error = nmt_translate(exported, "--batch-tokens", "999", lines=[long])
+    assert code == 0
+    assert "translated in 2 parts" in error
+    assert line == translator.translate([long])[0]
+    code, lines, _ = nmt_translate(exported, "--beam", "3", "--n-best", "2", "--length-alpha", "1")
+    assert code == 0
+    assert [row.split(" ||| ")[0] for row in lines][:4] == ["0", "1", "1", "2"]
+    assert nmt_translate(exported, "--beam", "0")[0] == 2
+
+
+def test_a_trained_model_gives_the_same_beams(
+    tmp_path: Path, nmt_translate: Callable[..., tuple]
+) -> None:
+    """Where the two searches agree: on a model that is sure of what it says."""
+    toy_corpus(tmp_path, {"train": 300, "dev": 5, "test": 5}, longest=5)
+    recipe = toy_recipe(
+        tmp_path, {"train": {"epoch_updates": 80, "max_epochs": 1, "log_every": 80}}
+    )
+    assert train.main([str(recipe)]) == 0
+    lines = lines_of_digits(60, seed=5, longest=5)
+    ours, theirs = (
+        nmt_translate(tmp_path / "run", *engine, "--device", "cpu", lines=lines)
+        for engine in ((), ("--engine", "ctranslate2"))
+    )
+    assert ours[:2] == theirs[:2]
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_an_exported_folder_has_one_checkpoint(
+    exported: Path, nmt_translate: Callable[..., tuple]
+) -> None:
+    code, _, error = nmt_translate(exported, "--checkpoint", "latest")
+    assert code == 2
+    assert "--checkpoint" in error
+
+
+def test_a_model_that_cannot_be_expressed_is_refused(
+    tmp_path: Path, nmt_translate: Callable[..., tuple]
+) -> None:
+    run = run_folder(made(ffn_norm=True), tmp_path / "run")
+    code, _, error = nmt_translate(run, "--engine", "ctranslate2")
+    assert code == 2
+    assert "model.ffn_norm" in error
+
+
+def damaged_facts(folder: Path) -> None:
+    (folder / "nmt.json").write_text(json.dumps({"src": "gl"}))
+
+
+def damaged_model(folder: Path) -> None:
+    (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
+
+
+def other_vocabulary(folder: Path) -> None:
+    with open(folder / "vocab.txt", "a", encoding="utf-8") as file:
+        file.write("more\t1\t1\n")
+
+
+def no_segmenter(folder: Path) -> None:
+    (folder / "codes.txt").unlink()
+
+
+@pytest.mark.parametrize(
+    "harm", [damaged_facts, damaged_model, other_vocabulary, no_segmenter], ids=lambda f: f.__name__
+)
+def test_a_damaged_export_is_told(
+    harm: Callable[[Path], None], exported: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(exported, tmp_path / "model")
+    harm(folder)
+    with pytest.raises(UserError, match=r"model"):
+        load_exported(folder, "cpu")
+
+
+def test_a_folder_that_is_neither(tmp_path: Path, nmt_translate: Callable[..., tuple]) -> None:
+    code, _, error = nmt_translate(tmp_path, "--engine", "ctranslate2")
+    assert code == 2
+    assert "not a run folder" in error
