@@ -10,19 +10,22 @@ import hashlib
 import re
 import unicodedata
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from nmt.data.languages import Profile, Profiles
 from nmt.data.text import is_blank
 
 LISTED = 100  # places named in the report for each finding
 EXAMPLES = 5  # pairs shown for each overlap
 LACKING_WARNS = 0.1  # share of a side's pieces that the training data does not have there
 UNKNOWN_FAILS = 0.5  # share of source pieces that are UNK
+SAMPLE = 5000  # pairs of which all letters are looked at; of the rest, one in ONE_IN
+ONE_IN = 64
 FEW_PAIRS = 100  # scores of a smaller split say little
 
 SUSPICIOUS = {
@@ -87,6 +90,7 @@ class SplitCheck:
 
     Attributes:
         normalised: for ``read_lines`` to count into.
+        profiles: the letters of both sides, by corpus (what stands before ``:`` in a place).
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class SplitCheck:
         self.found: dict[str, set[int]] = {name: set() for name in self.held_out}
         self.examples: dict[str, list[str]] = {name: [] for name in self.held_out}
         self.decomposed = Finding()
+        self.profiles: defaultdict[str, Profiles] = defaultdict(lambda: (Profile(), Profile()))
         self._hashes = array("q")
 
     def admit(self, src: str, tgt: str, place: str) -> bool:
@@ -121,6 +126,11 @@ class SplitCheck:
         self._suspect(src, tgt, place)
         mark = fingerprint(src, tgt)
         self._hashes.append(mark)
+        if self.kept <= SAMPLE or not mark % ONE_IN:
+            for profile, line in zip(
+                self.profiles[place.rpartition(":")[0]], (src, tgt), strict=True
+            ):
+                profile.add(line)
         for name, marks in self.held_out.items():
             if mark in marks:
                 if mark not in self.found[name] and len(self.examples[name]) < EXAMPLES:
@@ -194,6 +204,7 @@ def failures(report: dict[str, Any], max_overlap: float) -> list[str]:
         for name, overlap in report["overlap"].items()
         if overlap["share"] > max_overlap
     ]
+    found += report["languages"]["failures"]
     for name, split in report["splits"].items():
         source = split.get("coverage", {}).get("src")
         if source and source["unknown"] > UNKNOWN_FAILS:
@@ -204,10 +215,10 @@ def failures(report: dict[str, Any], max_overlap: float) -> list[str]:
     return found
 
 
-def warnings(splits: dict[str, dict[str, Any]]) -> list[str]:
+def warnings(report: dict[str, Any]) -> list[str]:
     """What a person should look at, one sentence each."""
-    found = []
-    for name, split in splits.items():
+    found = list(report["languages"]["warnings"])
+    for name, split in report["splits"].items():
         kept = split["kept"]
         if name != "train" and kept < FEW_PAIRS:
             pairs = "1 pair" if kept == 1 else f"{kept} pairs"
@@ -232,11 +243,6 @@ def warnings(splits: dict[str, dict[str, Any]]) -> list[str]:
             for lang, side in sides.items()
             if side["lacking"] > LACKING_WARNS
         ]
-        if sides and all(
-            side["lacking"] > 0.01 + 2 * side["lacking on the other side"]
-            for side in sides.values()
-        ):
-            found.append(f"{name}: source and target seem to be exchanged")
     return found
 
 

@@ -107,8 +107,8 @@ def encode_held_out(
     """Write a tuning or test set, every line of it; a blank side has no ids.
 
     Returns:
-        Of each side, the share of pieces that are UNK, that this side of the training text never
-        has and that its other side never has; and the most frequent ones that this side lacks.
+        Of each side, the share of pieces that are UNK and that this side of the training text never
+        has; and the most frequent ones that it lacks.
     """
     writer = CorpusWriter(folder, len(vocab))
     masks = [vocab.types_of(side) for side in SIDES]
@@ -127,9 +127,8 @@ def encode_held_out(
         side: {
             "unknown": float((ids == UNK).mean()),
             "lacking": float((~own[ids]).mean()),
-            "lacking on the other side": float((~other[ids]).mean()),
             "pieces": [piece for piece, _ in count.most_common(SHOWN)],
         }
-        for side, own, other, count in zip(SIDES, masks, masks[::-1], lacking, strict=True)
+        for side, own, count in zip(SIDES, masks, lacking, strict=True)
         for ids in [corpus.ids(side)]
     }

@@ -22,13 +22,14 @@ from nmt.config import Recipe
 from nmt.data.checks import SplitCheck, failures, warnings
 from nmt.data.corpus import EncodedCorpus
 from nmt.data.encode import Segment, encode_held_out, encode_training
+from nmt.data.languages import wrong_languages
 from nmt.data.segment import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.sources import Inputs, Sides, TrainingText, find_files, inspect, look, read_pairs
 from nmt.data.text import read_lines
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, NmtError, UserError
 
-VERSION = "2"  # of what the cache holds; a change of it makes old caches unused
+VERSION = "3"  # of what the cache holds; a change of it makes old caches unused
 REPORT = "report.json"  # written last: a folder that has it is whole
 
 
@@ -163,7 +164,14 @@ def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool)
     for name, prefix in held_out.items():
         pairs = read_pairs(files[prefix])
         splits[name]["coverage"] = encode_held_out(pairs, segmenter, vocab, src, tgt, folder / name)
-    return {"splits": splits, "overlap": check.overlap(), "types": len(vocab)}
+    held = {name: profiles for c in checks.values() for name, profiles in c.profiles.items()}
+    wrong, odd = wrong_languages(check.profiles, held, (src, tgt))
+    return {
+        "splits": splits,
+        "overlap": check.overlap(),
+        "languages": {"failures": wrong, "warnings": odd},
+        "types": len(vocab),
+    }
 
 
 def _open(cache: Path, fingerprint: str, dev: Sides, test: Sides | None) -> Prepared:
@@ -206,4 +214,4 @@ def _judge(recipe: Recipe, report: dict[str, Any]) -> list[str]:
             at="data",
             fix="mend the corpus, raise data.max_overlap, or set data.checks=warn",
         )
-    return [*problems, *warnings(report["splits"])]
+    return [*problems, *warnings(report)]

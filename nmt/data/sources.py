@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -133,6 +133,12 @@ def inspect(name: str, sides: Sides, tokenised: bool) -> SplitCheck:
     return check
 
 
+def _short(prefixes: Collection[str]) -> list[str]:
+    """Names for places: the last part of each prefix, or all of it where two end alike."""
+    last = [Path(prefix).name for prefix in prefixes]
+    return last if len(set(last)) == len(last) else list(prefixes)
+
+
 class TrainingText:
     """The training pairs that pass the filters, as often as they are asked for.
 
@@ -156,8 +162,7 @@ class TrainingText:
         check = self._check
         bar = tqdm(desc=doing, unit=" pairs", leave=False, disable=None if self._progress else True)
         with bar:
-            for prefix, sides in self._corpora.items():
-                name = Path(prefix).name
+            for name, sides in zip(_short(self._corpora), self._corpora.values(), strict=True):
                 pairs = read_pairs(sides, check.normalised if counting else None)
                 for number, pair in enumerate(pairs, 1):
                     bar.update()

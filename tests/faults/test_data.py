@@ -254,13 +254,27 @@ def test_no_pair_left_says_which_filter_took_how_many(corpus: Corpus, kind: str)
     assert "no training pair is left (5 source blank, 55 longer than 2 words)" in said
 
 
-def test_one_dev_pair_is_a_warning_and_exchanged_sides_too(corpus: Corpus):
+def test_one_dev_pair_is_a_warning(corpus: Corpus):
     assert any("dev: only 1 pair" in w for w in corpus.prepared().report["warnings"])
-    corpus.write("dev.gl", DEV[0][1] + "\n")
-    corpus.write("dev.en", DEV[0][0] + "\n")
-    said = corpus.prepared().report["warnings"]
-    assert "dev: source and target seem to be exchanged" in said
     assert corpus.prepared(data={"checks": "off"}).report["warnings"] == []
+
+
+GL = "o can dorme na casa vella e a muller do pescador canta cancións ao neno pequeno\n"
+EN = "the dog sleeps in the old house and the wife of the fisherman sings songs to the boy\n"
+
+
+def test_exchanged_sides_are_refused_and_a_wrong_file_is_a_warning(corpus: Corpus):
+    for name, text in (("train.gl", GL * 20), ("train.en", EN * 20), ("dev.gl", EN * 9)):
+        corpus.write(name, text)
+    corpus.write("dev.en", GL * 9)
+    with pytest.raises(UserError, match="source and target are exchanged in dev or in train"):
+        corpus.prepared()
+    warned = corpus.prepared(data={"checks": "warn"}).report["warnings"]
+    assert any("source and target are exchanged in dev or in train" in w for w in warned)
+    corpus.write("dev.en", EN * 9)
+    warned = corpus.prepared().report["warnings"]
+    assert any("dev: the gl side reads like the en side of train" in w for w in warned)
+    assert any("dev" in w and "a wrong file?" in w for w in warned)
 
 
 # --- segmentation and vocabulary ----------------------------------------------------------------
