@@ -16,7 +16,8 @@ from tqdm import tqdm
 
 from nmt.cli.main import run_command
 from nmt.cli.streams import check_output, is_typed, open_output, read_input
-from nmt.decoding.translator import Hypothesis, Translator
+from nmt.decoding.sentences import Hypothesis
+from nmt.decoding.translator import Translator
 from nmt.errors import Terminated, UserError
 from nmt.export.facts import is_export
 

@@ -11,6 +11,7 @@ Equal scores are ordered by beam, so the order does not depend on the batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +76,22 @@ class Beams:
         return Beams(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
+# (beams, logits [B, K, V], the same with -inf where a token is not allowed) -> fewer or others
+# allowed; a function of what the beams hold, so rules need no state that follows the beams
+Rule = Callable[[Beams, Tensor, Tensor], Tensor]
+# (beams, allowed logits [B, K, V], logsumexp of all logits [B, K, 1], alpha) -> the K continuations
+# of each sentence, and the beams they continue [B, K]
+Choose = Callable[[Beams, Tensor, Tensor, float], tuple[Beams, Tensor]]
+
+
+def best(beams: Beams, logits: Tensor, total: Tensor, alpha: float) -> tuple[Beams, Tensor]:
+    """The K continuations with the highest score."""
+    beam, types = logits.shape[1:]
+    # the K best of K beams are among the K best of each: [B, K, C]
+    highest, token = logits.topk(min(beam, types), dim=-1)
+    return extend(beams, token, beams.log_prob[..., None] + (highest - total), alpha)
+
+
 @torch.no_grad()
 def beam_search(
     state: State,
@@ -83,6 +100,9 @@ def beam_search(
     alpha: float,
     forbidden: Tensor,
     n_best: int = 1,
+    rules: Sequence[Rule] = (),
+    choose: Choose = best,
+    groups: int = 1,
 ) -> list[list[Found]]:
     """The ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
@@ -93,10 +113,13 @@ def beam_search(
         alpha: exponent of the length penalty, 0 = none.
         forbidden: [F] ids that are never produced.
         n_best: at most ``beam``.
+        rules: what else is not allowed, in order; a later rule has the last word.
+        choose: how continuations are chosen.
+        groups: beams that start apart: ``choose`` never lets a group displace another.
     """
     batch, device = len(max_len), max_len.device
     first = torch.full((batch, beam), -torch.inf, device=device)
-    first[:, 0] = 0.0  # the beams start equal: one of them is enough
+    first[:, :: beam // groups] = 0.0  # the beams of a group start equal: one is enough
     beams = Beams(
         ids=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
         log_prob=first,
@@ -109,7 +132,13 @@ def beam_search(
     over = torch.zeros(batch, dtype=torch.bool, device=device)
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
     while True:
-        beams, parents = _extend(beams, state.advance(tokens), alpha, forbidden)
+        logits = state.advance(tokens)
+        allowed = logits.index_fill(-1, forbidden, -torch.inf)
+        if beams.ids.shape[-1] == 0:
+            allowed[..., EOS] = -torch.inf
+        for rule in rules:
+            allowed = rule(beams, logits, allowed)
+        beams, parents = choose(beams, allowed, logits.logsumexp(-1, keepdim=True), alpha)
         length = beams.ids.shape[-1]
         limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]  # type: ignore[index]
         now_over = (length >= limit) | _settled(beams, penalty, n_best)
@@ -131,17 +160,14 @@ def beam_search(
         tokens = beams.ids[:, :, -1]
 
 
-def _extend(beams: Beams, logits: Tensor, alpha: float, forbidden: Tensor) -> tuple[Beams, Tensor]:
-    """The K best continuations of each sentence, and the beams they continue [B, K]."""
-    beam, types = logits.shape[1:]
-    length = beams.ids.shape[-1] + 1
-    total = logits.logsumexp(-1, keepdim=True)
-    logits = logits.index_fill(-1, forbidden, -torch.inf)
-    if length == 1:
-        logits[..., EOS] = -torch.inf
-    # the K best of K beams are among the K best of each: [B, K, C]
-    best, token = logits.topk(min(beam, types), dim=-1)
-    log_prob = beams.log_prob[..., None] + (best - total)
+def extend(beams: Beams, token: Tensor, log_prob: Tensor, alpha: float) -> tuple[Beams, Tensor]:
+    """The K best of some continuations of each sentence, and the beams they continue [B, K].
+
+    Args:
+        token: [B, K, C], C continuations of each beam, the best first.
+        log_prob: [B, K, C], of the hypotheses so continued; -inf where there is none.
+    """
+    beam, length = beams.ids.shape[1], beams.ids.shape[-1] + 1
     score = log_prob / length_penalty(length, alpha)
     # an ended hypothesis continues as itself, once
     ended = beams.ended[..., None]

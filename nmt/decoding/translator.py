@@ -6,60 +6,34 @@ import hashlib
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter, load_segmenter
 from nmt.data.segment import fingerprint as segmenter_fingerprint
-from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, PAD, UNK, Vocab
+from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.search import Found, beam_search
+from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.device import resolve_device
 from nmt.run.folder import RunFolder
-from nmt.schema import allowed
 
 WINDOW = 2048  # lines read ahead and sorted by length
-LONGEST = 512  # source pieces searched at once; longer lines are translated in parts
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation.
-
-    Attributes:
-        pieces: as the model produced them, without EOS.
-        text: plain text.
-        score: log_prob / length penalty, what the search ranked by.
-        log_prob: natural logarithm, summed over pieces and EOS.
-        finished: it ended with EOS, not at the length limit.
-    """
-
-    pieces: list[str]
-    text: str
-    score: float
-    log_prob: float
-    finished: bool
-
-
-BLANK = Hypothesis([], "", 0.0, 0.0, True)
 
 
 class Translator:
     """A model with all that stands between its ids and text.
 
-    Options of every method, with the recipe's ``decode`` as their defaults: ``beam``,
-    ``length_alpha``, ``max_len_offset``, ``allow_unk``, ``batch_tokens``. The text does not depend
-    on how lines are batched or ordered.
+    The options of every method are those of ``nmt.decoding.options``, with the recipe's ``decode``
+    as their defaults. The text does not depend on how lines are batched or ordered.
     """
 
     def __init__(
@@ -74,6 +48,7 @@ class Translator:
     ) -> None:
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
+        self.sentences = Sentences(segmenter, vocab, src, tgt)
         self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
 
     @classmethod
@@ -148,18 +123,19 @@ class Translator:
         Raises:
             UserError: an option that cannot be, before the first line is read.
         """
-        return self._stream(lines, self._decode(n_best, options), n_best, window or WINDOW)
+        checked = self._checked({"n_best": n_best, **options})
+        return self._stream(lines, checked, window or WINDOW)
 
     def _stream(
-        self, lines: Iterable[str], decode: DecodeConfig, n_best: int, size: int
+        self, lines: Iterable[str], options: SearchOptions, size: int
     ) -> Iterator[list[Hypothesis]]:
         numbered = enumerate(lines, 1)
         while window := list(itertools.islice(numbered, size)):
-            parts = [self._parts(number, line) for number, line in window]
+            parts = [self.sentences.of_line(number, line) for number, line in window]
             flat = [part for of_line in parts for part in of_line]
-            found = iter(self._search(flat, decode, n_best))
+            found = iter(self._search(flat, options))
             for of_line in parts:
-                yield self._join([next(found) for _ in of_line])
+                yield self.sentences.join([next(found) for _ in of_line])
 
     def translate_ids(
         self,
@@ -173,71 +149,19 @@ class Translator:
         """
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
-        found = self._search([sources[row] for row in rows], self._decode(1, options), 1, stop)
+        checked = self._checked(options)
+        found = self._search([Sentence(sources[row]) for row in rows], checked, stop)
         for row, of_row in zip(rows, found, strict=True):
-            results[row] = self._join([of_row])[0]
+            results[row] = self.sentences.join([of_row])[0]
         return results
 
-    def _decode(self, n_best: int, options: dict[str, Any]) -> DecodeConfig:
-        given = {name: value for name, value in options.items() if value is not None}
-        try:
-            decode = DecodeConfig.model_validate({**self.decode.model_dump(), **given})
-        except ValidationError as error:
-            raise UserError(
-                "; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors())
-            ) from error
-        if n_best > decode.beam:
-            if "beam" in given:
-                raise UserError(
-                    f"{n_best} best translations need a beam of at least {n_best}, "
-                    f"not {decode.beam}",
-                    fix=f"set beam to {n_best} or more",
-                )
-            decode = decode.model_copy(update={"beam": n_best})
-        return decode
-
-    def _parts(self, number: int, line: str) -> list[np.ndarray]:
-        """Ids of a line, cut into searchable parts; a blank line has none."""
-        line = clean_line(line)
-        if is_blank(line):
-            return []
-        ids = np.array(self.vocab.ids(self.segmenter.encode(line, self.src)), dtype=np.int64)
-        count = -(-len(ids) // LONGEST)
-        if count > 1:
-            print(
-                f"note: line {number} has {len(ids)} pieces; it is translated in {count} parts",
-                file=sys.stderr,
-            )
-        return np.array_split(ids, count) if count else []
-
-    def _join(self, parts: list[list[Found]]) -> list[Hypothesis]:
-        """Hypotheses of one line from those of its parts, rank by rank."""
-        ranks = [[self._hypothesis(found) for found in rank] for rank in zip(*parts, strict=False)]
-        if not ranks:
-            return [BLANK]
-        return [
-            rank[0]
-            if len(rank) == 1
-            else Hypothesis(
-                pieces=[piece for part in rank for piece in part.pieces],
-                text=" ".join(part.text for part in rank),
-                score=sum(part.score for part in rank),
-                log_prob=sum(part.log_prob for part in rank),
-                finished=all(part.finished for part in rank),
-            )
-            for rank in ranks
-        ]
-
-    def _hypothesis(self, found: Found) -> Hypothesis:
-        pieces = self.vocab.pieces(found.ids)
-        text = self.segmenter.decode(pieces, self.tgt)
-        return Hypothesis(pieces, text, found.score, found.log_prob, found.finished)
+    def _checked(self, given: dict[str, Any]) -> SearchOptions:
+        return search_options(self.decode, given)
 
     def _search(
         self,
-        sources: Sequence[np.ndarray],
-        decode: DecodeConfig,
-        n_best: int,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
         stop: Callable[[], None] | None = None,
     ) -> list[list[Found]]:
         """Search in batches of similar length, longest first; results in the order given.
@@ -246,21 +170,21 @@ class Translator:
             MachineError: a single sentence does not fit in memory.
         """
         self.model.eval()
-        order = sorted(range(len(sources)), key=lambda row: (-len(sources[row]), row))
-        results: list[list[Found]] = [[] for _ in sources]
+        order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
+        results: list[list[Found]] = [[] for _ in sentences]
         first = 0
         while first < len(order):
             if stop is not None:
                 stop()
-            each = (len(sources[order[first]]) + 1) * decode.beam
-            rows = order[first : first + max(1, min(decode.batch_tokens, self.room) // each)]
+            each = (len(sentences[order[first]].ids) + 1) * options.beam
+            rows = order[first : first + max(1, min(options.batch_tokens, self.room) // each)]
             try:
-                found = self._search_batch([sources[row] for row in rows], decode, n_best)
+                found = self._search_batch([sentences[row] for row in rows], options)
             except torch.OutOfMemoryError as error:
                 if len(rows) == 1:
                     raise MachineError(
-                        f"no memory on {self.device} for one sentence of {each // decode.beam} "
-                        f"pieces and {decode.beam} beams",
+                        f"no memory on {self.device} for one sentence of {each // options.beam} "
+                        f"pieces and {options.beam} beams",
                         fix="take a smaller beam, or device cpu",
                     ) from error
                 if self.room == sys.maxsize:
@@ -274,24 +198,18 @@ class Translator:
 
     @torch.no_grad()
     def _search_batch(
-        self, sources: Sequence[np.ndarray], decode: DecodeConfig, n_best: int
+        self, sentences: Sequence[Sentence], options: SearchOptions
     ) -> list[list[Found]]:
-        src, layout = collate_sources(list(sources))
+        src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
-        max_len = layout.lengths + decode.max_len_offset
-        state = self.model.start(src.to(self.device), layout, decode.beam, int(max_len.max()))
-        forbidden = [PAD, BOS] if decode.allow_unk else [PAD, BOS, UNK]
+        max_len = layout.lengths + options.max_len_offset
+        state = self.model.start(src.to(self.device), layout, options.beam, int(max_len.max()))
+        forbidden = [PAD, BOS] if options.allow_unk else [PAD, BOS, UNK]
         return beam_search(
             state,
-            decode.beam,
+            options.beam,
             max_len,
-            decode.length_alpha,
+            options.length_alpha,
             torch.tensor(forbidden, device=self.device),
-            n_best,
+            options.n_best,
         )
-
-
-def _wrong(name: str, error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        return f"no option {name}; there are {', '.join(DecodeConfig.model_fields)}"
-    return f"{name}: {error['input']} is not {allowed(DecodeConfig, name)}"

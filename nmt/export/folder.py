@@ -20,7 +20,8 @@ from pathlib import Path
 import nmt
 from nmt.data.segment import save_segmenter
 from nmt.data.vocab import BOS, PAD
-from nmt.decoding.translator import LONGEST, Translator
+from nmt.decoding.sentences import LONGEST
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.facts import FACTS, Facts, is_export
 from nmt.export.fold import fold

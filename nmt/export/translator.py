@@ -6,14 +6,16 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 
 from nmt.config import DecodeConfig
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Found
+from nmt.decoding.sentences import Sentence, Sentences
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engine import Engine, resolve_device
@@ -34,19 +36,26 @@ class ExportedTranslator(Translator):
         facts, self.decode = read_facts(folder)
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = facts.src, facts.tgt
+        self.sentences = Sentences(self.segmenter, self.vocab, self.src, self.tgt)
         self.device = torch.device(resolve_device(device)[0])
         self.engine = _open(folder, self.vocab, facts.never, device)
 
     def _search(
         self,
-        sources: Sequence[np.ndarray],
-        decode: DecodeConfig,
-        n_best: int,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
         stop: Callable[[], None] | None = None,
     ) -> list[list[Found]]:
         if stop is not None:
             stop()
-        return self.engine.search(sources, decode, n_best)
+        return self.engine.search([s.ids for s in sentences], options, options.n_best)
+
+    def _checked(self, given: dict[str, Any]) -> SearchOptions:
+        known = {*DecodeConfig.model_fields, "n_best"}
+        for name, value in given.items():
+            if name in SearchOptions.model_fields and name not in known and value is not None:
+                raise UserError(f"engine ctranslate2 has no {name}", fix="take engine torch")
+        return super()._checked(given)
 
 
 def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "best") -> Translator:

@@ -42,7 +42,7 @@ class Translator:
             yield [Hypothesis(line.upper())] * n_best
 
 module = types.ModuleType("nmt.decoding.translator")
-module.Hypothesis, module.Translator = Hypothesis, Translator
+module.Translator = Translator
 sys.modules[module.__name__] = module
 from nmt.cli import translate
 sys.exit(translate.main(sys.argv[1:]))

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
+from nmt.decoding import sentences as sentences_module
 from nmt.decoding import translator as module
-from nmt.decoding.translator import BLANK, Hypothesis, Translator
+from nmt.decoding.sentences import BLANK, Hypothesis
+from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.layout import Layout
 from nmt.model.incremental import DecodeState
@@ -257,7 +259,7 @@ def test_an_over_long_line_is_translated_in_parts_with_a_note(
     ids = ids_of(translator, long)
     whole = translator.translate(LINES[:2])
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(module, "LONGEST", 20)
+    monkeypatch.setattr(sentences_module, "LONGEST", 20)
     count = -(-len(ids) // 20)
     assert count > 2
     found = translator.n_best([LINES[0], long, LINES[1]], 2)

@@ -13,7 +13,8 @@ import pytest
 
 from nmt.cli import export as command
 from nmt.cli import train, translate
-from nmt.decoding.translator import LONGEST, Translator
+from nmt.decoding.sentences import LONGEST
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.translator import load_exported
 from tests.export.cases import made, pairs, run_folder

@@ -16,7 +16,7 @@ import pytest
 
 from nmt.cli import train
 from nmt.cli.translate import main
-from nmt.decoding import translator
+from nmt.decoding import sentences
 from tests.toy import toy_corpus, toy_recipe
 
 LINES = ["3 1 4 1", "", "5 9 2", "\u3000", "6 5 3 5 8 9 7 9"]
@@ -118,7 +118,7 @@ def test_an_over_long_line_leaves_the_others_alone(
     translate: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
-    monkeypatch.setattr(translator, "LONGEST", 50)
+    monkeypatch.setattr(sentences, "LONGEST", 50)
     code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 100 + b"\n5 9\n")
     assert "note: line 2 has 200 pieces; it is translated in 4 parts" in err
     first, long, last = out.splitlines(keepends=True)
