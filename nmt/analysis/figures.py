@@ -77,10 +77,8 @@ def gradients_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
                 axes.plot(*smooth(curve, DEPTH_WINDOW), color=colour, label=f"layer {layer}")
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _finish(axes, "update", f"|gradient of {module}|₁", logarithmic=True)
-            axes.get_legend().remove()
     _same_scale(grid)
-    deepest = max((axes.get_legend_handles_labels() for axes in grid.flat), key=lambda h: len(h[0]))
-    figure.legend(*deepest, loc="outside right upper", fontsize=7)
+    _shared_legend(figure, grid)
     return figure
 
 
@@ -91,25 +89,22 @@ def gradient_changes(logs: Sequence[Log], of: str | None) -> Figure:
         raise UserError("changes are against the first run", fix="name two runs or more")
     figure, grid = _panels(len(logs) - 1, len(STACKS))
     base = logs[0]
+    colours = _colours_of_modules(logs, observer)
     for (label, _, log), row in zip(_named(logs)[1:], grid, strict=True):
         for stack, axes in zip(STACKS, row, strict=True):
-            for number, module in enumerate(base.modules(observer, stack)):
+            for module in base.modules(observer, stack):
                 found = [run.by_layer(observer, stack, module) for run in (log, base)]
                 _require(found[0], log, observer, _observing(observer))
                 new, old = ([late_mean(curve) for curve in curves] for curves in found)
                 # N: "normalized to control for different losses"
-                fair = late_mean(base.curve("train", "loss")) / late_mean(
-                    log.curve("train", "loss")
-                )
-                ratios = [fair * a / b for a, b in zip(new, old, strict=False)]
-                colour = COLOURS[number % len(COLOURS)]
-                axes.plot(
-                    range(len(ratios)), ratios, color=colour, marker="o", markersize=4, label=module
-                )
+                losses = [late_mean(run.curve("train", "loss")) for run in (log, base)]
+                ratios = [a / losses[0] / (b / losses[1]) for a, b in zip(new, old, strict=False)]
+                _over_depth(axes, ratios, module, colours)
             axes.axhline(1, color="#888888", linewidth=0.8)
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _finish(axes, "layer", f"{observer}, over the first run's", logarithmic=True)
+            _finish(axes, "layer", f"{observer}, over the first run's")
     _same_scale(grid)
+    _shared_legend(figure, grid)
     return figure
 
 
@@ -117,19 +112,16 @@ def gains_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
     """The newest gains over depth, a line per norm of a layer (T figures 3 and 4; N figure 4)."""
     observer = of or "gains"
     figure, grid = _panels(len(logs), len(STACKS))
+    colours = _colours_of_modules(logs, observer)
     for (label, _, log), row in zip(_named(logs), grid, strict=True):
         _require(log.modules(observer, "decoder"), log, observer, _observing(observer))
         for stack, axes in zip(STACKS, row, strict=True):
-            modules = log.modules(observer, stack)
-            for number, module in enumerate(modules):
+            for module in log.modules(observer, stack):
                 curves = log.by_layer(observer, stack, module)
-                values = [curve.values[-1] for curve in curves]
-                colour = COLOURS[number % len(COLOURS)]
-                axes.plot(
-                    range(len(values)), values, color=colour, marker="o", markersize=4, label=module
-                )
+                _over_depth(axes, [curve.values[-1] for curve in curves], module, colours)
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _finish(axes, "layer", observer)
+    _shared_legend(figure, grid)
     return figure
 
 
@@ -197,6 +189,30 @@ def _named(logs: Sequence[Log]) -> list[tuple[str, str, Log]]:
         (name, COLOURS[i % len(COLOURS)], log)
         for i, (name, log) in enumerate(zip(names, logs, strict=True))
     ]
+
+
+def _colours_of_modules(logs: Sequence[Log], observer: str) -> dict[str, str]:
+    """One colour per module in all panels; beyond the table's length they come again."""
+    names = (
+        name for log in logs for stack in reversed(STACKS) for name in log.modules(observer, stack)
+    )
+    return {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(dict.fromkeys(names))}
+
+
+def _over_depth(axes: Axes, values: Sequence[float], module: str, colours: dict[str, str]) -> None:
+    layers = range(len(values))
+    axes.plot(layers, values, color=colours[module], marker="o", markersize=4, label=module)
+    axes.set_xticks(layers)
+
+
+def _shared_legend(figure: Figure, grid: np.ndarray) -> None:
+    """One legend beside all panels instead of one in each."""
+    entries: dict[str, Any] = {}
+    for axes in grid.flat:
+        axes.get_legend().remove()
+        handles, names = axes.get_legend_handles_labels()
+        entries.update(zip(names, handles, strict=True))
+    figure.legend(list(entries.values()), list(entries), loc="outside right upper", fontsize=7)
 
 
 def _shade(layer: int, layers: int) -> Any:
