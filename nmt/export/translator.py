@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from nmt.config import DecodeConfig
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.options import SearchOptions
@@ -22,6 +21,8 @@ from nmt.export.engine import Engine, resolve_device
 from nmt.export.facts import is_export, read_facts
 from nmt.export.folder import write
 from nmt.export.spec import check_expressible, require_ctranslate2
+
+ABLE = {"beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best"}
 
 
 class ExportedTranslator(Translator):
@@ -51,11 +52,18 @@ class ExportedTranslator(Translator):
         return self.engine.search([s.ids for s in sentences], options, options.n_best)
 
     def _checked(self, given: dict[str, Any]) -> SearchOptions:
-        known = {*DecodeConfig.model_fields, "n_best"}
-        for name, value in given.items():
-            if name in SearchOptions.model_fields and name not in known and value is not None:
-                raise UserError(f"engine ctranslate2 has no {name}", fix="take engine torch")
-        return super()._checked(given)
+        options = super()._checked(given)
+        unable = [
+            name.replace("_", "-")
+            for name, field in SearchOptions.model_fields.items()
+            if name not in ABLE and getattr(options, name) != field.get_default()
+        ]
+        if unable:
+            raise UserError(
+                f"engine ctranslate2 cannot do {', '.join(unable)}",
+                fix="leave it out, or translate a run folder with --engine torch",
+            )
+        return options
 
 
 def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "best") -> Translator:

@@ -132,6 +132,16 @@ def test_an_exported_folder_has_one_checkpoint(
     assert "--checkpoint" in error
 
 
+def test_options_that_it_does_not_have_are_refused_by_name(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = load_exported(exported, "cpu")
+    monkeypatch.setattr("nmt.export.translator.ABLE", {"beam", "max_len_offset"})
+    moved.translate(LINES, beam=2)
+    with pytest.raises(UserError, match=r"cannot do length-alpha, n-best"):
+        moved.stream(LINES, n_best=2, length_alpha=1)
+
+
 def test_a_model_that_cannot_be_expressed_is_refused(
     tmp_path: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
