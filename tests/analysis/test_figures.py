@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from nmt.analysis.curves import Log
+from nmt.analysis.observers import OBSERVERS
 from nmt.cli import train
 from nmt.cli.plot import main
 from tests.toy import toy_corpus, toy_recipe
@@ -99,3 +100,9 @@ def test_what_a_run_has_not_logged_is_said(runs, tmp_path, capsys, words, said):
 def test_an_unknown_form_is_refused(runs, tmp_path, capsys):
     assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.bmp")]) == 2
     assert ".png, .svg or .pdf" in capsys.readouterr().err
+
+
+def test_docs_list_what_there_is():
+    page = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
+    rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted([*OBSERVERS, *figures.FIGURES])
