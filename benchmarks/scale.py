@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -132,9 +133,9 @@ def recipe_of(folder: Path) -> Recipe:
 
 def prepare_step(folder: Path) -> dict[str, float]:
     """From text to the cache."""
-    started = time.perf_counter()
+    started, used = time.perf_counter(), sum(os.times()[:4])
     prepare(recipe_of(folder), progress=sys.stderr.isatty())
-    return {"seconds": time.perf_counter() - started}
+    return {"seconds": time.perf_counter() - started, "cpu": sum(os.times()[:4]) - used}
 
 
 def start_step(folder: Path) -> dict[str, float]:
@@ -187,6 +188,7 @@ def measure(folder: Path, pairs: int) -> list[str]:
         f"{pairs:,}",
         f"{text / 2**20:,.0f}",
         f"{prepared['seconds']:,.1f}",
+        f"{prepared['cpu']:,.1f}",
         f"{most.one / 2**20:,.0f}",
         f"{most.all / 2**20:,.0f}",
         f"{size(folder / 'runs') / 2**20:,.0f}",
@@ -203,6 +205,7 @@ HEAD = [
     "pairs",
     "text MiB",
     "prepare s",
+    "on CPUs s",
     "largest process MiB",
     "all processes MiB",
     "cache MiB",

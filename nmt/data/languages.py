@@ -1,7 +1,7 @@
 """Is each side of each split in its language? By its letters, without knowing languages.
 
 The pairs of neighbouring letters of a text, ends of words among them, show its language. Of ten
-real corpora, the dev and test sets share 85 to 98 % of them with their own side of the training
+real corpora, the dev and test sets share 85 to 97 % of them with their own side of the training
 text and at most 60 % with its other side; texts of one language from different corpora share at
 least 67 %, of different languages at most 64 %.
 """

@@ -31,3 +31,11 @@ def test_help(name, capsys):
     text = capsys.readouterr().out
     assert "--out" in text
     assert ("--from" in text) == (name in CORPORA)
+
+
+def test_the_documentation_has_a_row_for_each():
+    text = (FOLDER / "docs" / "data.md").read_text("utf-8")
+    rows = [line.split("|")[1].strip(" `") for line in text.splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted(CORPORA)
+    for name in GENERIC:
+        assert f"python -m data_prep.{name} " in text
