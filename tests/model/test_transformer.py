@@ -173,16 +173,24 @@ def test_normformer_adds_2d_2ffn_and_heads_per_encoder_layer(norm):
     assert added == layers * (encoder_layer + decoder_layer)
 
 
-def test_normformer_adds_what_the_paper_s_125m_model_adds():
-    """N's early version, table 6: 124,471,296 - 124,379,136, which counts the two norms only."""
-    keys = {"dim": 768, "ffn_dim": 3072, "heads": 12, "enc_layers": 12, "dec_layers": 1}
+@pytest.mark.parametrize(
+    ("dim", "layers", "heads", "plain", "extended"),
+    [(768, 12, 12, 124_379_136, 124_471_296), (1024, 24, 16, 354_742_272, 354_988_032)],
+)
+def test_normformer_has_the_parameters_that_the_paper_prints(dim, layers, heads, plain, extended):
+    """N's early version, table 6, whose difference counts the two norms only, not HeadScale.
+
+    What is left of both sizes beside our layers and last norm is a table of 51,202 words.
+    """
+    keys = {"dim": dim, "ffn_dim": 4 * dim, "heads": heads, "enc_layers": layers, "dec_layers": 1}
     with torch.device("meta"):
-        plain, extended = (
+        stacks = [
             Transformer(tiny(**keys, norm="layernorm", post_attn_norm=on, ffn_norm=on), 4).encoder
             for on in (False, True)
-        )
-    sizes = [sum(p.numel() for p in encoder.parameters()) for encoder in (plain, extended)]
-    assert sizes[1] - sizes[0] == 124_471_296 - 124_379_136
+        ]
+    sizes = [sum(p.numel() for p in stack.parameters()) for stack in stacks]
+    assert sizes[0] + 51_202 * dim == plain
+    assert sizes[1] - sizes[0] == extended - plain
 
 
 @pytest.mark.parametrize(
