@@ -115,7 +115,7 @@ def alone(step: Callable[[Path], dict[str, float]], folder: Path) -> tuple[dict[
     process.start()
     sender.close()
     peak = Peak()
-    while not receiver.poll(0.1):
+    while not receiver.poll(0.3):
         peak.look(process.pid or 0)
     facts = receiver.recv()  # EOFError: the step failed, and has said why
     process.join()

@@ -14,6 +14,7 @@ from data_prep.common import (
     finish,
     parser_for,
 )
+from data_prep.languages import known
 from data_prep.pairs import (
     Drops,
     Filter,
@@ -23,6 +24,7 @@ from data_prep.pairs import (
     identical_sides,
     length,
     length_ratio,
+    scripts,
     wrong_script,
 )
 from data_prep.splits import hold_out
@@ -44,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--script-{side}",
             metavar="NAME",
-            help=f"script of most of {side}'s letters: LATIN, CYRILLIC, ARABIC, HEBREW, CJK, ...",
+            help=f"script of most of {side}'s letters, such as LATIN or HIRAGANA,CJK",
         )
     group.add_argument(
         "--keep-identical", action="store_true", help="keep pairs whose sides are the same text"
@@ -67,6 +69,10 @@ def filters_from(args: argparse.Namespace) -> list[Filter]:
         filters.append(identical_sides())
     filters += [length(args.min_words, args.max_words), length_ratio(args.max_ratio)]
     if args.script_src or args.script_tgt:
+        there = scripts()
+        for side in ("src", "tgt"):
+            for name in (vars(args)[f"script_{side}"] or "LATIN").split(","):
+                known(name, there, "script", f"--script-{side}")
         filters.append(wrong_script(args.script_src, args.script_tgt))
     return filters
 

@@ -122,8 +122,8 @@ def length_ratio(most: float) -> Filter:
 def wrong_script(src: str | None, tgt: str | None, share: float = 0.5) -> Filter:
     """Less than ``share`` of a side's letters are of its script (``LATIN``, ``CYRILLIC``, ...).
 
-    Names are the first words of Unicode character names; None leaves that side unchecked. A side
-    without letters passes.
+    Names are the first words of Unicode character names; a side may have several, with commas:
+    HIRAGANA,KATAKANA,CJK. None leaves that side unchecked. A side without letters passes.
     """
 
     def foreign(text: str, script: str | None) -> bool:
@@ -135,9 +135,15 @@ def wrong_script(src: str | None, tgt: str | None, share: float = 0.5) -> Filter
     return Filter("wrong script", lambda p: foreign(p.src, src) or foreign(p.tgt, tgt))
 
 
+def scripts() -> set[str]:
+    """Names that ``wrong_script`` takes."""
+    letters = (char for char in map(chr, range(0x20000)) if char.isalpha())
+    return {unicodedata.name(char, "").partition(" ")[0] for char in letters} - {""}
+
+
 @cache
 def _is_script(char: str, script: str) -> bool:
-    return unicodedata.name(char, "").startswith(script)
+    return unicodedata.name(char, "").startswith(tuple(script.split(",")))
 
 
 def matching(reason: str, pattern: str) -> Filter:

@@ -141,17 +141,21 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
             fix=_what_it_is(line) or "convert the file to UTF-8, for example with iconv",
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise UserError(
-            f"the archive is damaged or truncated after line {number}: {error}",
-            at=str(path),
-            fix="fetch it again",
-        ) from error
+        raise _damaged(path, number, error) from error
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise UserError(str(error.strerror), at=str(path), fix="check the path") from error
     except OSError as error:
-        if error.errno is None:  # what bz2 raises
-            raise UserError(f"no bzip2 archive: {error}", at=str(path), fix="fetch it") from error
+        if error.errno is None:  # bz2 has no error of its own
+            raise _damaged(path, number, error) from error
         raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
+
+
+def _damaged(path: Path, lines: int, error: Exception) -> UserError:
+    return UserError(
+        f"the archive is damaged or truncated after line {lines}: {error}",
+        at=str(path),
+        fix="fetch it again",
+    )
 
 
 def _what_it_is(line: bytes) -> str:

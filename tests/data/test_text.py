@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 from pathlib import Path
@@ -64,7 +65,10 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path: Path):
     assert "byte 3 of the line" in str(error.value)
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
+)
 def test_a_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
     whole = pack("".join(f"sentence number {i * i}\n" for i in range(5000)).encode())
     with pytest.raises(UserError, match="damaged or truncated"):
@@ -89,3 +93,26 @@ def test_find_side_looks_for_archives_and_refuses_folders(tmp_path: Path):
         find_side(str(tmp_path / "t"), "sk")
     assert "t.sk" in str(error.value)
     assert ".gz" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x28\xb5\x2f\xfd\x24\x0d", "compressed by zstd, which is not read: unpack it"),
+        (gzip.compress(b"text\n"), "compressed by gzip: let its name end in .gz"),
+        (lzma.compress(b"text\n"), "compressed by xz: let its name end in .xz"),
+        (bz2.compress(b"some text\n" * 9), "compressed by bzip2: let its name end in .bz2"),
+        (b"PK\x03\x04\xff", "a zip archive: unpack it"),
+        ("text\n".encode("utf-16"), "UTF-16: convert it"),
+    ],
+)
+def test_what_is_no_text_says_what_it_is(tmp_path, data, said):
+    with pytest.raises(UserError) as error:
+        lines_of(tmp_path, data, "a.en")
+    assert said in str(error.value)
+
+
+def test_zstd_files_are_told_apart_from_missing_ones(tmp_path):
+    (tmp_path / "t.gl.zst").touch()
+    with pytest.raises(UserError, match=r"t\.gl\.zst: zstd is not read\n.*zstd -d t\.gl\.zst"):
+        find_side(str(tmp_path / "t"), "gl")

@@ -78,6 +78,8 @@ def test_tsv_groups_are_not_parted(tmp_path):
         (["pairs.tsv", "--dev-size", "40"], "100 pairs are too few for 40 and 20"),
         (["pairs.tsv", "--min-words", "9"], "dropped: not 9 to 250 words: 100"),
         (["pairs.tsv", "--script-tgt", "ARABIC"], "wrong script: 100"),
+        (["pairs.tsv", "--script-tgt", "ARABC"], "unknown script 'ARABC'; did you mean ARABIC?"),
+        (["pairs.tsv", "--tgt", "xx"], "'xx' and 'xx' cannot be source and target"),
     ],
 )
 def test_bad_input_is_told_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, message):

@@ -28,6 +28,7 @@ from data_prep.pairs import (
         (wrong_script(None, "LATIN"), Pair("да", "нет"), Pair("да", "no")),
         (wrong_script("CYRILLIC", None), Pair("no way", "x"), Pair("USB кабель", "x")),
         (wrong_script("CYRILLIC", "LATIN"), Pair("да", "нет"), Pair("12", "?!")),
+        (wrong_script("HIRAGANA,CJK", None), Pair("no", "x"), Pair("猫がすき", "x")),
     ],
 )
 def test_a_filter_takes_one_and_keeps_the_other(given, taken, kept):
