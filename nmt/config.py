@@ -354,6 +354,7 @@ class Recipe(Strict):
     precision: Literal["auto", "fp32", "bf16"] = key(
         "auto", "auto = bf16 on a GPU that has it, fp32 on CPU", "O"
     )
+    graphs: Literal["auto", "off"] = key("auto", "auto = CUDA graphs of updates on a GPU", "O")
     time_limit: float | None = key(None, "hours after which training saves and ends", "O", gt=0)
     data: DataConfig
     segment: Annotated[Segment, _with_kind("fastbpe")] = FastBpeConfig()

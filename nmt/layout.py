@@ -55,6 +55,39 @@ class Layout:
             padded=not bool(visible.all()),
         )
 
+    @classmethod
+    def filled(
+        cls, lengths: Sequence[int] | np.ndarray, tokens: int, sentences: int, longest: int
+    ) -> Layout:
+        """The layout of these sentences in a given size, the rest being filler that nothing sees.
+
+        Filler tokens follow the real ones and take slots of padding, one each. Sentences of filler
+        look at their first slot, as attention to nothing is no number. Gradients of filler are
+        zero as long as the loss of filler is.
+        """
+        sizes = np.asarray(lengths, dtype=np.int64)
+        real, filler = int(sizes.sum()), tokens - int(sizes.sum())
+        slots = np.arange(longest)[None, :]
+        visible = np.zeros((sentences, longest), dtype=bool)
+        visible[: len(sizes)] = slots < sizes[:, None]
+        free = np.flatnonzero(~visible)[:filler]
+        if filler < 0 or len(free) < filler or visible.sum() != real:
+            raise ValueError(f"{real} tokens do not fit {tokens} in {sentences} x {longest}")
+        starts = np.cumsum(sizes) - sizes
+        to_padded = np.zeros((sentences, longest), dtype=np.int64)
+        to_padded[: len(sizes)] = starts[:, None] + np.minimum(slots, sizes[:, None] - 1)
+        to_padded.reshape(-1)[free] = real + np.arange(filler)
+        to_flat = np.concatenate([np.flatnonzero(visible), free])
+        visible[len(sizes) :, 0] = True
+        return cls(
+            lengths=torch.from_numpy(visible.sum(1)),
+            positions=torch.from_numpy(to_flat % longest),
+            to_padded=torch.from_numpy(to_padded),
+            to_flat=torch.from_numpy(to_flat),
+            visible=torch.from_numpy(visible),
+            padded=True,
+        )
+
     @property
     def shape(self) -> tuple[int, int]:
         """(B, L)."""

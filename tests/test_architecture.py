@@ -184,7 +184,7 @@ def test_the_list_of_keys_is_frozen():
 
 
 FROZEN = """
-src tgt out seed device precision time_limit data.train data.dev data.test data.prepare
+src tgt out seed device precision graphs time_limit data.train data.dev data.test data.prepare
 data.tokenised data.max_len data.batch_tokens data.rebatch data.checks data.max_overlap
 data.normalise segment[fastbpe].merges segment[fastbpe].codes segment[fastbpe].vocab_threshold
 segment[fastbpe].dropout segment[sentencepiece].vocab_size segment[sentencepiece].model_type

@@ -10,7 +10,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import BOS, EOS
+from nmt.data.shapes import Shape
+from nmt.data.vocab import BOS, EOS, PAD
 from nmt.layout import Layout
 
 POOL_BATCHES = 100  # a pool this many batches large is sorted by length, then cut into batches
@@ -28,10 +29,7 @@ T = TypeVar("T")
 
 
 class Corpus(Protocol):
-    """What batches need of an encoded corpus; ``src_len`` and ``tgt_len`` are without EOS."""
-
-    src_len: np.ndarray
-    tgt_len: np.ndarray
+    """What batches need of an encoded corpus."""
 
     def src(self, row: int) -> np.ndarray:
         """Source ids of a pair, without EOS."""
@@ -50,6 +48,9 @@ class Batch:
         tgt_out: [Nt] int64, the target's ids and EOS: what it shall say.
         src_layout, tgt_layout: where the tokens sit; ``tgt_in`` and ``tgt_out`` share one.
         rows: [B] rows of the corpus.
+        shape: what the batch was filled up to; None = it is as large as its pairs.
+        weights: [Nt] fp32, 1 and for filler 0; None = no filler.
+        buffer: what all tensors are parts of, bytes; None = each is its own.
     """
 
     src: Tensor
@@ -58,21 +59,25 @@ class Batch:
     tgt_out: Tensor
     tgt_layout: Layout
     rows: np.ndarray
+    shape: Shape | None = None
+    weights: Tensor | None = None
+    buffer: Tensor | None = None
 
     @property
     def tokens(self) -> int:
-        """Target tokens incl. EOS, Nt."""
+        """Target tokens incl. EOS and filler, Nt."""
         return self.tgt_out.numel()
 
     def map(self, f: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with ``f`` applied to each tensor, in the order of the fields."""
-        return Batch(
-            f(self.src),
-            self.src_layout.map(f),
-            f(self.tgt_in),
-            f(self.tgt_out),
-            self.tgt_layout.map(f),
-            self.rows,
+        return replace(
+            self,
+            src=f(self.src),
+            src_layout=self.src_layout.map(f),
+            tgt_in=f(self.tgt_in),
+            tgt_out=f(self.tgt_out),
+            tgt_layout=self.tgt_layout.map(f),
+            weights=None if self.weights is None else f(self.weights),
         )
 
     def to(self, device: torch.device) -> Batch:
@@ -88,12 +93,13 @@ class Batch:
             return tensor
 
         self.map(collect)
-        moved = iter(move(tensors, device))
-        return self.map(lambda _: next(moved))
+        buffer, parts = move(tensors, device)
+        moved = iter(parts)
+        return replace(self.map(lambda _: next(moved)), buffer=buffer)
 
 
-def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Copies of the tensors on a device, behind each other in one buffer: a single transfer.
+def move(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, list[Tensor]]:
+    """A buffer on a device, and the copies of the tensors that it holds behind each other.
 
     A GPU gets it from pinned memory without waiting. The transfer takes its turn on the stream that
     computes: some 20 microseconds of an update, less than what a stream of its own needs in events.
@@ -108,7 +114,8 @@ def move(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     host = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
     for part, tensor in zip(parts(host), tensors, strict=True):
         part.copy_(tensor)
-    return parts(host.to(device, non_blocking=True))
+    buffer = host.to(device, non_blocking=True)
+    return buffer, parts(buffer)
 
 
 @dataclass(frozen=True)
@@ -179,19 +186,28 @@ def _cuts(longest: np.ndarray, batch_tokens: int) -> list[int]:
     return cuts[:-1]
 
 
-def collate(corpus: Corpus, rows: np.ndarray) -> Batch:
-    """The batch of these rows."""
+def collate(corpus: Corpus, rows: np.ndarray, shape: Shape | None = None) -> Batch:
+    """The batch of these rows, filled up to a shape if one is given."""
     src = [corpus.src(int(row)) for row in rows]
     tgt = [corpus.tgt(int(row)) for row in rows]
-    src_ids, src_layout = collate_sources(src)
     eos, bos = np.array([EOS]), np.array([BOS])
+    src_ids = [part for ids in src for part in (ids, eos)]
+    tgt_in = [part for ids in tgt for part in (bos, ids)]
+    tgt_out = [part for ids in tgt for part in (ids, eos)]
+    src_len, tgt_len = ([len(ids) + 1 for ids in side] for side in (src, tgt))
+    if shape is None:
+        layouts = Layout.of(src_len), Layout.of(tgt_len)
+        return Batch(_join(src_ids), layouts[0], _join(tgt_in), _join(tgt_out), layouts[1], rows)
+    sizes, grid = (shape.src_tokens, shape.tgt_tokens), (shape.sentences, shape.longest)
     return Batch(
-        src=src_ids,
-        src_layout=src_layout,
-        tgt_in=_join([part for ids in tgt for part in (bos, ids)]),
-        tgt_out=_join([part for ids in tgt for part in (ids, eos)]),
-        tgt_layout=Layout.of([len(ids) + 1 for ids in tgt]),
-        rows=rows,
+        _join(src_ids, sizes[0]),
+        Layout.filled(src_len, sizes[0], *grid),
+        _join(tgt_in, sizes[1]),
+        _join(tgt_out, sizes[1]),
+        Layout.filled(tgt_len, sizes[1], *grid),
+        rows,
+        shape,
+        weights=(torch.arange(sizes[1]) < sum(tgt_len)).float(),
     )
 
 
@@ -202,17 +218,19 @@ def collate_sources(sources: Sequence[np.ndarray]) -> tuple[Tensor, Layout]:
     return ids, Layout.of([len(source) + 1 for source in sources])
 
 
-def _join(parts: list[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.concatenate(parts).astype(np.int64))
+def _join(parts: list[np.ndarray], size: int = 0) -> Tensor:
+    """The ids behind each other, with PAD up to a size."""
+    ids = np.concatenate(parts).astype(np.int64)
+    return torch.from_numpy(np.pad(ids, (0, max(0, size - len(ids))), constant_values=PAD))
 
 
 def updates(
-    corpus: Corpus,
+    tgt_len: np.ndarray,
     plan_epoch: Callable[[int], list[np.ndarray]],
+    make: Callable[[np.ndarray], Batch],
     epoch: int,
     next_batch: int,
     accumulate: int,
-    device: torch.device,
     rank: int = 0,
     ranks: int = 1,
 ) -> Iterator[Update]:
@@ -220,6 +238,11 @@ def updates(
 
     An update is the next ``accumulate * ranks`` batches, also across the end of an epoch; process
     ``rank`` of ``ranks`` computes every ``ranks``-th of them.
+
+    Args:
+        tgt_len: [n] pieces of each pair without EOS.
+        plan_epoch: the plan of a pass.
+        make: the batch of these rows, where it is computed.
     """
 
     def places() -> Iterator[tuple[int, int, np.ndarray]]:
@@ -232,11 +255,8 @@ def updates(
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
         yield Update(
-            [
-                Planned(of, index, collate(corpus, rows).to(device))
-                for of, index, rows in taken[rank::ranks]
-            ],
-            sum(int(corpus.tgt_len[rows].sum()) + len(rows) for _, _, rows in taken),
+            [Planned(of, index, make(rows)) for of, index, rows in taken[rank::ranks]],
+            sum(int(tgt_len[rows].sum()) + len(rows) for _, _, rows in taken),
             taken[-1][0],
             taken[-1][1] + 1,
         )

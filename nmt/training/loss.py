@@ -28,7 +28,13 @@ class LossSums:
     tokens: int
 
 
-def label_smoothed(logits: Tensor, targets: Tensor, allowed: Tensor, smoothing: float) -> LossSums:
+def label_smoothed(
+    logits: Tensor,
+    targets: Tensor,
+    allowed: Tensor,
+    smoothing: float,
+    weights: Tensor | None = None,
+) -> LossSums:
     """``(1 - eps) * nll + eps * mean over allowed types of -log p`` [A], summed over tokens.
 
     The mass ``smoothing`` lies uniformly on the types the target language has (``allowed`` [V]
@@ -37,8 +43,9 @@ def label_smoothed(logits: Tensor, targets: Tensor, allowed: Tensor, smoothing: 
     Args:
         logits: [N, V].
         targets: [N] int64.
+        weights: [N], each token's share in the sums: 0 for filler; None = 1.
     """
-    smoothed, nll = _LabelSmoothed.apply(logits, targets, allowed, smoothing)
+    smoothed, nll = _LabelSmoothed.apply(logits, targets, allowed, smoothing, weights)
     return LossSums(smoothed, nll, targets.numel())
 
 
@@ -47,27 +54,37 @@ class _LabelSmoothed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, allowed: Tensor, smoothing: float
+        ctx: Any,
+        logits: Tensor,
+        targets: Tensor,
+        allowed: Tensor,
+        smoothing: float,
+        weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         precise = torch.float64 if logits.dtype == torch.float64 else torch.float32
         log_probs = logits.log_softmax(-1, dtype=precise)
         spread = allowed.to(precise) / allowed.sum()
-        nll = -log_probs.gather(1, targets[:, None]).sum()
+        nll = -_total(log_probs.gather(1, targets[:, None])[:, 0], weights)
         smoothed = (1 - smoothing) * nll
         if smoothing:
-            smoothed = smoothed - smoothing * (log_probs @ spread).sum()
-        ctx.save_for_backward(log_probs, targets, spread)
+            smoothed = smoothed - smoothing * _total(log_probs @ spread, weights)
+        ctx.save_for_backward(log_probs, targets, spread, weights)
         ctx.smoothing, ctx.dtype = smoothing, logits.dtype
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None]:
-        log_probs, targets, spread = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None, None]:
+        log_probs, targets, spread, weights = ctx.saved_tensors
         d_logits = log_probs.exp_()
         if ctx.smoothing:
             d_logits.sub_(spread, alpha=ctx.smoothing)
         minus = torch.full_like(d_logits[:, :1], ctx.smoothing - 1)
         d_logits.scatter_add_(1, targets[:, None], minus)
-        return d_logits.mul_(grad).to(ctx.dtype), None, None, None
+        d_logits.mul_(grad if weights is None else (grad * weights)[:, None])
+        return d_logits.to(ctx.dtype), None, None, None, None
+
+
+def _total(rows: Tensor, weights: Tensor | None) -> Tensor:
+    return rows.sum() if weights is None else rows @ weights.to(rows.dtype)

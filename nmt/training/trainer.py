@@ -18,8 +18,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from nmt.config import Recipe
-from nmt.data.batches import Batch, Prefetcher, Update, plan, updates
+from nmt.data.batches import Batch, Prefetcher, Update, collate, plan, updates
 from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.shapes import shape_for
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError
 from nmt.model.transformer import Transformer
@@ -30,7 +31,8 @@ from nmt.run.files import write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import Log
 from nmt.training.evaluate import Evaluation, Stopped, evaluate
-from nmt.training.loss import LossSums, label_smoothed
+from nmt.training.graphs import CudaRecord, Record, Replays
+from nmt.training.loss import label_smoothed
 from nmt.training.optimizer import (
     load_optimizer_tensors,
     make_optimizer,
@@ -86,6 +88,9 @@ class Trainer:
         # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
         self.bad_updates = torch.tensor(self.state.bad_updates, device=device)
         self.look_every = 1 if device.type == "cpu" else recipe.train.log_every
+        self.replays: Replays | None = None
+        if recipe.graphs == "auto" and device.type == "cuda":
+            self.replay_with(CudaRecord())
         self.translator = Translator(
             self.model,
             prepared.segmenter,
@@ -97,6 +102,10 @@ class Trainer:
         )
         self.state.text_fingerprint = self.translator.text_fingerprint
         self.interval = Interval(self.state, recipe)
+
+    def replay_with(self, record: Record) -> None:
+        """Fill batches up to a few shapes, and record the work of each shape that comes back."""
+        self.replays = Replays(self.compute, self.model, record, self.log.text)
 
     def run(self) -> str | None:
         """Train until something ends the run.
@@ -129,12 +138,12 @@ class Trainer:
         Nothing here waits for a GPU; what is measured is read when a line is written.
         """
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=self.replays is None)
+        compute = self.replays or self.compute
         losses = torch.zeros(2, device=self.device)
         for p in update.planned:
             self.model.dropout_rng.seed(self.recipe.seed, p.epoch, p.index)
-            sums = self.compute(p.batch, update.tokens)
-            losses += torch.stack([sums.smoothed, sums.nll])
+            losses += compute(p.batch, update.tokens)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.world.add([*gradients, losses])
         self.interval.add(losses[0], losses[1], update.tokens)
@@ -149,14 +158,18 @@ class Trainer:
             self.log.record(record := self.interval.close(self.lr(), norm))
             self.log.text(self.interval.line(record))
 
-    def compute(self, batch: Batch, tokens: int) -> LossSums:
-        """Forward and backward: adds the batch's share of the mean loss to the gradients."""
+    def compute(self, batch: Batch, tokens: int | Tensor) -> Tensor:
+        """Forward and backward: adds the batch's share of the mean loss to the gradients.
+
+        Returns:
+            [2], the sums of the smoothed loss and of the cross-entropy.
+        """
         with autocast(self.device, self.precision):
             logits = self.model(batch)
         smoothing = self.recipe.optim.label_smoothing
-        sums = label_smoothed(logits, batch.tgt_out, self.model.allowed, smoothing)
+        sums = label_smoothed(logits, batch.tgt_out, self.model.allowed, smoothing, batch.weights)
         (sums.smoothed / tokens).backward()
-        return LossSums(sums.smoothed.detach(), sums.nll, sums.tokens)
+        return torch.stack([sums.smoothed.detach(), sums.nll])
 
     def lr(self) -> float:
         """Learning rate of the present update."""
@@ -264,13 +277,20 @@ class Trainer:
                 corpus.src_len, corpus.tgt_len, data.batch_tokens, seed, epoch, data.rebatch
             )
 
+        def make(rows: np.ndarray) -> Batch:
+            if self.replays is None:
+                return collate(corpus, rows).to(self.device)
+            src_len, tgt_len = corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1
+            shape = shape_for(src_len, tgt_len, data.batch_tokens)
+            return collate(corpus, rows, shape).pack(self.device)
+
         return updates(
-            corpus,
+            corpus.tgt_len,
             plan_epoch,
+            make,
             self.state.epoch,
             self.state.next_batch,
             self.recipe.optim.accumulate,
-            self.device,
             self.world.rank,
             self.world.size,
         )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import Prefetcher, collate, collate_sources, plan, updates
+from nmt.data.batches import Batch, Prefetcher, collate, collate_sources, plan, updates
 from nmt.data.corpus import CorpusWriter, EncodedCorpus
 from nmt.data.vocab import BOS, EOS
 from nmt.errors import MachineError
@@ -108,11 +108,14 @@ def test_updates_go_on_over_the_end_of_an_epoch(tmp_path: Path):
     def plan_epoch(epoch: int) -> list[np.ndarray]:
         return plan(corpus.src_len, corpus.tgt_len, 64, 1, epoch)
 
+    def make(rows: np.ndarray) -> Batch:
+        return collate(corpus, rows)
+
     def places(update):
         return [(p.epoch, p.index) for p in update.planned]
 
-    first, cpu = len(plan_epoch(0)) - 3, torch.device("cpu")
-    alone = list(itertools.islice(updates(corpus, plan_epoch, 0, first, 4, cpu), 3))
+    first = len(plan_epoch(0)) - 3
+    alone = list(itertools.islice(updates(corpus.tgt_len, plan_epoch, make, 0, first, 4), 3))
     assert places(alone[0]) == [(0, first), (0, first + 1), (0, first + 2), (1, 0)]
     assert (alone[0].epoch, alone[0].next_batch) == (1, 1)
     for update in alone:
@@ -123,7 +126,7 @@ def test_updates_go_on_over_the_end_of_an_epoch(tmp_path: Path):
             assert torch.equal(p.batch.tgt_out, expected.tgt_out)
     # two processes that accumulate half as much share the same updates
     halves = [
-        list(itertools.islice(updates(corpus, plan_epoch, 0, first, 2, cpu, rank, 2), 3))
+        list(itertools.islice(updates(corpus.tgt_len, plan_epoch, make, 0, first, 2, rank, 2), 3))
         for rank in (0, 1)
     ]
     for whole, *shares in zip(alone, *halves, strict=True):
