@@ -80,7 +80,13 @@ class Engine:
             pending += [(row, longest, result) for row, result in zip(batch, results, strict=True)]
         beyond = []
         for row, longest, future in pending:
-            length, result = len(sources[row]), future.result()
+            try:
+                length, result = len(sources[row]), future.result()
+            except RuntimeError as error:
+                raise MachineError(
+                    f"CTranslate2 failed: {error}",
+                    fix="if it is out of memory, take a smaller beam, fewer batch tokens, or cpu",
+                ) from error
             limit = length + 1 + decode.max_len_offset
             if length < longest and max(map(len, result.hypotheses)) >= limit:
                 beyond.append(row)
@@ -110,9 +116,8 @@ class Engine:
             log_prob = score * len(ids) ** _power(decode)
             ended = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), decode.length_alpha)
-            if (
-                log_prob > MASKED / 2
-            ):  # a beam wider than there are hypotheses holds impossible ones
+            # a beam wider than there are hypotheses holds impossible ones
+            if log_prob > MASKED / 2:
                 found.append(Found(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
         return sorted(found, key=lambda f: -f.score)
 

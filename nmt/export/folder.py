@@ -1,9 +1,11 @@
-"""The exported folder: all that translating needs, for the package ctranslate2 or for this one. ::
+"""The exported folder: all that translating needs, for the package ctranslate2 or for this one.
 
-DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
-DIR/segmenter.json and what it names, vocab.txt       text to pieces and back
-DIR/nmt.json                                          languages and decode settings
-DIR/README.md, translate.py                           how to use it without this toolkit
+It refers to nothing outside, so it can be moved and copied. ::
+
+    DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
+    DIR/segmenter.json and what it names, vocab.txt       text to pieces and back
+    DIR/nmt.json                                          languages and decode settings
+    DIR/README.md, translate.py                           how to use it without this toolkit
 """
 
 from __future__ import annotations
@@ -120,5 +122,7 @@ def _draft(output: Path, force: bool) -> Iterator[Path]:
             os.rename(output, old)
         os.rename(draft, output)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        if old.exists() and not output.exists():
+            os.rename(old, output)
+        for folder in (draft, old):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,9 @@ from nmt.model.embedding import sinusoids
 SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 """PAD, BOS, EOS and UNK in an exported vocabulary: no piece of text has a space, so none is one."""
 
-SHORTEST = 1e-3  # vectors that ScaleNorm may clamp: shorter than any that was seen in a model
+SHORTEST = 1e-3  # a ScaleNorm that clamps vectors shorter than this is taken for one without clamp
+
+Arrays = Mapping[str, np.ndarray]
 
 
 def require_ctranslate2() -> ModuleType:
@@ -121,9 +123,6 @@ def build_spec(
             _set_layer(stack.layer[number], arrays, f"{name}.layers.{number}", config)
     spec.validate()
     return spec
-
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def _set_layer(layer: Any, arrays: Arrays, name: str, config: ModelConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -116,6 +117,25 @@ def test_nothing_is_left_when_writing_fails(
     assert code == 4
     assert "No space left" in error
     assert names(run) == before
+
+
+def test_the_old_export_stays_when_the_new_cannot_take_its_name(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert export(capsys, run)[0] == 0
+    before = (run / "ctranslate2" / "model.bin").read_bytes()
+    rename, failed = os.rename, []
+
+    def once(source: Path, target: Path) -> None:
+        if target.name == "ctranslate2" and not failed:
+            failed.append(target)
+            raise PermissionError(13, "Permission denied", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", once)
+    assert export(capsys, run, "--force")[0] == 4
+    assert (run / "ctranslate2" / "model.bin").read_bytes() == before
+    assert not list(run.glob(".tmp-*"))
 
 
 def test_without_the_package(
