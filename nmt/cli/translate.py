@@ -15,10 +15,11 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from nmt.cli.main import run_command
+from nmt.cli.search import add_search_flags, search_flags
 from nmt.cli.streams import check_output, is_typed, open_output, read_input
 from nmt.decoding.sentences import Hypothesis
 from nmt.decoding.translator import Translator
-from nmt.errors import Terminated, UserError
+from nmt.errors import Terminated
 from nmt.export.facts import is_export
 
 
@@ -33,21 +34,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--input", metavar="F", help="read this file, plain, .gz or .xz")
     p.add_argument("--output", metavar="F", help="write this file, complete or not at all")
     p.add_argument("--force", action="store_true", help="replace --output if it exists")
-    p.add_argument("--beam", type=int, metavar="K", help="beam size, 1 = greedy")
-    p.add_argument(
-        "--length-alpha", type=float, metavar="A", help="exponent of the length penalty, 0 = none"
-    )
-    p.add_argument(
-        "--n-best",
-        type=int,
-        default=1,
-        metavar="N",
-        help="N lines for each: LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE",
-    )
     p.add_argument("--scores", action="store_true", help="SCORE and a tab before each line")
-    p.add_argument(
-        "--batch-tokens", type=int, metavar="N", help="source pieces x beam per batch, at most"
-    )
     p.add_argument(
         "--checkpoint", default="best", help="best (default), latest, or a name such as u001500"
     )
@@ -59,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         choices=["torch", "ctranslate2"],
         help="ctranslate2 = the model exported; default: torch, ctranslate2 if RUN is an export",
     )
+    add_search_flags(p)
     return p
 
 
@@ -69,20 +57,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the first line is read."""
-    if args.n_best < 1:
-        raise UserError(f"{args.n_best} best translations cannot be", at="--n-best")
     check_output(args.output, args.input, args.force)
     lines, total = read_input(args.input)
     with _ending_on_sigterm():
         translator = _load(args)
         hypotheses = translator.stream(
             lines,
-            args.n_best,
             # someone who types wants each answer at once
-            1 if is_typed(args.input) else None,
-            beam=args.beam,
-            length_alpha=args.length_alpha,
-            batch_tokens=args.batch_tokens,
+            window=1 if is_typed(args.input) else None,
+            **search_flags(args),
         )
         with open_output(args.output) as sink:
             _write(hypotheses, sink, args, total)
@@ -139,7 +122,7 @@ def _write(
 
 
 def _render(number: int, h: Hypothesis, args: argparse.Namespace) -> str:
-    if args.n_best > 1:
+    if (args.n_best or 1) > 1:
         return f"{number} ||| {h.text} ||| {h.log_prob:.4f} ||| {h.score:.4f}\n"
     return f"{h.score:.4f}\t{h.text}\n" if args.scores else f"{h.text}\n"
 

@@ -18,7 +18,33 @@ from nmt.schema import allowed, key
 class SearchOptions(DecodeConfig):
     """The recipe's keys, with what is no default of a recipe."""
 
-    n_best: int = key(1, "hypotheses of each line", "O", ge=1)
+    n_best: int = key(
+        1, "hypotheses a line: LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE", "O", ge=1
+    )
+    sample: bool = key(False, "draw n_best samples instead of searching", "O")
+    temperature: float = key(1.0, "divides the logits that are sampled from", "O", gt=0)
+    top_k: int | None = key(None, "sample from this many likeliest tokens", "Fan 2018", ge=1)
+    top_p: float | None = key(
+        None, "sample from the likeliest tokens that reach this", "Holtzman 2020", gt=0, le=1
+    )
+    seed: int = key(1, "of the samples", "O", ge=0)
+    groups: int = key(1, "groups of beams that differ", "Vijayakumar 2016", ge=1)
+    diversity: float = key(
+        0.5, "cost of a token that an earlier group says", "Vijayakumar 2016", ge=0
+    )
+    no_repeat_ngram: int = key(0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0)
+
+
+# an option, and the one without which it means nothing
+NEEDS = {
+    "temperature": "sample", "top_k": "sample", "top_p": "sample", "seed": "sample",
+    "diversity": "groups",
+}  # fmt: skip
+# pairs that contradict each other, and why
+EXCLUDE = {
+    ("sample", "beam"): "samples are drawn one by one; n_best says how many",
+    ("sample", "groups"): "groups are of beams, and a sample has none",
+}
 
 
 def search_options(defaults: DecodeConfig, given: dict[str, Any]) -> SearchOptions:
@@ -37,15 +63,41 @@ def search_options(defaults: DecodeConfig, given: dict[str, Any]) -> SearchOptio
         options = SearchOptions.model_validate({**defaults.model_dump(), **given})
     except ValidationError as error:
         raise UserError("; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors())) from error
-    if options.n_best > options.beam:
+    _refuse_contradictions(options, given)
+    if options.sample:  # every beam is a sample
+        return options.model_copy(update={"beam": options.n_best})
+    beam = options.beam
+    if options.n_best > beam:
         if "beam" in given:
             raise UserError(
                 f"{options.n_best} best translations need a beam of at least {options.n_best}, "
-                f"not {options.beam}",
+                f"not {beam}",
                 fix=f"set beam to {options.n_best} or more",
             )
-        options = options.model_copy(update={"beam": options.n_best})
-    return options
+        beam = options.n_best
+    if beam % options.groups:
+        if "beam" in given:
+            raise UserError(
+                f"a beam of {beam} cannot be split into {options.groups} equal groups",
+                fix=f"set beam to a multiple of groups, {options.groups}",
+            )
+        beam += options.groups - beam % options.groups
+    return options.model_copy(update={"beam": beam})
+
+
+def _refuse_contradictions(options: SearchOptions, given: dict[str, Any]) -> None:
+    """
+    Raises:
+        UserError: two options that were given do not go together.
+    """
+    default = {name: field.default for name, field in SearchOptions.model_fields.items()}
+    on = {name for name in given if name == "beam" or getattr(options, name) != default[name]}
+    for pair, why in EXCLUDE.items():
+        if on.issuperset(pair):
+            raise UserError(f"{pair[0]} and {pair[1]} contradict each other: {why}")
+    for name, needed in NEEDS.items():
+        if name in given and needed not in on:
+            raise UserError(f"{name} means nothing without {needed}", fix=f"give {needed} too")
 
 
 def _wrong(name: str, error: Any) -> str:

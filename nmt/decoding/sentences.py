@@ -47,9 +47,11 @@ class Sentence:
 
     Attributes:
         ids: of its source pieces, at least one.
+        place: number of the line from 1, and of the part from 0: what samples are drawn by.
     """
 
     ids: np.ndarray
+    place: tuple[int, int] = (0, 0)
 
 
 class Sentences:
@@ -70,7 +72,8 @@ class Sentences:
                 f"note: line {number} has {len(ids)} pieces; it is translated in {count} parts",
                 file=sys.stderr,
             )
-        return [Sentence(part) for part in np.array_split(ids, count)] if count else []
+        parts = np.array_split(ids, count) if count else []
+        return [Sentence(part, (number, place)) for place, part in enumerate(parts)]
 
     def join(self, found: Sequence[list[Found]]) -> list[Hypothesis]:
         """Hypotheses of one line from those of its parts, rank by rank."""

@@ -16,9 +16,10 @@ from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter, load_segmenter
 from nmt.data.segment import fingerprint as segmenter_fingerprint
-from nmt.data.vocab import BOS, PAD, UNK, Vocab
+from nmt.data.vocab import Vocab
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.search import Found, beam_search
+from nmt.decoding.plan import Plan
+from nmt.decoding.search import Found
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
@@ -113,7 +114,7 @@ class Translator:
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
-        self, lines: Iterable[str], n_best: int = 1, window: int | None = None, **options: Any
+        self, lines: Iterable[str], window: int | None = None, **options: Any
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
@@ -123,7 +124,7 @@ class Translator:
         Raises:
             UserError: an option that cannot be, before the first line is read.
         """
-        checked = self._checked({"n_best": n_best, **options})
+        checked = self._checked(options)
         return self._stream(lines, checked, window or WINDOW)
 
     def _stream(
@@ -150,7 +151,7 @@ class Translator:
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
         checked = self._checked(options)
-        found = self._search([Sentence(sources[row]) for row in rows], checked, stop)
+        found = self._search([Sentence(sources[row], (row + 1, 0)) for row in rows], checked, stop)
         for row, of_row in zip(rows, found, strict=True):
             results[row] = self.sentences.join([of_row])[0]
         return results
@@ -202,14 +203,6 @@ class Translator:
     ) -> list[list[Found]]:
         src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
-        max_len = layout.lengths + options.max_len_offset
-        state = self.model.start(src.to(self.device), layout, options.beam, int(max_len.max()))
-        forbidden = [PAD, BOS] if options.allow_unk else [PAD, BOS, UNK]
-        return beam_search(
-            state,
-            options.beam,
-            max_len,
-            options.length_alpha,
-            torch.tensor(forbidden, device=self.device),
-            options.n_best,
-        )
+        plan = Plan(sentences, options, layout.lengths)
+        state = self.model.start(src.to(self.device), layout, options.beam, int(plan.max_len.max()))
+        return plan.search(state)

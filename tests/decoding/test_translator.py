@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,15 @@ from tests.decoding.untrained import LINES, untrained
 from tests.model_cases import batch_of, log_probs
 
 BLANKS = ["", "  ", "\t", "\u00a0", "\u3000 ", "\u200b", "\ufeff", "\r"]
+
+
+WAYS: list[dict[str, Any]] = [
+    {"beam": 1},
+    {"sample": True, "temperature": 1.5},
+    {"sample": True, "top_k": 3, "top_p": 0.8, "seed": 4},
+    {"groups": 2, "beam": 4, "diversity": 0.8},
+    {"no_repeat_ngram": 2, "beam": 2},
+]
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +145,19 @@ def test_a_beam_larger_than_the_target_types_says_no_masked_type(translator: Tra
 # ---------------------------------------------------------------- batches
 
 
+@pytest.mark.parametrize("way", WAYS[1:], ids=lambda way: "-".join(way))
+def test_no_way_to_search_depends_on_the_batch(translator: Translator, way: dict[str, Any]) -> None:
+    lines = LINES * 2
+    n_best = 2
+    expected = translator.n_best(lines, n_best, **way)
+    for batch_tokens, window in ((1, 2048), (40, 5)):
+        found = list(
+            translator.stream(lines, window, n_best=n_best, batch_tokens=batch_tokens, **way)
+        )
+        for of_line, of_line_before in zip(found, expected, strict=True):
+            assert_close(of_line, of_line_before)
+
+
 @pytest.mark.parametrize("batch_tokens", [1, 60, 4096])
 def test_batches_and_order_do_not_matter(translator: Translator, batch_tokens: int) -> None:
     lines = LINES * 2
@@ -233,10 +256,12 @@ odd_line = st.one_of(
 )
 
 
-@settings(max_examples=10, deadline=None, database=None, derandomize=True)
-@given(lines=st.lists(odd_line, max_size=5))
-def test_as_many_lines_out_as_in(translator: Translator, lines: list[str]) -> None:
-    out = translator.translate(lines, beam=1)
+@settings(max_examples=25, deadline=None, database=None, derandomize=True)
+@given(lines=st.lists(odd_line, max_size=5), way=st.sampled_from(WAYS))
+def test_as_many_lines_out_as_in(
+    translator: Translator, lines: list[str], way: dict[str, Any]
+) -> None:
+    out = translator.translate(lines, **way)
     assert len(out) == len(lines)
     for line, text in zip(lines, out, strict=True):
         assert "\n" not in text
@@ -281,6 +306,28 @@ def test_more_translations_than_beams(translator: Translator) -> None:
     with pytest.raises(UserError, match="5 best translations need a beam of at least 5, not 3"):
         translator.n_best(["pan"], 5, beam=3)
     assert len(translator.n_best(["pan"], 6)[0]) == 6  # the recipe's beam of 4 is widened
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sample": True, "beam": 3}, "sample and beam contradict each other"),
+        ({"sample": True, "groups": 2}, "sample and groups contradict each other"),
+        ({"top_k": 3}, "top_k means nothing without sample"),
+        ({"top_p": 0.5}, "top_p means nothing without sample"),
+        ({"temperature": 2.0}, "temperature means nothing without sample"),
+        ({"seed": 2}, "seed means nothing without sample"),
+        ({"diversity": 0.2}, "diversity means nothing without groups"),
+        ({"groups": 3, "beam": 4}, "a beam of 4 cannot be split into 3 equal groups"),
+        ({"sample": True, "top_p": 1.5}, "top_p: 1.5 is not"),
+        ({"sample": True, "top_k": 0}, "top_k: 0 is not"),
+    ],
+)
+def test_options_that_contradict_each_other_are_both_named(
+    translator: Translator, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        translator.stream(iter(LINES), **options)
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--n-best", "0"], "--n-best: 0 best translations cannot be"),
+        (["--n-best", "0"], "n_best: 0 is not an integer of at least 1"),
         (["--n-best", "3", "--beam", "2"], "3 best translations need a beam of at least 3, not 2"),
         (["--beam", "0"], "beam: 0 is not an integer of at least 1"),
         (["--length-alpha", "-1"], "length_alpha: -1.0 is not a number of at least 0"),
