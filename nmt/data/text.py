@@ -60,17 +60,14 @@ def is_blank(line: str) -> bool:
 
 
 def _normalised(line: str, number: int) -> Iterator[str]:
-    """What ``read_lines`` makes uniform in a line, its end included, and odd ends it keeps."""
-    text = line.removesuffix("\n")
-    if text.isascii() and text.isprintable():
-        return
-    if number == 1 and text.startswith("\ufeff"):
+    """What ``read_lines`` makes uniform in a line, its CR included, and odd ends it keeps."""
+    if number == 1 and line.startswith("\ufeff"):
         yield "byte-order mark removed"
-    if text.endswith("\r"):
+    if line.endswith("\r"):
         yield "CRLF read as LF"
-    if _CONTROL.search(text.removesuffix("\r")):
+    if _CONTROL.search(line.removesuffix("\r")):
         yield "control characters read as spaces"
-    if "\u2028" in text or "\u2029" in text:
+    if "\u2028" in line or "\u2029" in line:
         yield "U+2028 or U+2029 inside"
 
 
@@ -125,10 +122,13 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
                         at=f"{path}:{number}",
                         fix="one sentence a line, please",
                     )
-                text = line.decode("utf-8")
+                text = line.decode("utf-8").removesuffix("\n")
+                if text.isascii() and text.isprintable():  # nothing to normalise
+                    yield text
+                    continue
                 if found is not None:
                     found.update(_normalised(text, number))
-                text = text.removesuffix("\n").removesuffix("\r")
+                text = text.removesuffix("\r")
                 if number == 1:
                     text = text.removeprefix("\ufeff")
                 yield clean_line(text) if clean else text
