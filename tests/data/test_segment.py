@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
-from nmt.data import bpe
+from nmt.data import bpe, segment
 from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
 from nmt.data.segment import (
     FastBpe,
@@ -19,6 +19,7 @@ from nmt.data.segment import (
     learn_segmenter,
     load_segmenter,
     save_segmenter,
+    without_rare,
 )
 from nmt.data.text import clean_line
 from nmt.errors import UserError
@@ -40,6 +41,13 @@ def learned(config, tokenised: bool = True, normalise: str = "none") -> Segmente
 
 def fast(**keys) -> Segmenter:
     return learned(FastBpeConfig(merges=40, **keys))
+
+
+def test_counts_are_bounded_by_the_rarest_words(monkeypatch):
+    monkeypatch.setattr(segment, "COUNTED_WORDS", 3)
+    assert without_rare(Counter("aaabbc")) == Counter("aaabbc")
+    assert without_rare(Counter("aaabbccde")) == Counter("aaabbcc")
+    assert without_rare(Counter("aabbccdd")) == Counter()  # all of them are rare
 
 
 def test_learned_merges_join_the_frequent_pairs():
