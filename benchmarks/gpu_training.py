@@ -1,0 +1,357 @@
+"""Training speed on a GPU: recorded and unrecorded updates beside an eager loop as fairseq has it.
+
+    python -m benchmarks.gpu_training RECIPE [key=value ...] [--batch-tokens 4096 16384]
+    python -m benchmarks.gpu_training RECIPE [key=value ...] --until 22
+
+The first form trains one model, of the recipe's size, in three ways on the same batches of one
+plan; their losses must be equal before anything is timed. Rounds alternate, the median is reported,
+and the GPU is waited for only at a round's ends. The second form is the figure that users feel: the
+seconds, validations included, until the recipe's dev score reaches a value, then its test score.
+
+| contender | is |
+|---|---|
+| ours | what nmt-train does: filled batches, recorded as CUDA graphs, nothing read back |
+| ours, unrecorded | the same with graphs: off |
+| ours, as in the recipe | its norm, embeddings and word dropout too |
+| eager loop | nn.Transformer on padded batches, bf16 autocast, fused Adam; reads loss and norm |
+
+tokens/s are target tokens without padding. MFU = tokens/s x FLOPs a token / --peak; the FLOPs are
+3 x forward, 2 for each weight and token, products of attention included, no padding. Start-up is
+the time of the warm-up beyond what as many later updates take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from nmt.config import ModelConfig, Recipe
+from nmt.config_loader import dump_recipe, load_recipe
+from nmt.data.batches import Prefetcher, collate, plan
+from nmt.data.prepare import Prepared, prepare
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.model.attention import MultiHeadAttention
+from nmt.model.embedding import sinusoids
+from nmt.model.transformer import Transformer
+from nmt.run.device import autocast, resolve_device, resolve_precision
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog, Silence
+from nmt.training.finish import finish
+from nmt.training.loss import label_smoothed
+from nmt.training.trainer import Trainer
+
+LR = 1e-4
+
+
+class Contender(Protocol):
+    """One way to train."""
+
+    batches: Prefetcher[Any]
+
+    def loss(self) -> float:
+        """Smoothed loss per target token of the first batch, without dropout."""
+
+    def update(self) -> int:
+        """An update on the next batch; how many target tokens it had."""
+
+
+class Ours:
+    """``Trainer.update`` on the batches that the trainer's own thread brings."""
+
+    def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
+        run = RunFolder(tempfile.mkdtemp())
+        precision = resolve_precision(recipe.precision, device)
+        self.trainer = Trainer(recipe, prepared, run, device, precision, Silence(), lambda: False)
+        self.trainer.started = 0.0
+        self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
+        self.batches = Prefetcher(self.trainer.updates())
+        self.stream = iter(self.batches)
+
+    @torch.no_grad()
+    def loss(self) -> float:
+        """In fp32."""
+        batch = collate(self.prepared.train, first_batch(self.recipe, self.prepared))
+        batch = batch.to(self.trainer.device)
+        self.model.eval()
+        smoothing = self.recipe.optim.label_smoothing
+        sums = label_smoothed(self.model(batch), batch.tgt_out, self.model.allowed, smoothing)
+        return float(sums.smoothed) / batch.tokens
+
+    def update(self) -> int:
+        """Whatever the trainer does."""
+        update = next(self.stream)
+        self.trainer.update(update)
+        return update.tokens
+
+
+class EagerLoop:
+    """``nn.Transformer`` with the weights of one of ours, and the loop of an older toolkit."""
+
+    def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
+        self.recipe, self.prepared, self.device = recipe, prepared, device
+        ours = Transformer(recipe.model, len(prepared.vocab))
+        ours.init_weights(torch.Generator().manual_seed(recipe.seed))
+        self.model = TorchTransformer(ours).to(device)
+        self.precision = resolve_precision(recipe.precision, device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=True)
+        self.batches = Prefetcher(self._batches())
+        self.stream = iter(self.batches)
+
+    @torch.no_grad()
+    def loss(self) -> float:
+        """In fp32."""
+        self.model.eval()
+        src, tgt_in, tgt_out = self._padded(first_batch(self.recipe, self.prepared))
+        return float(self._loss(src, tgt_in, tgt_out)) / int((tgt_out != PAD).sum())
+
+    def update(self) -> int:
+        """Gradient of the sum, divided by the tokens; loss and norm are looked at each time."""
+        tokens, (src, tgt_in, tgt_out) = next(self.stream)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with autocast(self.device, self.precision):
+            loss = self._loss(src, tgt_in, tgt_out)
+        (loss / tokens).backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        if np.isfinite(norm.item()) and np.isfinite(loss.item()):
+            self.optimizer.step()
+        return tokens
+
+    def _loss(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
+        return F.cross_entropy(
+            self.model(src, tgt_in).flatten(0, 1).float(),
+            tgt_out.flatten(),
+            ignore_index=PAD,
+            label_smoothing=self.recipe.optim.label_smoothing,
+            reduction="sum",
+        )
+
+    def _batches(self) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
+        corpus, data = self.prepared.train, self.recipe.data
+        for epoch in range(sys.maxsize):
+            lengths = corpus.src_len, corpus.tgt_len
+            for rows in plan(*lengths, data.batch_tokens, self.recipe.seed, epoch):
+                yield int(corpus.tgt_len[rows].sum()) + len(rows), self._padded(rows)
+
+    def _padded(self, rows: np.ndarray) -> tuple[Tensor, ...]:
+        corpus = self.prepared.train
+        eos, bos = np.array([EOS]), np.array([BOS])
+        sides = (
+            [np.concatenate([corpus.src(row), eos]) for row in rows],
+            [np.concatenate([bos, corpus.tgt(row)]) for row in rows],
+            [np.concatenate([corpus.tgt(row), eos]) for row in rows],
+        )
+        found = []
+        for side in sides:
+            padded = np.full((len(side), max(map(len, side))), PAD)
+            for i, ids in enumerate(side):
+                padded[i, : len(ids)] = ids
+            host = torch.from_numpy(padded)
+            host = host.pin_memory() if self.device.type == "cuda" else host
+            found.append(host.to(self.device, non_blocking=True))
+        return tuple(found)
+
+
+class TorchTransformer(nn.Module):
+    """``nn.Transformer`` between tied embeddings."""
+
+    def __init__(self, ours: Transformer) -> None:
+        super().__init__()
+        c = ours.config
+        self.dim, self.dropout = c.dim, nn.Dropout(c.dropout)
+        self.embed = nn.Embedding.from_pretrained(ours.embed.weight.detach().clone(), freeze=False)
+        self.bias = nn.Parameter(torch.zeros(len(ours.embed.weight)))
+        self.register_buffer("places", sinusoids(1024, c.dim))
+        layers = (c.enc_layers, c.dec_layers)
+        options: dict[str, Any] = {"batch_first": True, "norm_first": True}
+        with warnings.catch_warnings():  # PreNorm has no nested tensors: no news
+            warnings.simplefilter("ignore", UserWarning)
+            self.body = nn.Transformer(c.dim, c.heads, *layers, c.ffn_dim, c.dropout, **options)
+        copy_weights(ours, self.body)
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Padded ids [B, S], [B, T] -> logits [B, T, V]."""
+        hidden, length = src == PAD, tgt.shape[1]
+        states = self.body(
+            self._embed(src),
+            self._embed(tgt),
+            tgt_mask=torch.ones(length, length, dtype=torch.bool, device=tgt.device).triu(1),
+            tgt_is_causal=True,
+            src_key_padding_mask=hidden,
+            memory_key_padding_mask=hidden,
+        )
+        return F.linear(states, self.embed.weight, self.bias)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.dropout(self.embed(ids) * self.dim**0.5 + self.places[: ids.shape[1]])
+
+
+@torch.no_grad()
+def copy_weights(ours: Transformer, theirs: nn.Transformer) -> None:
+    """The weights of ours, PreNorm with LayerNorm, into torch's modules."""
+    for stack in ("encoder", "decoder"):
+        mine, other = getattr(ours, stack), getattr(theirs, stack)
+        other.norm.load_state_dict(mine.norm.state_dict())
+        for block, layer in zip(mine.layers, other.layers, strict=True):
+            attentions = [(block.self_attn, layer.self_attn)]
+            residuals = [block.self_attn_res, block.ffn_res]
+            if block.cross_attn is not None:
+                attentions.append((block.cross_attn, layer.multihead_attn))
+                residuals.insert(1, block.cross_attn_res)
+            for attention, torchs in attentions:
+                copy_attention(attention, torchs)
+            for number, residual in enumerate(residuals, 1):
+                getattr(layer, f"norm{number}").load_state_dict(residual.norm.state_dict())
+            layer.linear1.load_state_dict(block.ffn.fc1.state_dict())
+            layer.linear2.load_state_dict(block.ffn.fc2.state_dict())
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    """Projections of one attention."""
+    inputs = [ours.q, ours.kv] if ours.cross else [ours.qkv]
+    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in inputs]))
+    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in inputs]))
+    theirs.out_proj.load_state_dict(ours.out.state_dict())
+
+
+def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
+    """Rows of the first batch of the plan."""
+    lengths = prepared.train.src_len, prepared.train.tgt_len
+    return plan(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
+
+
+def flops_per_token(recipe: Recipe, prepared: Prepared) -> float:
+    """Training FLOPs of a pass over the corpus per target token, products on real tokens only."""
+    model, corpus = recipe.model, prepared.train
+    d, f, v = model.dim, model.ffn_dim, len(prepared.vocab)
+    src, tgt = corpus.src_len + 1.0, corpus.tgt_len + 1.0
+    encoder = src.sum() * (4 * d * d + 2 * d * f) + 2 * d * (src**2).sum()
+    decoder = tgt.sum() * (6 * d * d + 2 * d * f) + src.sum() * 2 * d * d
+    decoder += 2 * d * ((tgt**2).sum() / 2 + (tgt * src).sum())
+    forward = model.enc_layers * encoder + model.dec_layers * decoder + tgt.sum() * v * d
+    return float(3 * 2 * forward / tgt.sum())
+
+
+def contenders(recipe: Recipe, prepared: Prepared, device: torch.device) -> dict[str, Contender]:
+    """All of them; without a GPU nothing is recorded, and ours is there once."""
+    sizes = {"dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "dropout"}
+    bare = ModelConfig(
+        **recipe.model.model_dump(include=sizes),
+        norm="layernorm",
+        fixnorm=False,
+        logit_mask=False,
+        word_dropout=0.0,
+    )
+    same = recipe.model_copy(update={"model": bare})
+    found: dict[str, Contender] = {"ours": Ours(same, prepared, device)}
+    if device.type == "cuda":
+        off = same.model_copy(update={"graphs": "off"})
+        found["ours, unrecorded"] = Ours(off, prepared, device)
+    found["ours, as in the recipe"] = Ours(recipe, prepared, device)
+    found["eager loop"] = EagerLoop(same, prepared, device)
+    return found
+
+
+def timed(contender: Contender, updates: int, device: torch.device) -> tuple[float, int]:
+    """Seconds and target tokens of some updates; waits for the device at the ends."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    begin = time.perf_counter()
+    tokens = sum(contender.update() for _ in range(updates))
+    wait()
+    return time.perf_counter() - begin, tokens
+
+
+def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> list[str]:
+    """Rows of the table for one batch size."""
+    device = resolve_device(recipe.device)
+    all_of_them = contenders(recipe, prepared, device)
+    losses = {n: c.loss() for n, c in all_of_them.items() if n != "ours, as in the recipe"}
+    if max(losses.values()) > min(losses.values()) * (1 + 1e-4):
+        raise SystemExit(f"not the same model: losses {losses}")
+    warm, rates = {}, {name: [] for name in all_of_them}
+    turns = [(turn, name) for turn in range(args.rounds + 1) for name in all_of_them]
+    with contextlib.ExitStack() as threads:
+        for contender in all_of_them.values():
+            threads.enter_context(contender.batches)
+        for turn, name in tqdm(turns, unit=" rounds", leave=False, disable=None):
+            seconds, tokens = timed(all_of_them[name], args.updates, device)
+            if turn:
+                rates[name].append(tokens / seconds)
+            else:
+                warm[name] = seconds, tokens
+    flops, rows = flops_per_token(recipe, prepared), []
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    for name, rate in medians.items():
+        start_up = warm[name][0] - warm[name][1] / rate
+        rows.append(
+            f"| {recipe.data.batch_tokens:,} | {name} | {rate:,.0f} "
+            f"| {rate / medians['eager loop']:.2f} | {rate * flops / args.peak:.1%} "
+            f"| {start_up:.1f} |"
+        )
+    return rows
+
+
+def train_until(recipe: Recipe, prepared: Prepared, value: float) -> str:
+    """Train as the recipe says until dev reaches the value; seconds, and the score on test."""
+    device = resolve_device(recipe.device)
+    precision = resolve_precision(recipe.precision, device)
+
+    def reached() -> bool:
+        return any(score >= value for _, score in trainer.state.history)
+
+    folder = RunFolder.for_training(recipe.out, dump_recipe(recipe))
+    with folder as run, MetricsLog(run) as log:
+        trainer = Trainer(recipe, prepared, run, device, precision, log, reached)
+        ended = trainer.run()
+        seconds, update = trainer.state.seconds, trainer.state.update
+        trainer.stop_requested = lambda: False
+        _, test = finish(trainer, ended or "reached")
+    best = max(score for _, score in trainer.state.history)
+    scores = "  ".join(f"{s.name} {s.value:.2f}" for s in test.scores) if test else "no test set"
+    fate = "reached" if ended is None else f"not reached, {ended}"
+    return f"dev {best:.2f} ({fate}) after {seconds:.1f} s, {update:,} updates; test: {scores}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point."""
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p.add_argument("recipe")
+    p.add_argument("overrides", nargs="*", metavar="key=value")
+    p.add_argument("--batch-tokens", type=int, nargs="+", default=[4096, 16384])
+    p.add_argument("--updates", type=int, default=400, help="per round; one round warms up")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--peak", type=float, default=790e12, help="FLOP/s of the device's products")
+    p.add_argument("--until", type=float, metavar="SCORE", help="train until dev has this score")
+    args = p.parse_intermixed_args(argv)
+    overrides = [*args.overrides, f"out={tempfile.mkdtemp()}/run", "train.log_every=1000"]
+    if args.until is not None:
+        recipe = load_recipe(args.recipe, overrides)
+        print(train_until(recipe, prepare(recipe), args.until))
+        return
+    cuda = torch.cuda.is_available()
+    name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
+    print(f"{Path(args.recipe).name} {' '.join(args.overrides)}; {name}, torch {torch.__version__}")
+    print("| batch tokens | contender | tokens/s | ratio | MFU | start-up s |")
+    print("|---:|---|---:|---:|---:|---:|")
+    for batch_tokens in args.batch_tokens:
+        recipe = load_recipe(args.recipe, [*overrides, f"data.batch_tokens={batch_tokens}"])
+        print("\n".join(compare(recipe, prepare(recipe), args)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
