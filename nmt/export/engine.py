@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from nmt.config import DecodeConfig
 from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Found, length_penalty
 from nmt.errors import MachineError, UserError
 from nmt.export.fold import MASKED
@@ -52,31 +52,29 @@ class Engine:
             intra_threads=1,
         )
 
-    def search(
-        self, sources: Sequence[np.ndarray], decode: DecodeConfig, n_best: int
-    ) -> list[list[Found]]:
+    def search(self, sources: Sequence[np.ndarray], options: SearchOptions) -> list[list[Found]]:
         """The n best hypotheses of each sentence, best first; ``sources`` are without EOS."""
         found: list[list[Found]] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
         alike = defaultdict(list)
-        for row in self._search(sources, _batches(sources, order, decode), decode, found):
+        for row in self._search(sources, _batches(sources, order, options), options, found):
             alike[len(sources[row])].append(row)
-        equal = (batch for rows in alike.values() for batch in _batches(sources, rows, decode))
-        self._search(sources, equal, decode, found)
-        return [of_one[:n_best] for of_one in found]
+        equal = (batch for rows in alike.values() for batch in _batches(sources, rows, options))
+        self._search(sources, equal, options, found)
+        return [of_one[: options.n_best] for of_one in found]
 
     def _search(
         self,
         sources: Sequence[np.ndarray],
         batches: Iterable[list[int]],
-        decode: DecodeConfig,
+        options: SearchOptions,
         found: list[list[Found]],
     ) -> list[int]:
         """Fill in what is found, and return the rows that went to or beyond their own limit."""
         pending: list[tuple[int, int, Any]] = []
         for batch in batches:
             longest = len(sources[batch[0]])
-            results = self._submit([sources[row] for row in batch], longest, decode)
+            results = self._submit([sources[row] for row in batch], longest, options)
             pending += [(row, longest, result) for row, result in zip(batch, results, strict=True)]
         beyond = []
         for row, longest, future in pending:
@@ -87,35 +85,36 @@ class Engine:
                     f"CTranslate2 failed: {error}",
                     fix="if it is out of memory, take a smaller beam, fewer batch tokens, or cpu",
                 ) from error
-            limit = length + 1 + decode.max_len_offset
+            limit = length + 1 + options.max_len_offset
             if length < longest and max(map(len, result.hypotheses)) >= limit:
                 beyond.append(row)
             else:
-                found[row] = self._ranked(result, decode)
+                found[row] = self._ranked(result, options)
         return beyond
 
-    def _submit(self, sources: list[np.ndarray], longest: int, decode: DecodeConfig) -> list[Any]:
+    def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
         return self.translator.translate_batch(
             [[self.tokens[i] for i in ids] for ids in sources],
             asynchronous=True,
-            beam_size=decode.beam,
-            num_hypotheses=decode.beam,
-            length_penalty=_power(decode),
+            beam_size=options.beam,
+            num_hypotheses=options.beam,
+            length_penalty=_power(options),
             max_input_length=0,
-            max_decoding_length=longest + 1 + decode.max_len_offset,
-            disable_unk=not decode.allow_unk,
+            max_decoding_length=longest + 1 + options.max_len_offset,
+            no_repeat_ngram_size=options.no_repeat_ngram,
+            disable_unk=not options.allow_unk,
             suppress_sequences=self.never or None,
             return_scores=True,
             return_end_token=True,
         )
 
-    def _ranked(self, result: Any, decode: DecodeConfig) -> list[Found]:
+    def _ranked(self, result: Any, options: SearchOptions) -> list[Found]:
         found = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
-            log_prob = score * len(ids) ** _power(decode)
+            log_prob = score * len(ids) ** _power(options)
             ended = ids[-1] == EOS
-            ranked_by = log_prob / length_penalty(len(ids), decode.length_alpha)
+            ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
             # a beam wider than there are hypotheses holds impossible ones
             if log_prob > MASKED / 2:
                 found.append(Found(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
@@ -123,20 +122,20 @@ class Engine:
 
 
 def _batches(
-    sources: Sequence[np.ndarray], rows: Sequence[int], decode: DecodeConfig
+    sources: Sequence[np.ndarray], rows: Sequence[int], options: SearchOptions
 ) -> Iterator[list[int]]:
     """Rows, longest first, in batches of source pieces x beam."""
     first = 0
     while first < len(rows):
-        each = (len(sources[rows[first]]) + 1) * decode.beam
-        stop = first + max(1, decode.batch_tokens // each)
+        each = (len(sources[rows[first]]) + 1) * options.beam
+        stop = first + max(1, options.batch_tokens // each)
         yield list(rows[first:stop])
         first = stop
 
 
-def _power(decode: DecodeConfig) -> float:
+def _power(options: SearchOptions) -> float:
     """p > 0: without, CTranslate2 ends a sentence when the first of its beams has ended."""
-    return ctranslate2_penalty(decode.length_alpha) or 1e-9
+    return ctranslate2_penalty(options.length_alpha) or 1e-9
 
 
 def resolve_device(name: str) -> tuple[str, int]:

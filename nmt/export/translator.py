@@ -22,7 +22,10 @@ from nmt.export.facts import is_export, read_facts
 from nmt.export.folder import write
 from nmt.export.spec import check_expressible, require_ctranslate2
 
-ABLE = {"beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best"}
+ABLE = {
+    "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
+    "no_repeat_ngram",
+}  # fmt: skip
 
 
 class ExportedTranslator(Translator):
@@ -49,7 +52,7 @@ class ExportedTranslator(Translator):
     ) -> list[list[Found]]:
         if stop is not None:
             stop()
-        return self.engine.search([s.ids for s in sentences], options, options.n_best)
+        return self.engine.search([s.ids for s in sentences], options)
 
     def _checked(self, given: dict[str, Any]) -> SearchOptions:
         options = super()._checked(given)

@@ -133,8 +133,11 @@ def test_an_exported_folder_has_one_checkpoint(
 
 
 def test_options_that_it_does_not_have_are_refused_by_name(
-    exported: Path, monkeypatch: pytest.MonkeyPatch
+    exported: Path, monkeypatch: pytest.MonkeyPatch, nmt_translate: Callable[..., tuple]
 ) -> None:
+    code, _, error = nmt_translate(exported, "--sample", "--temperature", "0.7")
+    assert code == 2
+    assert "cannot do sample, temperature" in error
     moved = load_exported(exported, "cpu")
     monkeypatch.setattr("nmt.export.translator.ABLE", {"beam", "max_len_offset"})
     moved.translate(LINES, beam=2)
