@@ -266,11 +266,26 @@ class TrainConfig(Strict):
         20, "validations without a better score before the end (50 for gl-en)", "T app. A", ge=1
     )
     keep: int = key(1, "newest checkpoints kept, beside the best", "O", ge=1)
-    average: int = key(0, "average the last n checkpoints at the end; 0 = off", "V 6.1", ge=0)
+    average: int = key(
+        0,
+        "average the last n checkpoints at the end; they are kept until then; 0 = off",
+        "V 6.1",
+        ge=0,
+    )
     max_bad_updates: int = key(
         10, "updates in a row with non-finite gradients before the run stops", "O", ge=1
     )
     log_every: int = key(100, "updates between log lines", "O", ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainConfig:
+        refuse((self.average == 1, "train.average: 1 is no average; 0 = off, or at least 2"))
+        return self
+
+    @property
+    def kept(self) -> int:
+        """Newest checkpoints that training keeps: what ``keep`` says and ``average`` needs."""
+        return max(self.keep, self.average)
 
 
 class DecodeConfig(Strict):

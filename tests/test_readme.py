@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import export, plot, prepare, report, score, train, translate
+from nmt.cli import average, export, plot, prepare, report, score, train, translate
 from nmt.config import Recipe
 from nmt.config_loader import load_recipe
 from tests.toy import toy_corpus, toy_recipe
@@ -22,6 +22,7 @@ PARSERS: dict[str, ArgumentParser] = {
     "nmt-train": train.parser(),
     "nmt-translate": translate.parser(),
     "nmt-score": score.parser(),
+    "nmt-average": average.parser(),
     "nmt-export": export.parser(),
     "nmt-plot": plot.parser(),
     "nmt-prepare": prepare.parser(),

@@ -165,7 +165,7 @@ def start(
     )
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
-    require_space(run.path, space_needed(size, recipe.train.keep))
+    require_space(run.path, space_needed(size, recipe.train.kept))
     log.text(
         f"{recipe.src}-{recipe.tgt}: {size:,} parameters, {len(prepared.vocab):,} types, "
         f"{len(prepared.train):,} pairs; {device}, {precision}"

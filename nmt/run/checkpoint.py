@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -28,7 +28,6 @@ from nmt.run.stored import Checkpoint, non_finite, pack, read_checkpoint
 __all__ = [
     "Checkpoint",
     "TrainState",
-    "average_checkpoints",
     "checkpoint_name",
     "load_checkpoint",
     "require_same_data",
@@ -63,8 +62,8 @@ def save_checkpoint(
     state: TrainState,
     model: Mapping[str, Tensor],
     optimizer: Mapping[str, Tensor],
-    keep: int,
-    averaged: int = 0,
+    keep: int = 1,
+    average: str = "",
 ) -> Path:
     """Writes a checkpoint, then removes old ones: the ``keep`` newest and the best stay.
 
@@ -78,8 +77,8 @@ def save_checkpoint(
         state: gives the name, ``u000123``.
         model, optimizer: tensors by name, on any device.
         keep: newest checkpoints kept, at least 1.
-        averaged: weights are an average of this many: the name is ``u000123-avg5``, it is never
-            resumed from and never removed.
+        average: weights are an average, such as ``avg5``: the name is ``u000123-avg5``, it is
+            never resumed from, never removed, and removes nothing.
 
     Returns:
         The checkpoint's folder.
@@ -90,7 +89,7 @@ def save_checkpoint(
             checkpoints are untouched.
     """
     run.check()
-    name = checkpoint_name(state.update) + (f"-avg{averaged}" if averaged else "")
+    name = checkpoint_name(state.update) + (f"-{average}" if average else "")
     _refuse_non_finite({**model, **optimizer}, name)
     contents = pack(state, model, optimizer)
     root = run.checkpoints_dir
@@ -99,11 +98,11 @@ def save_checkpoint(
         _clear_leftovers(root)
         require_space(root, needed)
         _write_folder(root / name, contents)
-        if not averaged:
+        if not average:
             _remove_abandoned(run, state.update)
             if state.best_update is not None:
                 _mark_best(run, checkpoint_name(state.best_update))
-        _rotate(run, keep, state)
+            _rotate(run, keep, state)
     return root / name
 
 
@@ -152,30 +151,6 @@ def require_same_data(state: TrainState, fingerprint: str) -> None:
             f"now {fingerprint[:12]})",
             fix="restore the corpora, or start over with --fresh",
         )
-
-
-def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the models of several checkpoints (Vaswani et al. 2017, section 6.1).
-
-    Sums are taken in fp64, so that the result does not depend on the order of ``paths``.
-
-    Raises:
-        UserError: a checkpoint is damaged, or their tensors differ in name or shape.
-    """
-    assert paths
-    first = read_checkpoint(paths[0], with_optimizer=False).model
-    sums = {name: tensor.double() for name, tensor in first.items()}
-    for path in paths[1:]:
-        model = read_checkpoint(path, with_optimizer=False).model
-        if {n: t.shape for n, t in model.items()} != {n: t.shape for n, t in first.items()}:
-            raise UserError(
-                f"its tensors differ from those of {paths[0]}",
-                at=str(path),
-                fix="average checkpoints of one run",
-            )
-        for name, tensor in model.items():
-            sums[name] += tensor.double()
-    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
 
 
 def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:

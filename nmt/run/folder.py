@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from nmt.run.files import TEMPORARY, disk_errors, write_atomic
 from nmt.run.lock import NAME as LOCK_NAME
 from nmt.run.lock import FolderLock
 
-CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-avg\d{1,4})?")
+CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 REPLACED = ".old-"  # a checkpoint that is being replaced by one of the same name
 
 # Keys that a resumed run may change: they say how long and where to work, not what is learned.
@@ -224,6 +226,19 @@ class RunFolder:
     def in_use(self) -> bool:
         """Whether a training is under way in it."""
         return self._lock.in_use()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of a run that is there, to add something to it beside training.
+
+        Raises:
+            MachineError: a training, or another such command, uses the folder.
+        """
+        self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def check(self) -> None:
         """Before a write: raises MachineError when the folder is gone or taken over."""

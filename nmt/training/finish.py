@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmt.run.checkpoint import average_checkpoints, load_checkpoint, save_checkpoint
+from nmt.run.average import last, save_average
+from nmt.run.checkpoint import load_checkpoint
 from nmt.run.files import write_atomic
+from nmt.run.stored import read_checkpoint
 from nmt.training.evaluate import Evaluation
 from nmt.training.trainer import Trainer
 
@@ -70,16 +72,17 @@ def _average(trainer: Trainer) -> float | None:
         The dev score of the average if it replaced the best one.
     """
     run, state = trainer.run_folder, trainer.state
-    count = trainer.recipe.train.average
-    newest = run.checkpoints()[-count:]
-    weights = average_checkpoints(newest)
-    trainer.model.load_state_dict(weights)
+    newest = last(run, trainer.recipe.train.average)
+    if len(newest) < 2:
+        trainer.log.text("no average: the run has but one checkpoint")
+        return None
+    path = save_average(run, newest, "avg")
+    trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
     name = trainer.recipe.score.select_by
     dev = trainer.evaluate(trainer.prepared.dev)
     score = dev.value(name)
     assert state.best_update is not None
     best = dict(state.history)[state.best_update]
-    path = save_checkpoint(run, state, weights, {}, count, averaged=len(newest))
     trainer.write_hypotheses(path.name, dev)
     chosen = score >= best
     if chosen:

@@ -234,7 +234,7 @@ class Trainer:
             self.state,
             {name: t.detach() for name, t in self.model.state_dict().items()},
             optimizer_tensors(self.optimizer, self.model),
-            keep=max(self.recipe.train.keep, self.recipe.train.average),
+            keep=self.recipe.train.kept,
         )
         self._saved = (self.state.update, len(self.state.history))
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from nmt.errors import RunError, UserError
+from nmt.run.average import average_checkpoints
 from nmt.run.checkpoint import (
     TrainState,
-    average_checkpoints,
     load_checkpoint,
     require_same_data,
     save_checkpoint,
@@ -128,7 +128,7 @@ def test_the_best_single_checkpoint_stays_beside_an_average(tmp_path):
         save(run, 1, best=1)
         save(run, 2, best=1)
         for _ in range(2):
-            run.set_best(save_checkpoint(run, state(2, 1), weights(2), {}, 1, averaged=2).name)
+            run.set_best(save_checkpoint(run, state(2, 1), weights(2), {}, 1, average="avg2").name)
         assert names(run) == ["u000001", "u000002", "u000002-avg2"]
         save(run, 3, best=1)
         assert run.best() == "u000001"
@@ -139,7 +139,7 @@ def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
         save(run, 4, keep=2)
         save(run, 5, keep=2)
         mean = average_checkpoints(run.checkpoints())
-        path = save_checkpoint(run, state(5, 4), mean, {}, keep=2, averaged=2)
+        path = save_checkpoint(run, state(5, 4), mean, {}, keep=2, average="avg2")
         run.set_best(path.name)
         assert names(run) == ["u000004", "u000005", "u000005-avg2"]
         assert same(load_checkpoint(run, "best").model, mean)

@@ -20,7 +20,8 @@ from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
-from nmt.run.checkpoint import average_checkpoints, load_checkpoint
+from nmt.run.average import average_checkpoints
+from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
 from nmt.training.finish import finish
