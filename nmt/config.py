@@ -268,7 +268,7 @@ class TrainConfig(Strict):
     keep: int = key(1, "newest checkpoints kept, beside the best", "O", ge=1)
     average: int = key(
         0,
-        "average the last n checkpoints at the end; they are kept until then; 0 = off",
+        "average the last n checkpoints, at least 2, at the end; 0 = off",
         "V 6.1",
         ge=0,
     )

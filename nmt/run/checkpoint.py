@@ -103,6 +103,7 @@ def save_checkpoint(
             if state.best_update is not None:
                 _mark_best(run, checkpoint_name(state.best_update))
             _rotate(run, keep, state)
+        _clear_leftovers(root)
     return root / name
 
 
@@ -204,7 +205,6 @@ def _rotate(run: RunFolder, keep: int, state: TrainState) -> None:
             newer += 1
         elif folder.name not in best:
             _remove(folder)
-    _clear_leftovers(run.checkpoints_dir)
 
 
 def _remove(folder: Path) -> None:
