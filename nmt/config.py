@@ -266,26 +266,11 @@ class TrainConfig(Strict):
         20, "validations without a better score before the end (50 for gl-en)", "T app. A", ge=1
     )
     keep: int = key(1, "newest checkpoints kept, beside the best", "O", ge=1)
-    average: int = key(
-        0,
-        "average the last n checkpoints, at least 2, at the end; 0 = off",
-        "V 6.1",
-        ge=0,
-    )
+    average: int = key(0, "average the last n checkpoints at the end; 0 = off", "V 6.1", ge=0)
     max_bad_updates: int = key(
         10, "updates in a row with non-finite gradients before the run stops", "O", ge=1
     )
     log_every: int = key(100, "updates between log lines", "O", ge=1)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> TrainConfig:
-        refuse((self.average == 1, "train.average: 1 is no average; 0 = off, or at least 2"))
-        return self
-
-    @property
-    def kept(self) -> int:
-        """Newest checkpoints that training keeps: what ``keep`` says and ``average`` needs."""
-        return max(self.keep, self.average)
 
 
 class DecodeConfig(Strict):
@@ -389,6 +374,7 @@ class Recipe(Strict):
         cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
         refuse(
             (self.src == self.tgt, f'tgt: the same language as src, "{self.src}"'),
+            (self.train.average == 1, "train.average: 1 is no average; 0 is off, 2 the least"),
             (
                 not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9),
                 f"train.min_lr ({min_lr:g}) is above the highest learning rate ({peak:.3g}, from "

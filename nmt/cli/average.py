@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nmt.cli.main import run_command
 from nmt.errors import UserError
-from nmt.run.average import best, dev_scores, last, save_average
+from nmt.run.average import best, dev_scores, kept, last, save_average
 from nmt.run.folder import RunFolder
 
 
@@ -61,10 +61,9 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _too_few(run: RunFolder, there: int, count: int, by_dev: bool) -> UserError:
-    kept = run.recipe().train.kept
     return UserError(
         f"{there} checkpoints{' with a dev score' if by_dev else ''} are kept, not {count} "
-        f"(train.keep is {kept}, and the best stays beside them)",
+        f"(training keeps {kept(run.recipe().train)}, and the best stays beside them)",
         at=str(run.path),
         fix=f"ask for fewer, or let a training keep more: train.keep={count}",
     )

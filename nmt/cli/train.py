@@ -22,6 +22,7 @@ from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import save_segmenter
 from nmt.errors import RunError, Terminated
 from nmt.model.transformer import Transformer
+from nmt.run.average import kept
 from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
 from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.distributed import World, join
@@ -165,7 +166,7 @@ def start(
     )
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
-    require_space(run.path, space_needed(size, recipe.train.kept))
+    require_space(run.path, space_needed(size, kept(recipe.train)))
     log.text(
         f"{recipe.src}-{recipe.tgt}: {size:,} parameters, {len(prepared.vocab):,} types, "
         f"{len(prepared.train):,} pairs; {device}, {precision}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from nmt.config import TrainConfig
 from nmt.errors import UserError
 from nmt.run.checkpoint import save_checkpoint
 from nmt.run.folder import RunFolder, update_of
@@ -35,6 +36,11 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in model.items():
             sums[name] += tensor.double()
     return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+
+
+def kept(train: TrainConfig) -> int:
+    """Newest checkpoints that training keeps: what ``keep`` says and ``average`` needs."""
+    return max(train.keep, train.average)
 
 
 def last(run: RunFolder, count: int) -> list[Path]:

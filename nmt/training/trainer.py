@@ -24,6 +24,7 @@ from nmt.data.shapes import shape_for
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError
 from nmt.model.transformer import Transformer
+from nmt.run.average import kept
 from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
 from nmt.run.device import autocast
 from nmt.run.distributed import World
@@ -234,7 +235,7 @@ class Trainer:
             self.state,
             {name: t.detach() for name, t in self.model.state_dict().items()},
             optimizer_tensors(self.optimizer, self.model),
-            keep=self.recipe.train.kept,
+            keep=kept(self.recipe.train),
         )
         self._saved = (self.state.update, len(self.state.history))
 
