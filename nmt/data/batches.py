@@ -220,8 +220,10 @@ def collate_sources(sources: Sequence[np.ndarray]) -> tuple[Tensor, Layout]:
 
 def _join(parts: list[np.ndarray], size: int = 0) -> Tensor:
     """The ids behind each other, with PAD up to a size."""
-    ids = np.concatenate(parts).astype(np.int64)
-    return torch.from_numpy(np.pad(ids, (0, max(0, size - len(ids))), constant_values=PAD))
+    length = sum(map(len, parts))
+    ids = np.full(max(size, length), PAD)
+    np.concatenate(parts, out=ids[:length])
+    return torch.from_numpy(ids)
 
 
 def updates(

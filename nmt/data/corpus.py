@@ -62,7 +62,8 @@ class EncodedCorpus:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
-        self._ids = {side: arrays[f"{side}.ids"] for side in SIDES}
+        # as plain arrays on the same memory: a slice of a memmap costs several times as much
+        self._ids = {side: np.asarray(arrays[f"{side}.ids"]) for side in SIDES}
         self._starts = {side: _starts(arrays[f"{side}.len"]) for side in SIDES}
 
     def __len__(self) -> int:
