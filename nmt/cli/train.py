@@ -63,18 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
-    recipe = recipe_of(args)
-    with join(resolve_device(recipe.device)) as (world, device):
-        precision = resolve_precision(recipe.precision, device)
-        if world.first:
-            return lead(args, recipe, device, precision, world)
-        return follow(recipe, device, precision, world)
+    with join() as world:
+        return lead(args, world) if world.first else follow(world)
 
 
-def lead(
-    args: argparse.Namespace, recipe: Recipe, device: torch.device, precision: str, world: World
-) -> int:
+def lead(args: argparse.Namespace, world: World) -> int:
     """Prepare, train, score: everything, where there is but one process."""
+    recipe = recipe_of(args)
+    device = world.own(resolve_device(recipe.device))
+    precision = resolve_precision(recipe.precision, device)
     obtain_corpus(recipe)
     run = RunFolder.for_training(
         recipe.out, dump_recipe(recipe), resume=args.resume, fresh=args.fresh
@@ -109,20 +106,20 @@ def lead(
     return 0
 
 
-def follow(recipe: Recipe, device: torch.device, precision: str, world: World) -> int:
+def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
     try:
-        checkpoint = world.share(None)
+        recipe, checkpoint = world.share()
     except RunError:  # it had nothing to train, or has said what is wrong
         return 0
-    run = RunFolder(recipe.out)  # not locked, nothing is written
+    device = world.own(resolve_device(recipe.device))
     with stop_signals() as stop:
         trainer = Trainer(
             recipe,
             prepare(recipe, progress=False),
-            run,
+            RunFolder(recipe.out),  # not locked, nothing is written
             device,
-            precision,
+            resolve_precision(recipe.precision, device),
             Silence(),
             lambda: stop.requested is not None,
             checkpoint,
@@ -151,7 +148,7 @@ def start(
     save_segmenter(prepared.segmenter, run.path)
     prepared.vocab.save(run.path)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
-    world.share(checkpoint)
+    world.share((recipe, checkpoint))
     trainer = Trainer(
         recipe,
         prepared,

@@ -7,7 +7,7 @@ import datetime
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from nmt.errors import RunError, UserError
 
-T = TypeVar("T")
 # a validation keeps the other processes waiting; torchrun notices a process that has ended
 PATIENCE = datetime.timedelta(hours=12)
 
@@ -30,15 +29,34 @@ class World:
     Attributes:
         rank: number of this process, from 0.
         size: how many there are.
+        gpu: the GPU of this process on its machine.
     """
 
     rank: int = 0
     size: int = 1
+    gpu: int = 0
 
     @property
     def first(self) -> bool:
         """Whether this is the process that validates and writes."""
         return self.rank == 0
+
+    def own(self, device: torch.device) -> torch.device:
+        """The device of this process where the recipe says ``device``.
+
+        Raises:
+            UserError: the recipe names one GPU for all of them.
+        """
+        if self.size == 1 or device.type != "cuda":
+            return device
+        if device.index is not None:
+            raise UserError(
+                f'"{device}" is one GPU, and torchrun gives each process its own',
+                at="device",
+                fix="set device=cuda",
+            )
+        torch.cuda.set_device(self.gpu)
+        return torch.device("cuda", self.gpu)
 
     def add(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over the processes: one exchange, no waiting for a GPU."""
@@ -60,7 +78,7 @@ class World:
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
         return found.tolist()
 
-    def share(self, value: T) -> T:
+    def share(self, value: Any = None) -> Any:
         """What the first process has."""
         if self.size == 1:
             return value
@@ -71,29 +89,16 @@ class World:
 
 
 @contextlib.contextmanager
-def join(device: torch.device) -> Iterator[tuple[World, torch.device]]:
-    """The processes that torchrun started, or this one alone; and the device of this one.
-
-    Raises:
-        UserError: the recipe names one GPU for all of them.
-    """
+def join() -> Iterator[World]:
+    """The processes that torchrun started, or this one alone."""
     if not (dist.is_available() and dist.is_torchelastic_launched()):
-        yield World(), device
+        yield World()
         return
-    if device.type == "cuda":
-        if device.index is not None:
-            raise UserError(
-                f'"{device}" is one GPU, and torchrun gives each process its own',
-                at="device",
-                fix="set device=cuda",
-            )
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
     # numbers that the host decides by go over gloo, so that no GPU is waited for
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=PATIENCE)
     try:
-        yield World(dist.get_rank(), dist.get_world_size()), device
+        yield World(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]))
     finally:
         dist.destroy_process_group()
 

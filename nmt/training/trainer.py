@@ -180,7 +180,8 @@ class Trainer:
 
     def validate(self) -> None:
         """Perplexities, hypotheses and scores on dev; one line, one record, one checkpoint."""
-        result = self.world.share(self._measure() if self.world.first else None)
+        measured = self._measure() if self.world.first else None
+        result: Evaluation | None = self.world.share(measured)
         if result is None:
             raise Stopped
         score = result.value(self.recipe.score.select_by)

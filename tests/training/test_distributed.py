@@ -88,8 +88,9 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
 
 
 def test_alone_nothing_is_exchanged():
-    with join(torch.device("cpu")) as (world, device):
-        assert (world, device) == (World(), torch.device("cpu"))
+    with join() as world:
+        assert world == World()
+    assert world.own(torch.device("cuda", 1)) == torch.device("cuda", 1)
     tensor = torch.ones(2)
     world.add([tensor])
     assert tensor.tolist() == [1, 1]
@@ -97,7 +98,15 @@ def test_alone_nothing_is_exchanged():
     assert world.share("x") == "x"
 
 
-def test_one_gpu_cannot_serve_all(monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    with pytest.raises(UserError, match="device=cuda"), join(torch.device("cuda", 1)):
-        pass
+def test_one_gpu_cannot_serve_all():
+    with pytest.raises(UserError, match="device=cuda"):
+        World(1, 2, 1).own(torch.device("cuda", 1))
+    assert World(1, 2, 1).own(torch.device("cpu")) == torch.device("cpu")
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_said_once(recipe, tmp_path):
+    wrong = torchrun("terminates", "99", recipe, f"out={tmp_path / 'run'}", "model.nrom=1")
+    assert wrong.returncode != 0
+    assert wrong.stderr.count('did you mean "norm"') == 1
+    assert "another process" not in wrong.stderr
