@@ -3,29 +3,70 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
+from nmt.data.text import read_lines
 from nmt.decoding.options import SearchOptions
+from nmt.errors import UserError
+
+WISHES = {
+    "prefix": "start of each line's translation, one a line, blank = none",
+    "require": "phrases of each line's translation, tab-separated, blank = none",
+    "forbid": "phrases that each line's translation does not have, tab-separated, blank = none",
+}
 
 
 def add_search_flags(p: argparse.ArgumentParser) -> None:
     """``--beam N``, ``--sample``, ...; what is not given is None."""
-    group = p.add_argument_group(
-        "search", "defaults: the recipe's keys of decode, and plain search"
-    )
+    group = p.add_argument_group("search", "by default as the recipe's decode says")
     for name, field in SearchOptions.model_fields.items():
         kinds = get_args(field.annotation) or (field.annotation,)
-        kind: dict[str, Any] = (
-            {"action": "store_true"}
-            if bool in kinds
-            else {"type": float, "metavar": "X"}
-            if float in kinds
-            else {"type": int, "metavar": "N"}
-        )
+        kind: dict[str, Any] = {"type": int, "metavar": "N"}
+        if bool in kinds:
+            kind = {"action": "store_true"}
+        elif float in kinds:
+            kind = {"type": float, "metavar": "X"}
+        elif str in kinds:
+            kind = {"metavar": "F"}
         flag = f"--{name.replace('_', '-')}"
-        group.add_argument(flag, default=None, help=field.description, **kind)
+        meaning = field.description or ""
+        if str in kinds:
+            meaning = f"file of {meaning}, one a line"
+        group.add_argument(flag, default=None, help=meaning, **kind)
+    for name, meaning in WISHES.items():
+        group.add_argument(f"--{name}", metavar="F", help=f"file of the {meaning}")
 
 
-def search_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """What was given, as arguments of ``Translator.stream``."""
-    return {name: getattr(args, name) for name in SearchOptions.model_fields}
+def search_flags(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
+    """What was given, as arguments of ``Translator.stream``.
+
+    Args:
+        total: lines of the input, None = not known.
+
+    Raises:
+        UserError: a file cannot be read, or has another number of lines than the input.
+    """
+    flags = {name: getattr(args, name) for name in SearchOptions.model_fields}
+    if args.forbid_all is not None:
+        flags["forbid_all"] = tuple(
+            phrase for phrase in read_lines(Path(args.forbid_all)) if phrase.strip()
+        )
+    for name in WISHES:
+        if (file := getattr(args, name)) is not None:
+            count = sum(1 for _ in read_lines(Path(file), clean=False))
+            if total is not None and count != total:
+                raise UserError(
+                    f"{count} lines, the input has {total}",
+                    at=file,
+                    fix=f"give --{name} a line for each line of the input, blank for none",
+                )
+            lines = read_lines(Path(file), clean=False)
+            flags[name] = lines if name == "prefix" else _phrases(lines)
+    return flags
+
+
+def _phrases(lines: Iterator[str]) -> Iterator[list[str]]:
+    for line in lines:
+        yield [phrase for phrase in line.split("\t") if phrase.strip()]

@@ -65,7 +65,7 @@ def body(args: argparse.Namespace) -> int:
             lines,
             # someone who types wants each answer at once
             window=1 if is_typed(args.input) else None,
-            **search_flags(args),
+            **search_flags(args, total),
         )
         with open_output(args.output) as sink:
             _write(hypotheses, sink, args, total)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import sentencepiece
 
 from nmt.data.bpe import (
+    JOINER,
     WordSplitter,
     codes_text,
     join,
@@ -57,6 +58,9 @@ class Segmenter(Protocol):
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Pieces -> plain text."""
+
+    def surface(self, piece: str) -> str:
+        """What a piece adds to tokenised text, with a space where a word begins or ends."""
 
     def files(self) -> dict[str, bytes]:
         """What ``save`` writes, beside the facts."""
@@ -137,6 +141,10 @@ class FastBpe:
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Pieces -> plain text."""
         return self.moses.plain(join(pieces), lang)
+
+    def surface(self, piece: str) -> str:
+        """A piece in tokenised text; a word ends with a space."""
+        return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + " "
 
     def files(self) -> dict[str, bytes]:
         """The codes, and the pieces that ``vocab_threshold`` keeps."""
@@ -236,6 +244,10 @@ class SentencePiece:
         """Pieces -> plain text."""
         return self.moses.reference_plain(self._text(pieces), lang)
 
+    def surface(self, piece: str) -> str:
+        """A piece in tokenised text; a word begins with a space."""
+        return piece.replace("\u2581", " ")
+
     def files(self) -> dict[str, bytes]:
         """The model."""
         return {"spm.model": self._model}
@@ -303,6 +315,10 @@ class Plain:
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Words -> plain text."""
         return self.moses.plain(" ".join(pieces), lang)
+
+    def surface(self, piece: str) -> str:
+        """A word and a space."""
+        return piece + " "
 
     def files(self) -> dict[str, bytes]:
         """None."""

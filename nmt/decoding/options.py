@@ -6,6 +6,7 @@ One frozen value, checked as a whole before the first line is read; ``Translator
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from pydantic import ValidationError
@@ -33,6 +34,7 @@ class SearchOptions(DecodeConfig):
         0.5, "cost of a token that an earlier group says", "Vijayakumar 2016", ge=0
     )
     no_repeat_ngram: int = key(0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0)
+    forbid_all: tuple[str, ...] = key((), "phrases that no translation says", "O")
 
 
 # an option, and the one without which it means nothing
@@ -44,15 +46,20 @@ NEEDS = {
 EXCLUDE = {
     ("sample", "beam"): "samples are drawn one by one; n_best says how many",
     ("sample", "groups"): "groups are of beams, and a sample has none",
+    ("sample", "require"): "required phrases need a beam search",
+    ("groups", "require"): "the beam of a line with required phrases is split by its progress",
 }
 
 
-def search_options(defaults: DecodeConfig, given: dict[str, Any]) -> SearchOptions:
+def search_options(
+    defaults: DecodeConfig, given: dict[str, Any], wishes: Set[str] = frozenset()
+) -> SearchOptions:
     """The options of one call.
 
     Args:
         defaults: the recipe's.
         given: by name; None = not given.
+        wishes: names of what lines have of their own, see ``nmt.decoding.wishes``.
 
     Raises:
         UserError: no such option, a value that cannot be, or options that contradict each other,
@@ -63,7 +70,9 @@ def search_options(defaults: DecodeConfig, given: dict[str, Any]) -> SearchOptio
         options = SearchOptions.model_validate({**defaults.model_dump(), **given})
     except ValidationError as error:
         raise UserError("; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors())) from error
-    _refuse_contradictions(options, given)
+    if any(not phrase.strip() for phrase in options.forbid_all):
+        raise UserError("forbid_all: a phrase is blank", fix="leave it out")
+    _refuse_contradictions(options, given, wishes)
     if options.sample:  # every beam is a sample
         return options.model_copy(update={"beam": options.n_best})
     beam = options.beam
@@ -85,13 +94,14 @@ def search_options(defaults: DecodeConfig, given: dict[str, Any]) -> SearchOptio
     return options.model_copy(update={"beam": beam})
 
 
-def _refuse_contradictions(options: SearchOptions, given: dict[str, Any]) -> None:
+def _refuse_contradictions(options: SearchOptions, given: dict[str, Any], wishes: Set[str]) -> None:
     """
     Raises:
         UserError: two options that were given do not go together.
     """
     default = {name: field.default for name, field in SearchOptions.model_fields.items()}
     on = {name for name in given if name == "beam" or getattr(options, name) != default[name]}
+    on |= wishes
     for pair, why in EXCLUDE.items():
         if on.issuperset(pair):
             raise UserError(f"{pair[0]} and {pair[1]} contradict each other: {why}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +10,9 @@ from torch import Tensor
 from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.choices import Diverse, Sampling, uniform
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import NoRepeat
+from nmt.decoding.phrases import Forbidden, Phrases, Surfaces, phrases_for_all
+from nmt.decoding.required import Required
+from nmt.decoding.rules import NoRepeat, Prefix
 from nmt.decoding.search import Choose, Found, Rule, State, beam_search, best
 from nmt.decoding.sentences import Sentence
 
@@ -25,15 +27,43 @@ class Plan:
     """
 
     def __init__(
-        self, sentences: Sequence[Sentence], options: SearchOptions, lengths: Tensor
+        self,
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        lengths: Tensor,
+        surfaces: Callable[[], Surfaces],
     ) -> None:
-        """``lengths``: [S], source tokens incl. EOS."""
+        """``lengths``: [S], source tokens incl. EOS; ``surfaces``: asked for if phrases need it."""
         self.options, self.device = options, lengths.device
-        self.max_len = lengths + options.max_len_offset
+        # what is given fits, a word may end before each phrase, and the sentence after all
+        given = [
+            len(s.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in s.require) + 1
+            for s in sentences
+        ]
+        self.max_len = (lengths + options.max_len_offset).maximum(
+            torch.tensor(given, device=self.device)
+        )
         self.rules: list[Rule] = []
+        self.choose: Choose = best
         if options.no_repeat_ngram:
             self.rules.append(NoRepeat(options.no_repeat_ngram))
-        self.choose: Choose = best
+        if options.forbid_all or any(s.forbid for s in sentences):
+            for_all = options.forbid_all
+            shared = [phrases_for_all(surfaces(), for_all)] if for_all else []
+            phrases = [
+                [*shared, Phrases(surfaces(), s.forbid)] if s.forbid else shared for s in sentences
+            ]
+            self.rules.append(Forbidden(surfaces(), phrases, self.max_len))
+        if any(s.require for s in sentences):
+            required = Required(
+                [[phrase.ids for phrase in s.require] for s in sentences],
+                surfaces().text,
+                self.max_len,
+            )
+            self.rules.append(required)
+            self.choose = required.choose
+        if any(s.prefix.ids for s in sentences):
+            self.rules.append(Prefix([s.prefix.ids for s in sentences], self.device))
         if options.groups > 1:
             self.choose = Diverse(options.groups, options.diversity)
         elif options.sample:

@@ -160,12 +160,20 @@ def beam_search(
         tokens = beams.ids[:, :, -1]
 
 
-def extend(beams: Beams, token: Tensor, log_prob: Tensor, alpha: float) -> tuple[Beams, Tensor]:
+def extend(
+    beams: Beams,
+    token: Tensor,
+    log_prob: Tensor,
+    alpha: float,
+    pick: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> tuple[Beams, Tensor]:
     """The K best of some continuations of each sentence, and the beams they continue [B, K].
 
     Args:
         token: [B, K, C], C continuations of each beam, the best first.
         log_prob: [B, K, C], of the hypotheses so continued; -inf where there is none.
+        pick: (scores in order [B, K * C], which they are) -> K places in that order, instead of the
+            first K.
     """
     beam, length = beams.ids.shape[1], beams.ids.shape[-1] + 1
     score = log_prob / length_penalty(length, alpha)
@@ -177,6 +185,9 @@ def extend(beams: Beams, token: Tensor, log_prob: Tensor, alpha: float) -> tuple
     score = torch.where(ended, beams.score[..., None], score).masked_fill(ended & ~once, -torch.inf)
     # a stable sort: equal scores keep the order of their beams
     score, order = score.flatten(1).sort(dim=-1, descending=True, stable=True)
+    if pick is not None:
+        kept = pick(score, order)
+        score, order = score.gather(1, kept), order.gather(1, kept)
     score, order = score[:, :beam], order[:, :beam]
     parents = order // token.shape[-1]
     token = token.flatten(1).gather(1, order)

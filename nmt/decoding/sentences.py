@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ import numpy as np
 
 from nmt.data.segment import Segmenter
 from nmt.data.text import clean_line, is_blank
-from nmt.data.vocab import Vocab
+from nmt.data.vocab import UNK, Vocab
+from nmt.decoding.phrases import Surfaces
+from nmt.decoding.wishes import FREE, Wish
+from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.decoding.search import Found
@@ -42,16 +46,34 @@ BLANK = Hypothesis([], "", 0.0, 0.0, True)
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """Given text in pieces, and their ids; UNK where the target side of the training had none."""
+
+    pieces: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
+
+    def restore(self, pieces: list[str], place: int) -> None:
+        """Write them where they stand in a hypothesis, so that none is shown as UNK."""
+        pieces[place : place + len(self.pieces)] = self.pieces
+
+
+@dataclass(frozen=True)
 class Sentence:
     """What is searched at once: a line, or a part of a long one.
 
     Attributes:
         ids: of its source pieces, at least one.
         place: number of the line from 1, and of the part from 0: what samples are drawn by.
+        prefix: the first pieces of the translation.
+        require: pieces of phrases that it says.
+        forbid: patterns of phrases that it does not say.
     """
 
     ids: np.ndarray
     place: tuple[int, int] = (0, 0)
+    prefix: Pieces = Pieces()
+    require: tuple[Pieces, ...] = ()
+    forbid: tuple[str, ...] = ()
 
 
 class Sentences:
@@ -60,8 +82,26 @@ class Sentences:
     def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
 
-    def of_line(self, number: int, line: str) -> list[Sentence]:
-        """A line, numbered from 1, in searchable parts; a blank line has none."""
+    @functools.cached_property
+    def surfaces(self) -> Surfaces:
+        """What each type spells."""
+        return Surfaces(self.segmenter, self.vocab, self.tgt)
+
+    @functools.cached_property
+    def _known(self) -> np.ndarray:
+        return self.vocab.types_of("tgt")
+
+    def of_line(
+        self, number: int, line: str, wish: Wish = FREE, never: Sequence[str] = ()
+    ) -> list[Sentence]:
+        """A line, numbered from 1, in searchable parts; a blank line has none.
+
+        The prefix and the required phrases are for the first part, the forbidden ones for all.
+        ``never``: patterns that no line says; here only what is required is compared with them.
+
+        Raises:
+            UserError: a phrase of the wish is both required and forbidden.
+        """
         line = clean_line(line)
         if is_blank(line):
             return []
@@ -73,16 +113,55 @@ class Sentences:
                 file=sys.stderr,
             )
         parts = np.array_split(ids, count) if count else []
-        return [Sentence(part, (number, place)) for place, part in enumerate(parts)]
+        forbid = self.patterns(wish.forbid)
+        require = tuple(
+            self.pieces(phrase) for phrase in dict.fromkeys(wish.require) if not is_blank(phrase)
+        )
+        for phrase in require:
+            said = f" {self.surfaces.spelled(phrase.pieces).strip(' ')} "
+            if both := [pattern for pattern in (*forbid, *never) if pattern in said]:
+                raise UserError(
+                    f"{said.strip()!r} is required and {both[0].strip()!r} is forbidden",
+                    at=f"line {number}",
+                    fix="drop one of them from require or forbid",
+                )
+        prefix = self.pieces(wish.prefix)
+        return [
+            Sentence(part, (number, place), prefix, require, forbid)
+            if place == 0
+            else Sentence(part, (number, place), forbid=forbid)
+            for place, part in enumerate(parts)
+        ]
 
-    def join(self, found: Sequence[list[Found]]) -> list[Hypothesis]:
+    def patterns(self, phrases: Sequence[str]) -> tuple[str, ...]:
+        """How forbidden phrases look in tokenised text."""
+        return tuple(p for text in phrases if text.strip() for p in self.surfaces.patterns(text))
+
+    def pieces(self, text: str) -> Pieces:
+        """Target text as pieces."""
+        text = clean_line(text)
+        pieces = () if is_blank(text) else tuple(self.segmenter.encode(text, self.tgt))
+        ids = (token if self._known[token] else UNK for token in self.vocab.ids(pieces))
+        return Pieces(pieces, tuple(ids))
+
+    def join(self, found: Sequence[list[Found]], sentences: Sequence[Sentence]) -> list[Hypothesis]:
         """Hypotheses of one line from those of its parts, rank by rank."""
-        ranks = [[self.hypothesis(f) for f in rank] for rank in zip(*found, strict=False)]
+        ranks = [
+            [self.hypothesis(*pair) for pair in zip(rank, sentences, strict=True)]
+            for rank in zip(*found, strict=False)
+        ]
         return [rank[0] if len(rank) == 1 else _joined(rank) for rank in ranks] or [BLANK]
 
-    def hypothesis(self, found: Found) -> Hypothesis:
+    def hypothesis(self, found: Found, sentence: Sentence) -> Hypothesis:
         """What was found, as text."""
         pieces = self.vocab.pieces(found.ids)
+        if UNK in found.ids:
+            sentence.prefix.restore(pieces, 0)
+            for phrase in sentence.require:
+                size = len(phrase.ids)
+                for place in range(len(found.ids) - size + 1):
+                    if tuple(found.ids[place : place + size]) == phrase.ids:
+                        phrase.restore(pieces, place)
         text = self.segmenter.decode(pieces, self.tgt)
         return Hypothesis(pieces, text, found.score, found.log_prob, found.finished)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.plan import Plan
 from nmt.decoding.search import Found
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
+from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
@@ -114,29 +115,40 @@ class Translator:
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
-        self, lines: Iterable[str], window: int | None = None, **options: Any
+        self,
+        lines: Iterable[str],
+        window: int | None = None,
+        prefix: Iterable[str] | None = None,
+        require: Iterable[Sequence[str]] | None = None,
+        forbid: Iterable[Sequence[str]] | None = None,
+        **options: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
         ``window`` lines, 2048 by default, are read ahead and sorted by length; 1 answers each line
         at once. A line of over 512 pieces is translated in parts, with a note on standard error.
+        ``prefix``, ``require`` and ``forbid`` have an item for each line: the text that the
+        translation starts with, the phrases that it says, and those that it does not say.
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
         """
-        checked = self._checked(options)
-        return self._stream(lines, checked, window or WINDOW)
+        wishes = zip(NAMES, (prefix, require, forbid), strict=True)
+        checked = self._checked(options, {name for name, items in wishes if items is not None})
+        wished = with_wishes(lines, prefix, require, forbid)
+        return self._stream(wished, checked, window or WINDOW)
 
     def _stream(
-        self, lines: Iterable[str], options: SearchOptions, size: int
+        self, lines: Iterator[tuple[str, Wish]], options: SearchOptions, size: int
     ) -> Iterator[list[Hypothesis]]:
         numbered = enumerate(lines, 1)
+        never = self.sentences.patterns(options.forbid_all)
         while window := list(itertools.islice(numbered, size)):
-            parts = [self.sentences.of_line(number, line) for number, line in window]
+            parts = [self.sentences.of_line(number, *line, never) for number, line in window]
             flat = [part for of_line in parts for part in of_line]
             found = iter(self._search(flat, options))
             for of_line in parts:
-                yield self.sentences.join([next(found) for _ in of_line])
+                yield self.sentences.join([next(found) for _ in of_line], of_line)
 
     def translate_ids(
         self,
@@ -151,13 +163,14 @@ class Translator:
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
         checked = self._checked(options)
-        found = self._search([Sentence(sources[row], (row + 1, 0)) for row in rows], checked, stop)
-        for row, of_row in zip(rows, found, strict=True):
-            results[row] = self.sentences.join([of_row])[0]
+        sentences = [Sentence(sources[row], (row + 1, 0)) for row in rows]
+        found = self._search(sentences, checked, stop)
+        for row, sentence, of_row in zip(rows, sentences, found, strict=True):
+            results[row] = self.sentences.join([of_row], [sentence])[0]
         return results
 
-    def _checked(self, given: dict[str, Any]) -> SearchOptions:
-        return search_options(self.decode, given)
+    def _checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+        return search_options(self.decode, given, wishes)
 
     def _search(
         self,
@@ -203,6 +216,6 @@ class Translator:
     ) -> list[list[Found]]:
         src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
-        plan = Plan(sentences, options, layout.lengths)
+        plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
         state = self.model.start(src.to(self.device), layout, options.beam, int(plan.max_len.max()))
         return plan.search(state)

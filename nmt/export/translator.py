@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,14 @@ class ExportedTranslator(Translator):
             stop()
         return self.engine.search([s.ids for s in sentences], options)
 
-    def _checked(self, given: dict[str, Any]) -> SearchOptions:
-        options = super()._checked(given)
+    def _checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+        options = super()._checked(given, wishes)
         unable = [
             name.replace("_", "-")
             for name, field in SearchOptions.model_fields.items()
             if name not in ABLE and getattr(options, name) != field.get_default()
         ]
+        unable += sorted(wishes)
         if unable:
             raise UserError(
                 f"engine ctranslate2 cannot do {', '.join(unable)}",

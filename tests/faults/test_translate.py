@@ -190,6 +190,35 @@ def test_n_best_and_scores(translate: Command) -> None:
     ]
 
 
+def test_wishes_of_lines_come_from_files(translate: Command, tmp_path: Path) -> None:
+    source, prefix, require, forbid, never = (
+        tmp_path / name for name in ("source", "prefix", "require", "forbid", "never")
+    )
+    source.write_bytes(text_of(LINES))
+    prefix.write_text("ñ1 ñ2\n\n\n\n☃\n", encoding="utf-8")
+    require.write_text("\n\nñ7\tñ8 ñ9 ☃\n\n\n", encoding="utf-8")
+    forbid.write_text("ñ3\tñ4\n\nñ1\n\n\n", encoding="utf-8")
+    never.write_text("ñ5\n\nñ6 ñ6\n", encoding="utf-8")
+    files = ("--prefix", prefix, "--require", require, "--forbid", forbid, "--forbid-all", never)
+    code, out, _ = translate("--input", source, *files)
+    found = out.decode().split("\n")[:-1]
+    assert (code, len(found), found[1], found[3]) == (0, 5, "", "")
+    assert found[0].startswith("ñ1 ñ2")
+    assert not {"ñ3", "ñ4"} & set(found[0].split())
+    assert "ñ7" in found[2].split()
+    assert "ñ8 ñ9 ☃" in found[2]
+    assert "ñ1" not in found[2].split()
+    assert found[4].startswith("☃")
+    assert "ñ5" not in out.decode()
+    prefix.write_text("\n\n")
+    err = refused(translate, "--input", source, "--prefix", prefix)
+    assert "2 lines, the input has 5" in err
+    # of standard input it is known at the end
+    code, _, err = translate("--prefix", prefix, stdin=text_of(LINES))
+    assert code == 2
+    assert "prefix ends before line 3 of the input" in err
+
+
 def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None:
     """An untrained model does not know when to end."""
     code, _, err = translate("--beam", "1", stdin=text_of(LINES))

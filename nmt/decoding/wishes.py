@@ -1,0 +1,61 @@
+"""What the translation of one line has to obey: how it starts, what it says and does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.errors import UserError
+
+NAMES = ("prefix", "require", "forbid")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Of one line.
+
+    Attributes:
+        prefix: text that the translation starts with, blank = any.
+        require, forbid: phrases that it says, and does not say.
+    """
+
+    prefix: str = ""
+    require: Sequence[str] = ()
+    forbid: Sequence[str] = ()
+
+
+FREE = Wish()
+
+
+def with_wishes(
+    lines: Iterable[str],
+    prefix: Iterable[str] | None,
+    require: Iterable[Sequence[str]] | None,
+    forbid: Iterable[Sequence[str]] | None,
+) -> Iterator[tuple[str, Wish]]:
+    """Each line with its wish.
+
+    Raises:
+        UserError: one of the three has fewer items than there are lines, or more.
+    """
+    given = {
+        name: iter(values)
+        for name, values in zip(NAMES, (prefix, require, forbid), strict=True)
+        if values is not None
+    }
+    number = 0
+    for number, line in enumerate(lines, 1):
+        wish = {}
+        for name, values in given.items():
+            try:
+                wish[name] = next(values)
+            except StopIteration:
+                raise _uneven(name, f"ends before line {number} of the input") from None
+        yield line, Wish(**wish) if wish else FREE  # type: ignore[arg-type]
+    for name, values in given.items():
+        if next(values, None) is not None:
+            raise _uneven(name, f"has more than the {number} lines of the input")
+
+
+def _uneven(name: str, what: str) -> UserError:
+    return UserError(f"{name} {what}", fix=f"give {name} one item a line, blank for none")
