@@ -33,6 +33,8 @@ STYLE: dict[Any, Any] = {
     "font.size": 9,
     "legend.frameon": False,
     "lines.linewidth": 1.4,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "nmt",  # the same runs give the same file
 }
 
 
@@ -166,8 +168,10 @@ def draw(name: str, logs: Sequence[Log], of: str | None, form: str) -> bytes:
             f"matplotlib cannot be imported: {error}", fix="pip install 'nmt[plots]'"
         ) from error
     data = BytesIO()
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with matplotlib.rc_context(STYLE):
-        FIGURES[name](logs, of).savefig(data, format=form, dpi=160)
+        drawn = FIGURES[name](logs, of)
+        drawn.savefig(data, format=form, dpi=160, metadata=undated.get(form))
     return data.getvalue()
 
 

@@ -102,6 +102,12 @@ def test_an_unknown_form_is_refused(runs, tmp_path, capsys):
     assert ".png, .svg or .pdf" in capsys.readouterr().err
 
 
+def test_the_same_runs_give_the_same_file(runs, tmp_path):
+    for name in ("one.svg", "two.svg"):
+        assert main(["gains", str(runs[0]), "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
 def test_docs_list_what_there_is():
     page = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
     rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
