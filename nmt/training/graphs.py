@@ -90,6 +90,7 @@ class Replays:
             replay = self.record(lambda: self.compute(batch, self._tokens))
         except RuntimeError as error:
             self.failed = True
+            self.recordings.clear()  # their masks come from a generator that may be gone
             reason = str(error).splitlines()[0]
             self.say(f"note: updates are not recorded as CUDA graphs, which failed: {reason}")
             return None
@@ -105,13 +106,30 @@ class CudaRecord:
 
     def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
         """Recording does not do the work."""
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: the thread that brings the next batches goes on meanwhile
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            result = work()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            # thread_local: the thread that brings the next batches goes on meanwhile
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                result = work()
+        except RuntimeError:
+            _recover(stream)
+            raise
 
         def replay() -> Tensor:
             graph.replay()
             return result
 
         return replay
+
+
+def _recover(stream: torch.cuda.Stream) -> None:
+    """Undo what torch keeps of a recording that failed.
+
+    Its stream stays the current one, and in some versions of torch the generator believes that it
+    is still being recorded and refuses to draw; a new state of the same seed takes its place.
+    """
+    torch.cuda.set_stream(stream)
+    generator = torch.cuda.default_generators[stream.device_index]
+    fresh = torch.Generator(device=generator.device)
+    fresh.manual_seed(generator.initial_seed())
+    generator.graphsafe_set_state(fresh.graphsafe_get_state())

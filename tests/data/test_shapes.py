@@ -15,7 +15,7 @@ from nmt.layout import Layout
 from nmt.training.loss import label_smoothed
 from tests.model_cases import TYPES, build, random_variants, short, tiny
 
-VARIANTS = list(random_variants(12, seed=5))
+VARIANTS = list(random_variants(6, seed=5))
 
 
 class Corpus:
@@ -42,7 +42,7 @@ def shape_of(corpus: Corpus, rows: np.ndarray, limit: int) -> Shape | None:
     return shape_for(corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1, limit)
 
 
-@pytest.mark.parametrize(("limit", "most"), [(100, 130), (512, 70), (2048, 30)])
+@pytest.mark.parametrize(("limit", "most"), [(512, 70), (2048, 30)])
 def test_every_batch_of_a_plan_fits_one_of_few_shapes(corpus, limit, most):
     shapes = set()
     for rows in plan(corpus.src_len, corpus.tgt_len, limit, seed=1, epoch=0):

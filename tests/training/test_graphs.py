@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
 NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
-UPDATES = ["train.epoch_updates=10", "train.max_epochs=3", "optim.accumulate=2"]
+UPDATES = ["train.epoch_updates=6", "train.max_epochs=2", "optim.accumulate=2"]
 Work = Callable[[], Tensor]
 
 
@@ -49,6 +50,12 @@ class Log:
 
     def record(self, values: dict) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch) -> None:
+    """Shapes are recorded at their second visit: a few updates are enough for a test."""
+    monkeypatch.setattr(graphs, "VISITS", 2)
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +118,10 @@ def test_recorded_updates_equal_plain_ones(start):
             torch.testing.assert_close(q.grad, p.grad, atol=1e-5, rtol=0)
             # so that an update's rounding does not become the next one's difference
             q.data.copy_(p.data)
-        if plain.state.update == 40:
+        if plain.state.update == 10:
             break
     assert recorder.recorded == len(recorded.replays.recordings) > 1
-    assert recorder.replayed > 20
+    assert recorder.replayed > 5
     assert {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()} == homes
     plain.interval.store()
     recorded.interval.store()
@@ -128,7 +135,7 @@ def test_whether_a_batch_is_replayed_changes_nothing(start, monkeypatch):
     recorder = Recorder()
     recorded = start(record=recorder)
     recorded.run()
-    assert recorder.replayed > 20
+    assert recorder.replayed > 5
     monkeypatch.setattr(graphs, "VISITS", 10**9)
     unrecorded = start(record=never)
     unrecorded.run()
@@ -139,10 +146,10 @@ def test_whether_a_batch_is_replayed_changes_nothing(start, monkeypatch):
 def test_a_resumed_run_equals_one_that_never_stopped(start):
     whole = start(record=Recorder())
     whole.run()
-    stopped = start(record=Recorder(), stop_after=17)
+    stopped = start(record=Recorder(), stop_after=9)
     assert stopped.run() is None
     checkpoint = load_checkpoint(stopped.run_folder)
-    assert checkpoint.state.update == 17
+    assert checkpoint.state.update == 9
     resumed = start(record=Recorder(), checkpoint=checkpoint)
     resumed.run()
     for name, tensor in weights(whole).items():
@@ -150,8 +157,12 @@ def test_a_resumed_run_equals_one_that_never_stopped(start):
 
 
 def test_failing_to_record_is_said_once_and_harmless(start):
+    recorder = Recorder()
+
     def failing(work: Work) -> Work:
-        raise RuntimeError("no graphs today\nand a trace")
+        if recorder.recorded:
+            raise RuntimeError("no graphs today\nand a trace")
+        return recorder(work)
 
     failed, unrecorded = start(record=failing), start(record=Recorder())
     unrecorded.replays.failed = True
@@ -159,6 +170,7 @@ def test_failing_to_record_is_said_once_and_harmless(start):
         trainer.run()
     for name, tensor in weights(failed).items():
         assert torch.equal(weights(unrecorded)[name], tensor)
+    assert not failed.replays.recordings  # not even the one that was made
     notes = [line for line in failed.log.lines if line.startswith("note")]
     assert notes == ["note: updates are not recorded as CUDA graphs, which failed: no graphs today"]
 
@@ -183,6 +195,53 @@ def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
 
 def test_graphs_are_for_gpus(start):
     assert start().replays is None
+
+
+class FakeCuda:
+    """torch.cuda as far as recording needs it; says what was asked of it."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.asked: list[object] = []
+        self.generator = SimpleNamespace(
+            device="cpu", initial_seed=lambda: 7, graphsafe_set_state=self.asked.append
+        )
+        fresh = SimpleNamespace(manual_seed=self.asked.append, graphsafe_get_state=lambda: "new")
+        stream = SimpleNamespace(device_index=0)
+        replaced = {
+            "graph_pool_handle": lambda: "pool",
+            "CUDAGraph": lambda: SimpleNamespace(replay=lambda: self.asked.append("replay")),
+            "current_stream": lambda: stream,
+            "set_stream": lambda s: self.asked.append(("stream", s is stream)),
+            "default_generators": (self.generator,),
+            "graph": self.graph,
+        }
+        for name, value in replaced.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(torch, "Generator", lambda device: fresh)
+
+    @contextlib.contextmanager
+    def graph(self, graph, pool, capture_error_mode):
+        self.asked.append((pool, capture_error_mode))
+        yield
+
+
+def test_a_cuda_recording_is_replayed_and_gives_its_tensor(monkeypatch):
+    fake, result = FakeCuda(monkeypatch), torch.zeros(2)
+    record = graphs.CudaRecord()
+    replay = record(lambda: result)
+    assert fake.asked == [("pool", "thread_local")]
+    assert replay() is result
+    assert fake.asked[1:] == ["replay"]
+
+
+def test_a_cuda_recording_that_fails_leaves_stream_and_generator_usable(monkeypatch):
+    def work() -> Tensor:
+        raise RuntimeError("operation not permitted")
+
+    fake = FakeCuda(monkeypatch)
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphs.CudaRecord()(work)
+    assert fake.asked[1:] == [("stream", True), 7, "new"]
 
 
 @pytest.mark.gpu
