@@ -31,7 +31,7 @@ from nmt.data.parallel import Pair, on_all_cores
 from nmt.errors import UserError
 
 FACTS = "segmenter.json"
-COUNTED_WORDS = 4_000_000  # distinct ones, some 500 MB
+COUNTED_WORDS = 4_000_000  # distinct ones, some 400 MB
 Lines = Callable[[], Iterator[Pair]]
 Encode = Callable[[str, str], list[str]]
 
