@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -17,6 +18,7 @@ import numpy as np
 from nmt.errors import MachineError
 
 Side: TypeAlias = Literal["src", "tgt"]
+ROWS = 10_000  # copied at a time
 SIDES: tuple[Side, Side] = ("src", "tgt")
 
 
@@ -111,6 +113,11 @@ class CorpusWriter:
 
     def close(self) -> EncodedCorpus:
         """Finish the files and open the corpus."""
+        self.finish()
+        return EncodedCorpus(self._folder)
+
+    def finish(self) -> None:
+        """Finish the files."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())  # a size that was promised must hold after a power cut too
@@ -118,7 +125,32 @@ class CorpusWriter:
         kinds = {"ids": self._id_type.name, "len": "int32"}
         facts = {name: (kinds[name[4:]], count) for name, count in self._counts.items()}
         (self._folder / "corpus.json").write_text(json.dumps(facts), encoding="utf-8")
-        return EncodedCorpus(self._folder)
+
+
+DRAFT_TYPES = 1 << 31  # of a corpus whose vocabulary is not known yet; its ids are int32
+
+
+def renumbered(draft: Path, ids: np.ndarray, folder: Path, types: int) -> EncodedCorpus:
+    """A copy of a corpus that was written with DRAFT_TYPES, ``ids[i]`` in place of i.
+
+    Read block by block: what is mapped would count as memory of the process.
+    """
+    writer = CorpusWriter(folder, types)
+    with ExitStack() as stack:
+        files = {
+            (side, part): stack.enter_context(open(draft / f"{side}.{part}", "rb"))
+            for side in SIDES
+            for part in ("ids", "len")
+        }
+        while True:
+            lengths = [np.fromfile(files[side, "len"], np.int32, ROWS) for side in SIDES]
+            if not len(lengths[0]):
+                return writer.close()
+            found = [
+                np.fromfile(files[side, "ids"], np.int32, int(n.sum()))
+                for side, n in zip(SIDES, lengths, strict=True)
+            ]
+            writer.add_flat(Flat(ids[found[0]], lengths[0]), Flat(ids[found[1]], lengths[1]))
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

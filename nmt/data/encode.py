@@ -11,14 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.data.corpus import SIDES, CorpusWriter, EncodedCorpus, Flat
+from nmt.data.corpus import (
+    DRAFT_TYPES,
+    SIDES,
+    CorpusWriter,
+    EncodedCorpus,
+    Flat,
+    renumbered,
+)
 from nmt.data.parallel import Pair, on_all_cores
 from nmt.data.segment import Segmenter
 from nmt.data.text import is_blank
 from nmt.data.vocab import LARGEST, UNK, Vocab
 from nmt.errors import UserError
 
-ROWS = 10_000  # copied at a time
 SHOWN = 10  # unknown pieces in the report
 
 
@@ -72,7 +78,7 @@ def encode_training(
     appeared: dict[str, int] = {}
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     draft = folder.with_name(f"{folder.name}.draft")
-    writer = CorpusWriter(draft, 1 << 31)
+    writer = CorpusWriter(draft, DRAFT_TYPES)
     for chunk in on_all_cores(work, pairs):
         sides = []
         for (types, flat), count in zip(chunk, counts, strict=True):
@@ -81,7 +87,7 @@ def encode_training(
             ids = np.array([appeared.setdefault(t, len(appeared)) for t in types], np.int32)
             sides.append(Flat(ids[flat.ids], flat.lengths))
         writer.add_flat(*sides)
-    corpus = writer.close()
+    writer.finish()
     vocab = Vocab.build(*counts, min_count=min_count)
     if len(vocab) > LARGEST:
         raise UserError(
@@ -90,15 +96,9 @@ def encode_training(
             fix="use fastbpe or sentencepiece, or raise segment.min_count",
         )
     final = np.array(vocab.ids(appeared), np.int32)
-    writer = CorpusWriter(folder, len(vocab))
-    for first in range(0, len(corpus), ROWS):
-        last = min(first + ROWS, len(corpus))
-        writer.add_flat(
-            Flat(final[corpus.ids("src", first, last)], corpus.src_len[first:last]),
-            Flat(final[corpus.ids("tgt", first, last)], corpus.tgt_len[first:last]),
-        )
+    corpus = renumbered(draft, final, folder, len(vocab))
     shutil.rmtree(draft)
-    return vocab, writer.close()
+    return vocab, corpus
 
 
 def encode_held_out(
