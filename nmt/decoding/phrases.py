@@ -1,16 +1,13 @@
 """Phrases that may not be said, in whatever pieces.
 
-A phrase is matched against the text that pieces spell and not against its own segmentation: every
-way to say it is forbidden. Text here is tokenised, with a space where a word begins or ends, also
-before the first word and at the end; a phrase has a space on either side, so ``cat`` does not
-forbid ``cats``. In scripts that write no spaces it has none, and forbids the sequence everywhere.
+A phrase is matched against the text that pieces spell (``nmt.decoding.surfaces``) and not against
+its own segmentation: every way to say it is forbidden.
 
 Legend: S sentences of the batch as it began, B those still searched, K beams, V types.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
 import re
 from collections import defaultdict
@@ -20,55 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.segment import Segmenter
-from nmt.data.vocab import BOS, EOS, PAD, Vocab
 from nmt.decoding.search import Beams
-
-NEVER = "\0"  # what PAD and BOS spell: no text has it
-# Thai, Lao, Tibetan, Burmese, Khmer; Chinese and Japanese
-_UNSPACED = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-
-
-class Surfaces:
-    """What each type of a vocabulary adds to tokenised text; the end of a sentence adds a space."""
-
-    def __init__(self, segmenter: Segmenter, vocab: Vocab, lang: str) -> None:
-        self._segmenter, self._lang = segmenter, lang
-        self.text = [segmenter.surface(piece) for piece in vocab.pieces(range(len(vocab)))]
-        self.text[EOS] = " "
-        self.text[PAD] = self.text[BOS] = NEVER
-        self._order = sorted(range(len(self.text)), key=self.text.__getitem__)
-        self._sorted = [self.text[token] for token in self._order]
-
-    def patterns(self, phrase: str) -> list[str]:
-        """What a phrase looks like in tokenised text: by itself, and amid other words."""
-        alone = self.spelled(self._segmenter.encode(phrase, self._lang)).strip(" ")
-        amid = self.spelled(self._segmenter.encode(f"x {phrase} x", self._lang)).strip(" ")
-        cores = {alone, amid[2:-2]} if amid[:2] == "x " and amid[-2:] == " x" else {alone}
-        return sorted(_edged(core) for core in cores if core)
-
-    def spelled(self, pieces: Sequence[str]) -> str:
-        """Pieces -> tokenised text."""
-        return "".join(map(self._segmenter.surface, pieces))
-
-    def starting(self, text: str) -> list[int]:
-        """Types whose text starts so."""
-        first = bisect.bisect_left(self._sorted, text)
-        last = first
-        while last < len(self._sorted) and self._sorted[last].startswith(text):
-            last += 1
-        return self._order[first:last]
-
-    def matching(self, pattern: re.Pattern[str]) -> list[int]:
-        """Types in whose text a regular expression is found."""
-        return [token for token, text in enumerate(self.text) if pattern.search(text)]
-
-
-def _edged(core: str) -> str:
-    left, right = ("" if _UNSPACED.match(edge) else " " for edge in (core[0], core[-1]))
-    return f"{left}{core}{right}"
+from nmt.decoding.surfaces import Surfaces
 
 
 class Phrases:

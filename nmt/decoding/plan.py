@@ -10,11 +10,12 @@ from torch import Tensor
 from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.choices import Diverse, Sampling, uniform
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.phrases import Forbidden, Phrases, Surfaces, phrases_for_all
+from nmt.decoding.phrases import Forbidden, Phrases, phrases_for_all
 from nmt.decoding.required import Required
 from nmt.decoding.rules import NoRepeat, Prefix
 from nmt.decoding.search import Choose, Found, Rule, State, beam_search, best
 from nmt.decoding.sentences import Sentence
+from nmt.decoding.surfaces import Surfaces
 
 
 class Plan:

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.phrases import NEVER
 from nmt.decoding.search import Beams, extend
+from nmt.decoding.surfaces import NEVER
 
 Ids = Sequence[int]
 

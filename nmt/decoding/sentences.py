@@ -13,7 +13,7 @@ import numpy as np
 from nmt.data.segment import Segmenter
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
-from nmt.decoding.phrases import Surfaces
+from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.wishes import FREE, Wish
 from nmt.errors import UserError
 

@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import streams
+from nmt.cli.search import WISHES
 from nmt.cli.streams import read_input
+from nmt.cli.translate import parser
+from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 
 # The command without torch, by a translator that says each line in capitals, and "wait" never.
@@ -152,3 +155,17 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert total is None
         with pytest.raises(UserError, match="standard input:1: a line of over 20 bytes"):
             next(lines)
+
+
+# ---------------------------------------------------------------- flags
+
+
+def test_every_option_of_a_search_is_a_flag_with_an_example() -> None:
+    """In docs/decoding.md, as a flag; and as an argument, unless a translation needs it not."""
+    page = (Path(__file__).parents[2] / "docs/decoding.md").read_text(encoding="utf-8")
+    flags = {option for action in parser()._actions for option in action.option_strings}
+    for name in (*SearchOptions.model_fields, *WISHES):
+        flag = f"--{name.replace('_', '-')}"
+        assert flag in flags
+        assert f"{flag} " in page or f"{flag}`" in page, flag
+        assert f"{name}=" in page or name == "n_best", name

@@ -16,9 +16,10 @@ from nmt.config import SentencePieceConfig
 from nmt.data.moses import Moses
 from nmt.data.segment import Plain, SentencePiece
 from nmt.data.vocab import UNK, Vocab
-from nmt.decoding.phrases import Forbidden, Phrases, Surfaces
+from nmt.decoding.phrases import Forbidden, Phrases
 from nmt.decoding.required import Required
 from nmt.decoding.search import Found, beam_search
+from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix as Ids
@@ -204,6 +205,61 @@ def test_wishes_come_true_in_the_text(
             if sum(len(segmenter.encode(r, "en")) for r in require) + len(start) < room:
                 assert spaced(words(phrase).strip()) not in rest, (line, best)
         assert "<unk>" not in best.text
+
+
+@settings(max_examples=30, deadline=None, database=None, derandomize=True)
+@given(
+    items=st.lists(
+        st.tuples(st.one_of(st.sampled_from(LINES), st.text(max_size=9)), wish), max_size=3
+    ),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "beam": st.integers(1, 3),
+            "n_best": st.integers(1, 3),
+            "length_alpha": st.sampled_from([0.0, 1.0]),
+            "max_len_offset": st.integers(1, 9),
+            "allow_unk": st.booleans(),
+            "sample": st.booleans(),
+            "temperature": st.sampled_from([0.3, 3.0]),
+            "top_k": st.integers(1, 5),
+            "top_p": st.sampled_from([0.2, 1.0]),
+            "seed": st.integers(0, 3),
+            "groups": st.integers(1, 3),
+            "diversity": st.sampled_from([0.0, 2.0]),
+            "no_repeat_ngram": st.integers(0, 3),
+            "forbid_all": st.sampled_from([("the",), ("dog", "a b c")]),
+        },
+    ),
+    wished=st.sets(st.sampled_from(["prefix", "require", "forbid"])),
+)
+def test_whatever_the_options_as_many_lines_out_as_in_or_an_error(
+    translator: Translator,
+    items: list[tuple[str, dict[str, Any]]],
+    options: dict[str, Any],
+    wished: set[str],
+) -> None:
+    lines = [line for line, _ in items]
+    wishes = {name: [w[name] for _, w in items] for name in wished}
+    try:
+        found = list(translator.stream(lines, **options, **wishes))
+    except UserError as error:
+        assert any(  # noqa: PT017, either way is right
+            said in str(error)
+            for said in (
+                "contradict",
+                "nothing without",
+                "forbidden",
+                "of at least",
+                "equal groups",
+            )
+        )
+        return
+    assert len(found) == len(lines)
+    for line, of_line in zip(lines, found, strict=True):
+        assert 1 <= len(of_line) <= options.get("n_best", 1)
+        if not line.strip():
+            assert [h.text for h in of_line] == [""]
 
 
 def test_a_prefix_is_scored_as_its_tokens(translator: Translator) -> None:
