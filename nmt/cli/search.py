@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from nmt.data.text import read_lines
 from nmt.decoding.options import SearchOptions
@@ -24,8 +24,11 @@ def add_search_flags(p: argparse.ArgumentParser) -> None:
     for name, field in SearchOptions.model_fields.items():
         kinds = get_args(field.annotation) or (field.annotation,)
         kind: dict[str, Any] = {"type": int, "metavar": "N"}
+        choices = [k for k in kinds if get_origin(k) is Literal]
         if bool in kinds:
             kind = {"action": "store_true"}
+        elif choices:
+            kind = {"choices": get_args(choices[0])}
         elif float in kinds:
             kind = {"type": float, "metavar": "X"}
         elif str in kinds:

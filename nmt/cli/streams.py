@@ -7,10 +7,11 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from nmt.cli.resume import Facts, begin, end, unfinished
 from nmt.data.text import LONGEST_LINE, read_lines
 from nmt.errors import UserError
 
@@ -80,7 +81,7 @@ def check_output(name: str | None, source: str | None, force: bool) -> None:
     output = Path(name)
     if not output.absolute().parent.is_dir():
         raise UserError("no such folder", at=str(output.parent), fix="create it")
-    for path in (output, _unfinished(output)):  # writing either would destroy the input
+    for path in (output, unfinished(output)):  # writing either would destroy the input
         if path.exists() and _is_input(path, source):
             raise UserError("is the input too", at=str(path), fix="choose another --output")
     if not output.exists():
@@ -102,32 +103,38 @@ def _is_input(path: Path, name: str | None) -> bool:
     return False
 
 
-def _unfinished(output: Path) -> Path:
-    """The output's name until it is whole."""
-    return output.with_name(output.name + ".part")
-
-
 @contextlib.contextmanager
-def open_output(name: str | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that gets its name when it is whole.
+def open_output(
+    name: str | None,
+    facts: Facts | None = None,
+    resume: bool = False,
+    force: bool = False,
+    line_of: Callable[[bytes], int] = lambda line: -1,
+) -> Iterator[tuple[BinaryIO, int]]:
+    """Standard output, or a file that gets its name when it is whole; and input lines in it.
 
-    When something goes wrong, what is finished stays under the other name.
+    When something goes wrong, what is finished stays under the other name. The arguments are those
+    of ``nmt.cli.resume.begin``.
     """
     if name is None:
         if sys.stdout is None:
             raise UserError("standard output is closed", fix="name a file with --output")
-        yield sys.stdout.buffer
+        yield sys.stdout.buffer, 0
         sys.stdout.buffer.flush()
         return
-    part = _unfinished(Path(name))
-    file = open(part, "wb")  # noqa: SIM115, closed below, before its size is asked for
+    part = unfinished(Path(name))
+    done = begin(part, facts, resume, force, line_of)
+    file = open(part, "ab")  # noqa: SIM115, closed below, before its size is asked for
     try:
         with file:
-            yield file
+            yield file, done
     except BaseException:
         if part.exists() and part.stat().st_size:
-            print(f"note: the lines translated so far are in {part}", file=sys.stderr)
+            how = "" if facts is None else "; the same command with --resume goes on"
+            print(f"note: the lines translated so far are in {part}{how}", file=sys.stderr)
         else:
             part.unlink(missing_ok=True)
+            end(part)
         raise
     os.replace(part, name)
+    end(part)

@@ -7,19 +7,23 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
+from nmt.cli import render
 from nmt.cli.main import run_command
+from nmt.cli.resume import facts_of
 from nmt.cli.search import add_search_flags, search_flags
 from nmt.cli.streams import check_output, is_typed, open_output, read_input
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.sentences import Hypothesis
 from nmt.decoding.translator import Translator
-from nmt.errors import Terminated
+from nmt.decoding.wishes import NAMES
+from nmt.errors import Terminated, UserError
 from nmt.export.facts import is_export
 
 
@@ -30,10 +34,22 @@ def parser() -> argparse.ArgumentParser:
         description="Translate plain text, one sentence a line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 whatever the locale.",
     )
-    p.add_argument("run", help="run folder that nmt-train wrote, or folder that nmt-export wrote")
+    p.add_argument(
+        "run",
+        nargs="+",
+        help="run folder that nmt-train wrote, or folder that nmt-export wrote; several runs of "
+        "one vocabulary are an ensemble, the mean of their probabilities",
+    )
     p.add_argument("--input", metavar="F", help="read this file, plain, .gz or .xz")
     p.add_argument("--output", metavar="F", help="write this file, complete or not at all")
     p.add_argument("--force", action="store_true", help="replace --output if it exists")
+    p.add_argument("--resume", action="store_true", help="go on with an interrupted --output")
+    p.add_argument(
+        "--score-target",
+        metavar="F",
+        help="search nothing: score the lines of F as translations of the input: "
+        "LOG-PROBABILITY, tab, SCORE",
+    )
     p.add_argument("--scores", action="store_true", help="SCORE and a tab before each line")
     p.add_argument(
         "--checkpoint", default="best", help="best (default), latest, or a name such as u001500"
@@ -57,26 +73,105 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the first line is read."""
+    _check(args)
     check_output(args.output, args.input, args.force)
     lines, total = read_input(args.input)
+    targets = None if args.score_target is None else _targets(args.score_target, total)
     with _ending_on_sigterm():
         translator = _load(args)
-        hypotheses = translator.stream(
-            lines,
-            # someone who types wants each answer at once
-            window=1 if is_typed(args.input) else None,
-            **search_flags(args, total),
-        )
-        with open_output(args.output) as sink:
-            _write(hypotheses, sink, args, total)
+        flags = search_flags(args, total)
+        wishes = {name for name in NAMES if flags.get(name) is not None}
+        chosen = {name: value for name, value in flags.items() if name not in NAMES}
+        options = translator.checked(chosen, wishes)
+        facts = _facts(args, translator, options)
+        style, line_of = _format(args, options)
+        with open_output(args.output, facts, args.resume, args.force, line_of) as (sink, done):
+            # no bar over a terminal that someone types into or reads from
+            quiet = True if args.input is None or args.output is None else None
+            # smoothing 0: longest lines come first, so only the mean rate tells the time left
+            with tqdm(total=total, initial=done, unit=" lines", smoothing=0, disable=quiet) as bar:
+                settings = {
+                    # someone who types wants each answer at once
+                    "window": 1 if is_typed(args.input) else None,
+                    "progress": bar.update,
+                    "skip": done,
+                    **flags,
+                }
+                if targets is None:
+                    found = translator.stream(lines, **settings)
+                else:
+                    scored = translator.score_stream(lines, targets, **settings)
+                    found = ([one] for one in scored)
+                _write(found, sink, style, done, args.output is None)
     return 0
 
 
+def _check(args: argparse.Namespace) -> None:
+    """
+    Raises:
+        UserError: flags that do not go together.
+    """
+    if args.resume and args.force:
+        raise UserError(
+            "--resume and --force contradict each other",
+            fix="--resume goes on with an output, --force starts over; give one of them",
+        )
+    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
+        raise UserError(
+            "--resume needs files that are there again", fix="give --input and --output"
+        )
+    if args.scores and (args.score_target or args.token_scores):
+        raise UserError("--scores says nothing that is not said anyway", fix="leave it out")
+
+
+def _targets(name: str, total: int | None) -> Iterator[str]:
+    targets, count = read_input(name)
+    if None not in (total, count) and total != count:
+        raise UserError(
+            f"{count} lines, but the input has {total}",
+            at=name,
+            fix="give one translation for each line of the input",
+        )
+    return targets
+
+
+def _facts(
+    args: argparse.Namespace, translator: Translator, options: SearchOptions
+) -> dict[str, Any] | None:
+    """What an output that can be resumed is made of."""
+    names = (args.input, args.score_target, args.prefix, args.require, args.forbid)
+    inputs = [name for name in names if name is not None]
+    if args.output is None or args.input is None or not all(Path(n).is_file() for n in inputs):
+        return None
+    # how lines are batched changes no line
+    chosen = {**options.model_dump(exclude={"batch_tokens"}), "scores": args.scores}
+    return facts_of(translator.fingerprint(), str(translator.device), chosen, *inputs)
+
+
+def _format(
+    args: argparse.Namespace, options: SearchOptions
+) -> tuple[render.Render, Callable[[bytes], int]]:
+    """How a hypothesis is written, and the input line of what was written."""
+    if options.token_scores:
+        return render.as_json, render.json_line if options.n_best > 1 else render.one_each
+    style, line_of = render.with_score if args.scores else render.as_text, render.one_each
+    if args.score_target is not None:
+        style = render.as_numbers
+    elif options.n_best > 1:
+        style, line_of = render.as_n_best, render.n_best_line
+    return render.with_alignment(style) if options.align else style, line_of
+
+
 def _load(args: argparse.Namespace) -> Translator:
-    if args.engine == "ctranslate2" or (args.engine is None and is_export(Path(args.run))):
+    exported = args.engine is None and any(is_export(Path(run)) for run in args.run)
+    if args.engine == "ctranslate2" or exported:
         from nmt.export.translator import load_exported
 
-        return load_exported(args.run, args.device, args.checkpoint)
+        if len(args.run) > 1:
+            raise UserError(
+                "engine ctranslate2 has no ensembles", fix="give one folder, or run folders alone"
+            )
+        return load_exported(args.run[0], args.device, args.checkpoint)
     return Translator.load(args.run, args.device, args.checkpoint)
 
 
@@ -101,30 +196,22 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 
 def _write(
-    hypotheses: Iterator[list[Hypothesis]],
+    hypotheses: Iterable[list[Hypothesis]],
     sink: BinaryIO,
-    args: argparse.Namespace,
-    total: int | None,
+    style: render.Render,
+    done: int,
+    at_once: bool,
 ) -> None:
-    # no bar over a terminal that someone types into or reads from
-    quiet = True if args.input is None or args.output is None else None
-    cut = 0
-    # smoothing 0: lines come in windows, so only the mean rate tells the time left
-    bar = tqdm(hypotheses, total=total, unit=" lines", smoothing=0, disable=quiet)
-    for number, of_line in enumerate(bar):
+    """``done``: lines written before; ``at_once``: somebody reads each line as it comes."""
+    cut, number = 0, done
+    for number, of_line in enumerate(hypotheses, done):
         for hypothesis in of_line:
-            sink.write(_render(number, hypothesis, args).encode("utf-8"))
-        if args.output is None:
+            sink.write(f"{style(number, hypothesis)}\n".encode())
+        if at_once:
             sink.flush()
         cut += not of_line[0].finished
     if cut:
         print(f"note: {cut} of {number + 1} outputs were cut at the length limit", file=sys.stderr)
-
-
-def _render(number: int, h: Hypothesis, args: argparse.Namespace) -> str:
-    if (args.n_best or 1) > 1:
-        return f"{number} ||| {h.text} ||| {h.log_prob:.4f} ||| {h.score:.4f}\n"
-    return f"{h.score:.4f}\t{h.text}\n" if args.scores else f"{h.text}\n"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ One frozen value, checked as a whole before the first line is read; ``Translator
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -35,12 +35,25 @@ class SearchOptions(DecodeConfig):
     )
     no_repeat_ngram: int = key(0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0)
     forbid_all: tuple[str, ...] = key((), "phrases that no translation says", "O")
+    token_scores: bool = key(
+        False, "log-probability of each piece; written as one JSON object a hypothesis", "O"
+    )
+    align: bool = key(False, "links SOURCE WORD-TARGET WORD, from 0: TEXT ||| 0-0 1-2", "Garg 2019")
+    mbr: Literal["chrf", "bleu"] | None = key(
+        None, "the candidate most like all others, by this metric", "Kumar 2004"
+    )
+    candidates: int = key(16, "found, or drawn, for mbr to choose from", "O", ge=2)
+
+    @property
+    def wanted(self) -> int:
+        """Hypotheses of each line that the search shall find."""
+        return self.candidates if self.mbr else self.n_best
 
 
 # an option, and the one without which it means nothing
 NEEDS = {
     "temperature": "sample", "top_k": "sample", "top_p": "sample", "seed": "sample",
-    "diversity": "groups",
+    "diversity": "groups", "candidates": "mbr",
 }  # fmt: skip
 # pairs that contradict each other, and why
 EXCLUDE = {
@@ -73,17 +86,23 @@ def search_options(
     if any(not phrase.strip() for phrase in options.forbid_all):
         raise UserError("forbid_all: a phrase is blank", fix="leave it out")
     _refuse_contradictions(options, given, wishes)
+    wanted = options.wanted
+    if options.n_best > wanted:
+        raise UserError(
+            f"{options.n_best} best of {wanted} candidates cannot be",
+            fix=f"set candidates to {options.n_best} or more",
+        )
     if options.sample:  # every beam is a sample
-        return options.model_copy(update={"beam": options.n_best})
+        return options.model_copy(update={"beam": wanted})
     beam = options.beam
-    if options.n_best > beam:
+    if wanted > beam:
         if "beam" in given:
+            what = "candidates" if options.mbr else "best translations"
             raise UserError(
-                f"{options.n_best} best translations need a beam of at least {options.n_best}, "
-                f"not {beam}",
-                fix=f"set beam to {options.n_best} or more",
+                f"{wanted} {what} need a beam of at least {wanted}, not {beam}",
+                fix=f"set beam to {wanted} or more",
             )
-        beam = options.n_best
+        beam = wanted
     if beam % options.groups:
         if "beam" in given:
             raise UserError(

@@ -71,7 +71,7 @@ class Plan:
             numbers = uniform(
                 options.seed,
                 [sentence.place for sentence in sentences],
-                options.n_best,
+                options.wanted,
                 int(self.max_len.max()),
             )
             self.choose = Sampling(
@@ -89,7 +89,7 @@ class Plan:
             self.max_len,
             options.length_alpha,
             torch.tensor(forbidden, device=self.device),
-            options.beam if diverse else options.n_best,
+            options.beam if diverse else options.wanted,
             self.rules,
             self.choose,
             # a sample is a group of its own: all begin, none displaces another
@@ -97,4 +97,4 @@ class Plan:
         )
         if not diverse:
             return found
-        return [sorted(f, key=lambda one: -one.score)[: options.n_best] for f in found]
+        return [sorted(f, key=lambda one: -one.score)[: options.wanted] for f in found]

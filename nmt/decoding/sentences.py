@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +33,9 @@ class Hypothesis:
         score: log_prob / length penalty, what the search ranked by.
         log_prob: natural logarithm, summed over pieces and EOS.
         finished: it ended with EOS, not at the length limit.
+        token_log_probs: of each piece and of EOS, if they were asked for.
+        alignment: (source word, target word), from 0, if it was asked for; words are those of
+            tokenised text, or of plain text if the segmenter has no tokeniser in front.
     """
 
     pieces: list[str]
@@ -40,6 +43,8 @@ class Hypothesis:
     score: float
     log_prob: float
     finished: bool
+    token_log_probs: list[float] = field(default_factory=list)
+    alignment: list[tuple[int, int]] = field(default_factory=list)
 
 
 BLANK = Hypothesis([], "", 0.0, 0.0, True)
@@ -102,10 +107,7 @@ class Sentences:
         Raises:
             UserError: a phrase of the wish is both required and forbidden.
         """
-        line = clean_line(line)
-        if is_blank(line):
-            return []
-        ids = np.array(self.vocab.ids(self.segmenter.encode(line, self.src)), dtype=np.int64)
+        ids = np.array(self.vocab.ids(self.source_pieces(line)), dtype=np.int64)
         count = -(-len(ids) // LONGEST)
         if count > 1:
             print(
@@ -143,6 +145,11 @@ class Sentences:
         pieces = () if is_blank(text) else tuple(self.segmenter.encode(text, self.tgt))
         ids = (token if self._known[token] else UNK for token in self.vocab.ids(pieces))
         return Pieces(pieces, tuple(ids))
+
+    def source_pieces(self, line: str) -> list[str]:
+        """Pieces of a line to translate; a blank one has none."""
+        line = clean_line(line)
+        return [] if is_blank(line) else self.segmenter.encode(line, self.src)
 
     def join(self, found: Sequence[list[Found]], sentences: Sequence[Sentence]) -> list[Hypothesis]:
         """Hypotheses of one line from those of its parts, rank by rank."""

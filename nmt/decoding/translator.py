@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,8 +17,12 @@ from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter, load_segmenter
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.vocab import Vocab
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.examine import examine
+from nmt.decoding.mbr import Mbr
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.plan import Plan
+from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
@@ -28,7 +32,9 @@ from nmt.run.checkpoint import load_checkpoint
 from nmt.run.device import resolve_device
 from nmt.run.folder import RunFolder
 
+Run: TypeAlias = str | Path
 WINDOW = 2048  # lines read ahead and sorted by length
+SCORING = {"length_alpha", "batch_tokens", "align", "token_scores"}  # what given lines may ask for
 
 
 class Translator:
@@ -40,7 +46,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | Ensemble,
         segmenter: Segmenter,
         vocab: Vocab,
         src: str,
@@ -54,17 +60,52 @@ class Translator:
         self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
 
     @classmethod
-    def load(cls, run: str | Path, device: str = "auto", checkpoint: str = "best") -> Translator:
-        """The translator of a run folder.
+    def load(
+        cls, run: Run | Sequence[Run], device: str = "auto", checkpoint: str = "best"
+    ) -> Translator:
+        """The translator of a run folder, or of several: the mean of their probabilities.
 
         Args:
-            run: a folder that nmt-train wrote, wherever it is now.
+            run: a folder that nmt-train wrote, wherever it is now; several must share vocabulary,
+                segmenter and languages. The first one's ``decode`` holds.
             device: auto, cpu, cuda or cuda:N.
-            checkpoint: best, latest, or a name such as u001500.
+            checkpoint: best, latest, or a name such as u001500, of each run.
 
         Raises:
-            UserError: no run, no such checkpoint, or a damaged one.
+            UserError: no run, no such checkpoint, a damaged one, or runs that do not match.
         """
+        runs = [run] if isinstance(run, str | Path) else list(run)
+        members = [cls._load_one(one, device, checkpoint) for one in runs]
+        first = members[0]
+        for path, other in zip(runs[1:], members[1:], strict=True):
+            first._require_same_text(Path(path), other)
+        if len(members) > 1:
+            first.model = Ensemble([member.transformer for member in members])
+        return first
+
+    def _require_same_text(self, path: Path, other: Translator) -> None:
+        differ = {
+            "config.yaml": (self.src, self.tgt) != (other.src, other.tgt),
+            "vocab.txt": self.vocab.fingerprint != other.vocab.fingerprint,
+            "segmenter.json": segmenter_fingerprint(self.segmenter)
+            != segmenter_fingerprint(other.segmenter),
+        }
+        for name in filter(differ.__getitem__, differ):
+            raise UserError(
+                f"its {'languages' if name == 'config.yaml' else 'contents'} are not those of the "
+                "first run, so the two cannot be an ensemble",
+                at=str(path / name),
+                fix="give runs of the same prepared data, or one run alone",
+            )
+
+    @property
+    def transformer(self) -> Transformer:
+        """The model of a translator that is no ensemble."""
+        assert isinstance(self.model, Transformer)
+        return self.model
+
+    @classmethod
+    def _load_one(cls, run: Run, device: str, checkpoint: str) -> Translator:
         folder = RunFolder.open(run)
         recipe = folder.recipe()
         where = resolve_device(device)
@@ -106,6 +147,14 @@ class Translator:
         parts = self.vocab.fingerprint + segmenter_fingerprint(self.segmenter)
         return hashlib.sha256(parts.encode()).hexdigest()
 
+    def fingerprint(self) -> str:
+        """SHA-256 of the weights, and of all that gives ids their meaning."""
+        digest = hashlib.sha256(self.text_fingerprint.encode())
+        for name, tensor in self.model.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
         """The best translation of each line; blank stays blank."""
         return [best[0].text for best in self.stream(lines, **options)]
@@ -121,6 +170,8 @@ class Translator:
         prefix: Iterable[str] | None = None,
         require: Iterable[Sequence[str]] | None = None,
         forbid: Iterable[Sequence[str]] | None = None,
+        skip: int = 0,
+        progress: Callable[[int], None] = lambda lines: None,
         **options: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
@@ -130,25 +181,97 @@ class Translator:
         ``prefix``, ``require`` and ``forbid`` have an item for each line: the text that the
         translation starts with, the phrases that it says, and those that it does not say.
 
+        Args:
+            skip: lines passed over, which keep their numbers.
+            progress: is told how many lines each step of the search has done, long before their
+                window is ready.
+
         Raises:
             UserError: an option that cannot be, before the first line is read.
         """
         wishes = zip(NAMES, (prefix, require, forbid), strict=True)
-        checked = self._checked(options, {name for name, items in wishes if items is not None})
+        checked = self.checked(options, {name for name, items in wishes if items is not None})
         wished = with_wishes(lines, prefix, require, forbid)
-        return self._stream(wished, checked, window or WINDOW)
+        numbered = itertools.islice(enumerate(wished, 1), skip, None)
+        return self._stream(numbered, checked, window or WINDOW, progress)
 
     def _stream(
-        self, lines: Iterator[tuple[str, Wish]], options: SearchOptions, size: int
+        self,
+        numbered: Iterator[tuple[int, tuple[str, Wish]]],
+        options: SearchOptions,
+        size: int,
+        progress: Callable[[int], None],
     ) -> Iterator[list[Hypothesis]]:
-        numbered = enumerate(lines, 1)
+        mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
         never = self.sentences.patterns(options.forbid_all)
+
+        def done(searched: Sequence[Sentence]) -> None:
+            progress(sum(sentence.place[1] == 0 for sentence in searched))
+
         while window := list(itertools.islice(numbered, size)):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
+            progress(sum(not of_line for of_line in parts))
             flat = [part for of_line in parts for part in of_line]
-            found = iter(self._search(flat, options))
-            for of_line in parts:
-                yield self.sentences.join([next(found) for _ in of_line], of_line)
+            each = iter(self._search(flat, options, done=done))
+            found = [[next(each) for _ in of_line] for of_line in parts]
+            if mbr is not None:
+                found = [
+                    self._chosen(mbr, *line, options.n_best)
+                    for line in zip(found, parts, strict=True)
+                ]
+            if options.align or options.token_scores:
+                lines = [line for _, (line, _) in window]
+                yield from examine(
+                    self.model, self.sentences, lines, parts, found, options, self.device
+                )
+            else:
+                yield from map(self.sentences.join, found, parts)
+
+    def _chosen(
+        self, mbr: Mbr, found: list[list[Found]], parts: list[Sentence], count: int
+    ) -> list[list[Found]]:
+        """What was found for the parts of a line, the best ``count`` by expected utility."""
+        texts = [hypothesis.text for hypothesis in self.sentences.join(found, parts)]
+        places = mbr.rank(texts)[:count]
+        return [[ranks[place] for place in places] for ranks in found]
+
+    def score(
+        self, sources: Iterable[str], targets: Iterable[str], **options: Any
+    ) -> list[Hypothesis]:
+        """Given translations with their log-probability, by token too, and score.
+
+        They equal those of a search that finds the same pieces. Two blank lines have
+        log-probability 0, one alone minus infinity.
+
+        Args:
+            options: ``length_alpha``, ``batch_tokens`` and ``align``.
+
+        Raises:
+            UserError: another option, or one side has more lines.
+        """
+        return list(self.score_stream(sources, targets, **options))
+
+    def score_stream(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        window: int | None = None,
+        skip: int = 0,
+        progress: Callable[[int], None] = lambda lines: None,
+        **options: Any,
+    ) -> Iterator[Hypothesis]:
+        """``score`` of any number of lines, as they are ready; memory is bounded."""
+        for name, value in options.items():
+            if value is not None and name not in SCORING:
+                raise UserError(
+                    f"{name} means nothing to given translations", fix=f"leave {name} out"
+                )
+        checked = self.checked(options)
+        self.model.eval()
+        return score_lines(
+            self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
+            self.device, progress,
+        )  # fmt: skip
 
     def translate_ids(
         self,
@@ -162,14 +285,22 @@ class Translator:
         """
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
-        checked = self._checked(options)
+        checked = self.checked(options)
         sentences = [Sentence(sources[row], (row + 1, 0)) for row in rows]
         found = self._search(sentences, checked, stop)
         for row, sentence, of_row in zip(rows, sentences, found, strict=True):
             results[row] = self.sentences.join([of_row], [sentence])[0]
         return results
 
-    def _checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+    def checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+        """The options of one call, with the recipe's as defaults.
+
+        Args:
+            wishes: what ``stream`` is given for each line, by name.
+
+        Raises:
+            UserError: an option that cannot be, or options that contradict each other.
+        """
         return search_options(self.decode, given, wishes)
 
     def _search(
@@ -177,6 +308,7 @@ class Translator:
         sentences: Sequence[Sentence],
         options: SearchOptions,
         stop: Callable[[], None] | None = None,
+        done: Callable[[Sequence[Sentence]], None] = lambda searched: None,
     ) -> list[list[Found]]:
         """Search in batches of similar length, longest first; results in the order given.
 
@@ -208,6 +340,7 @@ class Translator:
             for row, of_row in zip(rows, found, strict=True):
                 results[row] = of_row
             first += len(rows)
+            done([sentences[row] for row in rows])
         return results
 
     @torch.no_grad()

@@ -61,7 +61,7 @@ class Engine:
             alike[len(sources[row])].append(row)
         equal = (batch for rows in alike.values() for batch in _batches(sources, rows, options))
         self._search(sources, equal, options, found)
-        return [of_one[: options.n_best] for of_one in found]
+        return [of_one[: options.wanted] for of_one in found]
 
     def _search(
         self,

@@ -50,14 +50,14 @@ def export(
         UserError: CTranslate2 is not installed or cannot express the model; the output is refused.
     """
     require_ctranslate2()
-    check_expressible(translator.model.config)
+    check_expressible(translator.transformer.config)
     with _draft(output, force) as folder:
         write(translator, folder, quantization)
 
 
 def write(translator: Translator, folder: Path, quantization: str | None) -> None:
     """Fill an empty folder."""
-    model, vocab, segmenter = translator.model, translator.vocab, translator.segmenter
+    model, vocab, segmenter = translator.transformer, translator.vocab, translator.segmenter
     decode = translator.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
     types = vocab.pieces(range(len(SPECIALS), len(vocab)))

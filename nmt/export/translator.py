@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Found
-from nmt.decoding.sentences import Sentence, Sentences
+from nmt.decoding.sentences import Hypothesis, Sentence, Sentences
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engine import Engine, resolve_device
@@ -24,7 +25,7 @@ from nmt.export.spec import check_expressible, require_ctranslate2
 
 ABLE = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram",
+    "no_repeat_ngram", "mbr", "candidates",
 }  # fmt: skip
 
 
@@ -43,19 +44,36 @@ class ExportedTranslator(Translator):
         self.sentences = Sentences(self.segmenter, self.vocab, self.src, self.tgt)
         self.device = torch.device(resolve_device(device)[0])
         self.engine = _open(folder, self.vocab, facts.never, device)
+        weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
+        self._fingerprint = f"{self.text_fingerprint} {weights}"
 
     def _search(
         self,
         sentences: Sequence[Sentence],
         options: SearchOptions,
         stop: Callable[[], None] | None = None,
+        done: Callable[[Sequence[Sentence]], None] = lambda searched: None,
     ) -> list[list[Found]]:
         if stop is not None:
             stop()
-        return self.engine.search([s.ids for s in sentences], options)
+        found = self.engine.search([s.ids for s in sentences], options)
+        done(sentences)
+        return found
 
-    def _checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
-        options = super()._checked(given, wishes)
+    def fingerprint(self) -> str:
+        """SHA-256 of the exported model, and of all that gives ids their meaning."""
+        return self._fingerprint
+
+    def score_stream(self, *texts: Any, **options: Any) -> Iterator[Hypothesis]:
+        """Not with this engine."""
+        raise UserError(
+            "engine ctranslate2 cannot score given translations",
+            fix="give a run folder, with --engine torch",
+        )
+
+    def checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+        """The options of one call, those that CTranslate2 lacks refused."""
+        options = super().checked(given, wishes)
         unable = [
             name.replace("_", "-")
             for name, field in SearchOptions.model_fields.items()
@@ -92,7 +110,7 @@ def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "bes
             )
         return ExportedTranslator(Path(path), device)
     original = Translator.load(path, "cpu", checkpoint)
-    check_expressible(original.model.config)
+    check_expressible(original.transformer.config)
     with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
         write(original, Path(folder), None)
         return ExportedTranslator(Path(folder), device)

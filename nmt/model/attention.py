@@ -60,11 +60,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Attend within sentences, or from x to memory: [N, D] -> [N, D]."""
         if self.cross:
-            assert memory is not None
-            assert memory_layout is not None
-            q = self._heads(layout.pad(self.queries(x)))
-            k, v = self._heads(memory_layout.pad(self.keys_values(memory)), parts=2)
-            visible = memory_layout.visible[:, None, None, :] if memory_layout.padded else None
+            q, k, v, visible = self._across(x, layout, memory, memory_layout)
         else:
             q, k, v = self._heads(layout.pad(self.project(x)), parts=3)
             # right padding is never in a causal row's past, so only a free row needs the mask
@@ -82,6 +78,10 @@ class MultiHeadAttention(nn.Module):
             return F.scaled_dot_product_attention(
                 q, k, v, attn_mask=visible, dropout_p=p, is_causal=self.causal
             )
+        return self.dropout(self.weigh(q, k, visible)) @ v
+
+    def weigh(self, q: Tensor, k: Tensor, visible: Tensor | None) -> Tensor:
+        """How much queries look at keys: [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         if self.causal:
             length = q.shape[-2]
@@ -89,7 +89,12 @@ class MultiHeadAttention(nn.Module):
             scores = scores.masked_fill_(future, float("-inf"))
         elif visible is not None:
             scores = scores.masked_fill_(~visible, float("-inf"))
-        return self.dropout(scores.softmax(-1)) @ v
+        return scores.softmax(-1)
+
+    def weights(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
+        """What ``forward`` of cross-attention looks at, given the same: [B, H, T, S]."""
+        q, k, _, visible = self._across(x, layout, memory, memory_layout)
+        return self.weigh(q, k, visible)
 
     def look(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """Attention of K beams at one position to what ``visible`` shows them, without dropout.
@@ -127,6 +132,17 @@ class MultiHeadAttention(nn.Module):
             return kv
         k, v = kv.chunk(2, dim=-1)
         return torch.cat([self.k_norm(k), self.v_norm(v)], dim=-1)
+
+    def _across(
+        self, x: Tensor, layout: Layout, memory: Tensor | None, memory_layout: Layout | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Queries, keys and values of cross-attention, and what is visible."""
+        assert memory is not None
+        assert memory_layout is not None
+        q = self._heads(layout.pad(self.queries(x)))
+        k, v = self._heads(memory_layout.pad(self.keys_values(memory)), parts=2)
+        visible = memory_layout.visible[:, None, None, :] if memory_layout.padded else None
+        return q, k, v, visible
 
     def _heads(self, x: Tensor, parts: int = 1) -> Tensor:
         """[B, L, parts * D] -> [parts, B, H, L, E], without the first axis for one part."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import hashlib
+import json
 import os
 import pty
 import signal
@@ -24,7 +26,9 @@ from nmt.errors import UserError
 
 # The command without torch, by a translator that says each line in capitals, and "wait" never.
 PROGRAM = """
-import sys, time, types
+import itertools, sys, time, types
+from nmt.config import DecodeConfig
+from nmt.decoding.options import search_options
 
 class Hypothesis:
     log_prob = score = -1.0
@@ -37,11 +41,20 @@ class Translator:
     def load(*args):
         return Translator()
 
-    def stream(self, lines, window, n_best=None, **options):
-        for line in lines:
+    device = "cpu"
+
+    def fingerprint(self):
+        return "capitals"
+
+    def checked(self, given, wishes):
+        return search_options(DecodeConfig(), given, wishes)
+
+    def stream(self, lines, window, skip, progress, n_best=None, **options):
+        for line in itertools.islice(lines, skip, None):
             if line == "wait":
                 print("waiting", file=sys.stderr, flush=True)
                 time.sleep(600)
+            progress(1)
             yield [Hypothesis(line.upper())] * (n_best or 1)
 
 module = types.ModuleType("nmt.decoding.translator")
@@ -169,3 +182,65 @@ def test_every_option_of_a_search_is_a_flag_with_an_example() -> None:
         assert flag in flags
         assert f"{flag} " in page or f"{flag}`" in page, flag
         assert f"{name}=" in page or name == "n_best", name
+
+
+# ---------------------------------------------------------------- going on
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_a_killed_translation_goes_on_with_resume(tmp_path: Path, n_best: int) -> None:
+    """Byte for byte what an uninterrupted one writes, whatever the kill left half written."""
+    source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
+    source.write_text("".join(f"line {n}\n" for n in range(9)))
+    argv = ["--input", source, "--n-best", str(n_best), "--output"]
+    with start(*argv, tmp_path / "whole") as process:
+        assert process.communicate(timeout=60) == (b"", b"")
+    whole = (tmp_path / "whole").read_bytes()
+
+    source.write_text("".join("wait\n" if n == 5 else f"line {n}\n" for n in range(9)))
+    with start(*argv, target) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"waiting\n"
+        process.kill()
+        process.communicate(timeout=60)
+    facts = json.loads((tmp_path / "out.part.json").read_text())
+    for cut in (7, len(whole) * 4 // 9 + 3):  # what a disk may have got
+        part.write_bytes(whole[:cut])
+        source.write_text("".join(f"line {n}\n" for n in range(9)))
+        facts["input"] = [hashlib.sha256(source.read_bytes()).hexdigest()]
+        (tmp_path / "out.part.json").write_text(json.dumps(facts))
+        with start(*argv, target, "--resume") as process:
+            assert process.communicate(timeout=60) == (b"", b"")
+        assert target.read_bytes() == whole
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out", "whole"]
+        target.unlink()
+
+
+def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
+    source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
+
+    def refused(*argv: str) -> str:
+        with start("--input", source, "--output", target, *argv) as process:
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == 2
+        return err.decode()
+
+    source.write_text("a\nwait\n")
+    with start("--input", source, "--output", target) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.terminate()
+        assert b"the same command with --resume goes on" in process.communicate(timeout=60)[1]
+    before = part.read_bytes()
+    assert before == b"A\n"
+    assert "cut short is there" in refused()
+    assert "another beam (was 4, is 2)" in refused("--resume", "--beam", "2")
+    assert "contradict" in refused("--resume", "--force")
+    source.write_text("a\nb\n")
+    assert "another input\n" in refused("--resume")
+    assert part.read_bytes() == before
+    with start("--output", target, "--resume") as process:
+        assert b"--resume needs files" in process.communicate(timeout=60)[1]
+    with start("--input", source, "--output", target, "--force") as process:
+        assert process.communicate(timeout=60) == (b"", b"")
+    assert target.read_bytes() == b"A\nB\n"

@@ -1,0 +1,72 @@
+"""Several models as one: the mean of their probabilities at every step.
+
+Legend: B sentences, K beams, V types, Nt flat target tokens, M models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt.data.batches import Batch
+from nmt.decoding.search import State
+from nmt.layout import Layout
+from nmt.model.transformer import Transformer
+
+
+class Ensemble(nn.Module):
+    """Models over one vocabulary; it begins a search and scores a batch as a Transformer does.
+
+    ``allowed``: [V] bool, the types that any of the models can produce.
+    """
+
+    allowed: Tensor
+
+    def __init__(self, models: Sequence[Transformer]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        allowed = torch.stack([model.allowed for model in models]).any(0)
+        self.register_buffer("allowed", allowed, persistent=False)
+
+    def members(self) -> Iterable[Transformer]:
+        """The models, with their type, which ModuleList does not keep."""
+        return cast(Iterable[Transformer], self.models)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Log-probabilities [Nt, V], which are logits too."""
+        return log_mean([model(batch) for model in self.members()])
+
+    def start(self, src: Tensor, layout: Layout, beam: int, max_len: int) -> EnsembleState:
+        """Encode B sentences with every model."""
+        return EnsembleState([model.start(src, layout, beam, max_len) for model in self.members()])
+
+
+class EnsembleState:
+    """The states of M models that decode the same tokens."""
+
+    def __init__(self, states: Sequence[State]) -> None:
+        self.states = states
+
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Tokens of this position [B, K] -> log-probabilities of the next [B, K, V]."""
+        return log_mean([state.advance(tokens) for state in self.states])
+
+    def select(self, parents: Tensor) -> None:
+        """The beam that each new beam continues, [B, K]."""
+        for state in self.states:
+            state.select(parents)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all sentences but these, [B']."""
+        for state in self.states:
+            state.keep(sentences)
+
+
+def log_mean(logits: Sequence[Tensor]) -> Tensor:
+    """Logarithm of the mean probability: M logits [..., V] -> [..., V], fp32."""
+    log_probs = torch.stack([one.float().log_softmax(-1) for one in logits])
+    return log_probs.logsumexp(0) - math.log(len(logits))

@@ -1,0 +1,250 @@
+"""Given translations, several models, alignments and minimum Bayes risk against slow doubles."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from nmt.data.text import clean_line
+from nmt.data.vocab import EOS, UNK
+from nmt.decoding import score as module
+from nmt.decoding import sentences as sentences_module
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.examine import links
+from nmt.decoding.forced import Pairs, force
+from nmt.decoding.mbr import UTILITIES, Mbr
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.model.transformer import blocks_of
+from tests.decoding.untrained import LINES, untrained
+from tests.model_cases import batch_of, log_probs
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return untrained()
+
+
+def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
+    return translator.vocab.ids(translator.segmenter.encode(clean_line(line), lang))
+
+
+# ---------------------------------------------------------------- log-probabilities by token
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 70, 4096])
+def test_log_probabilities_by_token_add_up_to_the_searchs(
+    translator: Translator, batch_tokens: int
+) -> None:
+    """The search reads its caches, this a parallel pass; cut outputs have no EOS to count."""
+    lines = [*LINES, "", LINES[0]]
+    plain = translator.n_best(lines, 4)
+    found = translator.n_best(lines, 4, token_scores=True, batch_tokens=batch_tokens)
+    seen = set()
+    for of_line, expected in zip(found, plain, strict=True):
+        assert [h.pieces for h in of_line] == [h.pieces for h in expected]
+        for h in of_line:
+            assert sum(h.token_log_probs) == pytest.approx(h.log_prob, abs=1e-4)
+            assert len(h.token_log_probs) == len(h.pieces) + h.finished or not h.pieces
+            seen.add(h.finished)
+    assert seen == {True, False}
+
+
+def test_log_probabilities_of_a_line_in_parts(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sentences_module, "LONGEST", 20)
+    long = " ".join(LINES)
+    (best,) = translator.n_best([long], 1, token_scores=True, align=True)[0]
+    assert sum(best.token_log_probs) == pytest.approx(best.log_prob, abs=1e-3)
+    words = translator.segmenter.moses.words(long, "gl")
+    assert max(i for i, _ in best.alignment) > len(words) // 2  # of the later parts too
+    assert max(i for i, _ in best.alignment) < len(words)
+
+
+# ---------------------------------------------------------------- given translations
+
+
+def test_the_searchs_own_outputs_get_the_searchs_scores(translator: Translator) -> None:
+    """Where text comes back as the same pieces; most of it does."""
+    pairs = [
+        (line, of_line[0])
+        for line, of_line in zip(LINES, translator.n_best(LINES, 1), strict=True)
+        if of_line[0].finished
+        and translator.segmenter.encode(of_line[0].text, "en") == of_line[0].pieces
+    ]
+    assert pairs
+    scored = translator.score([line for line, _ in pairs], [h.text for _, h in pairs])
+    for (_, h), s in zip(pairs, scored, strict=True):
+        assert (s.pieces, s.text, s.finished) == (h.pieces, h.text, True)
+        assert s.log_prob == pytest.approx(h.log_prob, abs=1e-4)
+        assert s.score == pytest.approx(h.score, abs=1e-4)
+
+
+def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator: Translator) -> None:
+    """A type that the target side never had is UNK; the order of lines does not matter."""
+    targets = ["the dog", "I see the old cat, sir.", "señor pan", "it is", "x", "the the the"]
+    scored = translator.score(LINES, targets, length_alpha=1.0, batch_tokens=30)
+    again = translator.score(LINES[::-1], targets[::-1], length_alpha=1.0)[::-1]
+    possible = translator.vocab.types_of("tgt")
+    for line, target, s, other in zip(LINES, targets, scored, again, strict=True):
+        ids = encoded(translator, target, "en")
+        rows = log_probs(translator.model, batch_of([[*encoded(translator, line), EOS]], [ids]))
+        tokens = [i if possible[i] else UNK for i in [*ids, EOS]]
+        said = [float(rows[place, token]) for place, token in enumerate(tokens)]
+        np.testing.assert_allclose(s.token_log_probs, said, atol=1e-4)
+        np.testing.assert_allclose(s.token_log_probs, other.token_log_probs, atol=1e-4)
+        assert s.score == pytest.approx(sum(said) * 6 / (5 + len(said)), abs=1e-4)
+
+
+def test_blank_lines_over_long_ones_and_missing_ones(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "LONGEST", 40)
+    sources = ["", "pan", "\u3000", "pan", "pan " * 41]
+    scored = translator.score(sources, ["\u200b", "", "bread", "bread", "bread"])
+    assert [h.log_prob for h in scored[:3]] == [0.0, -math.inf, -math.inf]
+    assert math.isfinite(scored[3].log_prob)
+    assert scored[4].log_prob == -math.inf
+    assert "note: line 5 has" in capsys.readouterr().err
+    with pytest.raises(UserError, match="the target ends before line 2"):
+        translator.score(["pan", "pan"], ["bread"])
+    with pytest.raises(UserError, match="beam means nothing to given translations"):
+        translator.score(["pan"], ["bread"], beam=4)
+
+
+# ---------------------------------------------------------------- several models
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(translator: Translator) -> None:
+    twice = untrained()
+    twice.model = Ensemble([twice.transformer, twice.transformer])
+    found, expected = (
+        t.n_best(LINES, 3, token_scores=True, align=True) for t in (twice, translator)
+    )
+    for of_line, of_model in zip(found, expected, strict=True):
+        assert [h.pieces for h in of_line] == [h.pieces for h in of_model]
+        assert [h.alignment for h in of_line] == [h.alignment for h in of_model]
+        for h, e in zip(of_line, of_model, strict=True):
+            assert h.log_prob == pytest.approx(e.log_prob, abs=1e-4)
+            assert sum(h.token_log_probs) == pytest.approx(h.log_prob, abs=1e-4)
+
+
+def test_an_ensemble_says_the_mean_of_the_probabilities() -> None:
+    members = [untrained(seed=seed) for seed in (2, 3)]
+    both = untrained()
+    both.model = Ensemble([member.transformer for member in members])
+    (best,) = both.n_best([LINES[0]], 1, token_scores=True)[0]
+    ids = both.vocab.ids(best.pieces)
+    batch = batch_of([[*encoded(both, LINES[0]), EOS]], [ids])
+    mean = np.mean([np.exp(log_probs(m.model, batch).numpy()) for m in members], axis=0)
+    tokens = [*ids, EOS][: len(best.token_log_probs)]
+    said = [math.log(mean[place, token]) for place, token in enumerate(tokens)]
+    np.testing.assert_allclose(best.token_log_probs, said, atol=1e-4)
+    scored = both.score([LINES[0]], ["the dog"])[0]
+    alone = [m.score([LINES[0]], ["the dog"])[0].token_log_probs for m in members]
+    mean_of_two = np.log(np.mean(np.exp(alone), axis=0))
+    np.testing.assert_allclose(scored.token_log_probs, mean_of_two, atol=1e-4)
+
+
+# ---------------------------------------------------------------- alignments
+
+
+def test_attention_weights_are_those_of_the_forward_pass(translator: Translator) -> None:
+    """Weights times values, mixed, are what cross-attention puts out."""
+    batch = batch_of([[5, 6, 7, 2], [8, 2]], [[5, 6], [7, 8, 9, 4]])
+    model = translator.transformer.eval()
+    attention = next(iter(blocks_of(model.decoder))).cross_attn
+    assert attention is not None
+    seen: list[tuple[tuple, torch.Tensor]] = []
+    handle = attention.register_forward_hook(lambda _, args, out: seen.append((args, out)))
+    with torch.no_grad():
+        model(batch)
+        handle.remove()
+        (args, out), *_ = seen
+        _, layout, memory, memory_layout = args
+        weights = attention.weights(*args)
+        hidden = ~memory_layout.visible[:, None, None, :].expand_as(weights)
+        assert torch.equal(weights[hidden], torch.zeros(int(hidden.sum())))
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        values = memory_layout.pad(attention.keys_values(memory)).chunk(2, -1)[1]
+        values = values.unflatten(-1, (attention.heads, -1)).transpose(1, 2)
+        mixed = attention.mix(layout.flat((weights @ values).transpose(1, 2)))
+    torch.testing.assert_close(mixed, out)
+
+
+def test_what_a_piece_looks_at_is_no_padding_and_the_same_in_any_batch(
+    translator: Translator,
+) -> None:
+    t, model = translator, translator.transformer.eval()
+    sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
+    targets = [np.array([8, 5]), np.array([5, 9, 5])]
+    pairs = Pairs(sources, targets)
+    together = force(model, pairs, 4096, t.device, align=True)
+    apart = force(model, pairs, 1, t.device, align=True)
+    assert [f.sources for f in together] == [f.sources for f in apart]
+    for f, source, target in zip(together, sources, targets, strict=True):
+        assert len(f.sources) == len(target)
+        assert set(f.sources) <= set(range(len(source)))  # never at EOS or padding
+    assert [f.sources for f in force(model, pairs, 4096, t.device)] == [[], []]
+
+
+def test_words_are_linked_when_any_of_their_pieces_are() -> None:
+    ends = [False, True, True]  # a@@ b c: two words
+    assert links([0, 1, 2, 2], ends, [False, True, True, True]) == [(0, 0), (1, 1), (1, 2)]
+    assert links([2, 0], ends, [False, True]) == [(0, 0), (1, 0)]
+    assert links([], ends, [True]) == []
+
+
+def test_alignments_stay_within_the_words_of_both_sides(translator: Translator) -> None:
+    for line, of_line in zip(LINES, translator.n_best(LINES, 2, align=True), strict=True):
+        source = translator.segmenter.moses.words(line, "gl")
+        for h in of_line:
+            words = translator.segmenter.words(h.pieces, "en").split()
+            assert {j for _, j in h.alignment} == set(range(len(words)))
+            assert {i for i, _ in h.alignment} <= set(range(len(source)))
+
+
+# ---------------------------------------------------------------- minimum Bayes risk
+
+TEXTS = ["the cat sat.", "a cat sat", "the dog", "", "x", "the cat sat, really", "the dog"]
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu"])
+def test_utilities_are_sacrebleus_sentence_scores(name: str) -> None:
+    metric = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}[name]
+    describe, compare = UTILITIES[name]("en")
+    total = dict.fromkeys(TEXTS, 0.0)
+    for hyp in TEXTS:
+        for ref in TEXTS:
+            value = metric.sentence_score(hyp, [ref]).score
+            assert compare(describe(hyp), describe(ref)) == pytest.approx(value, abs=1e-9)
+    for hyp in total:
+        total[hyp] = sum(metric.sentence_score(hyp, [ref]).score for ref in TEXTS)
+    ranked = [TEXTS[place] for place in Mbr(name, "en").rank(TEXTS)]
+    assert sorted(ranked) == sorted(total)
+    values = [total[text] for text in ranked]
+    assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize("way", [{}, {"sample": True}], ids=["beam", "samples"])
+def test_mbr_says_the_candidate_that_is_most_like_the_others(
+    translator: Translator, way: dict
+) -> None:
+    candidates = translator.n_best(LINES, 6, **way)
+    found = translator.n_best(LINES, 2, mbr="chrf", candidates=6, **way)
+    for of_line, chosen in zip(candidates, found, strict=True):
+        texts = [h.text for h in of_line]
+        expected = [texts[place] for place in Mbr("chrf", "en").rank(texts)][:2]
+        assert [h.text for h in chosen] == expected
+    assert translator.translate(["", *LINES], mbr="bleu", candidates=4)[0] == ""
+    with pytest.raises(UserError, match="8 candidates need a beam of at least 8, not 4"):
+        translator.translate(LINES, mbr="chrf", candidates=8, beam=4)
+    with pytest.raises(UserError, match="candidates means nothing without mbr"):
+        translator.translate(LINES, candidates=8)
+    with pytest.raises(UserError, match="3 best of 2 candidates"):
+        translator.n_best(LINES, 3, mbr="chrf", candidates=2)
