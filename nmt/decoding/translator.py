@@ -152,7 +152,7 @@ class Translator:
         digest = hashlib.sha256(self.text_fingerprint.encode())
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(tensor.cpu().numpy().tobytes())
         return digest.hexdigest()
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
