@@ -17,6 +17,7 @@ from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter, load_segmenter
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.vocab import Vocab
+from nmt.decoding.copying import copy_unknown
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
 from nmt.decoding.mbr import Mbr
@@ -219,13 +220,13 @@ class Translator:
                     self._chosen(mbr, *line, options.n_best)
                     for line in zip(found, parts, strict=True)
                 ]
+            read = [line for _, (line, _) in window], parts, found
+            made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
-                lines = [line for _, (line, _) in window]
-                yield from examine(
-                    self.model, self.sentences, lines, parts, found, options, self.device
-                )
-            else:
-                yield from map(self.sentences.join, found, parts)
+                made = examine(self.model, self.sentences, *read, options, self.device)
+            if options.copy_unk:
+                made = copy_unknown(self.model, self.sentences, *read, made, options, self.device)
+            yield from made
 
     def _chosen(
         self, mbr: Mbr, found: list[list[Found]], parts: list[Sentence], count: int
@@ -286,6 +287,8 @@ class Translator:
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
         checked = self.checked(options)
+        if checked.copy_unk:
+            raise UserError("copy_unk needs lines of text", fix="leave it out")
         sentences = [Sentence(sources[row], (row + 1, 0)) for row in rows]
         found = self._search(sentences, checked, stop)
         for row, sentence, of_row in zip(rows, sentences, found, strict=True):
