@@ -89,7 +89,9 @@ class MultiHeadAttention(nn.Module):
             scores = scores.masked_fill_(future, float("-inf"))
         elif visible is not None:
             scores = scores.masked_fill_(~visible, float("-inf"))
-        return scores.softmax(-1)
+        # at least fp32: torch's CPU softmax of bf16 takes several times as long, both ways
+        precise = torch.promote_types(scores.dtype, torch.float32)
+        return scores.to(precise).softmax(-1).to(scores.dtype)
 
     def weights(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
         """What ``forward`` of cross-attention looks at, given the same: [B, H, T, S]."""

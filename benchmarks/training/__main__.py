@@ -1,0 +1,144 @@
+"""Training speed of this toolkit and others, side by side.
+
+    python -m benchmarks.training --train PREFIX --dev PREFIX [--size paper|small]
+
+Every contender has its own process and trains the same model on the same batches; rounds alternate,
+the first is a warm-up and is not counted. Before anything is timed, all losses must be equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads
+import torch
+from tqdm import tqdm
+
+from benchmarks.training.worker import CONTENDERS, RECIPE
+from benchmarks.training.workload import SIZES, Workload, padding_share, target_tokens, train_flops
+from nmt.config_loader import load_recipe
+from nmt.data.prepare import prepare
+
+BASELINE = "nn.Transformer fp32"
+TOLERANCE = 1e-4  # of the loss, relative; bf16 rounds to 1/256
+
+
+class Process:
+    """A contender at the other end of a pipe."""
+
+    def __init__(self, name: str, workload: Path, overrides: list[str]) -> None:
+        self.pipe = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.training.worker", name, str(workload), *overrides],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._line()
+
+    def ask(self, command: str) -> Any:
+        """The answer to a command."""
+        assert self.pipe.stdin is not None
+        self.pipe.stdin.write(command + "\n")
+        self.pipe.stdin.flush()
+        return json.loads(self._line())
+
+    def _line(self) -> str:
+        assert self.pipe.stdout is not None
+        line = self.pipe.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.pipe.args[3:]} ended with {self.pipe.wait()}")
+        return line
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--train", required=True, help="prefix of the training text, PREFIX.en and .de")
+    p.add_argument("--dev", required=True, help="prefix of a tuning set")
+    p.add_argument("--size", choices=SIZES, default="paper")
+    p.add_argument("--batch-tokens", type=int, default=4096)
+    p.add_argument("--batches", type=int, default=3, help="in the fixed list")
+    p.add_argument("--rounds", type=int, default=3, help="timed, after one of warm-up")
+    p.add_argument("--only", nargs="+", metavar="NAME", help=f"of: {', '.join(CONTENDERS)}")
+    args = p.parse_args()
+    names = args.only or list(CONTENDERS)
+    if unknown := set(names) - set(CONTENDERS):
+        p.error(f"no contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "workload.json"
+        overrides = [
+            f"data.train={Path(args.train).absolute()}",
+            f"data.dev={Path(args.dev).absolute()}",
+            f"data.batch_tokens={args.batch_tokens}",
+            f"out={scratch}/run",
+        ]
+        recipe = load_recipe(RECIPE, overrides)
+        workload = Workload.of(recipe, prepare(recipe), SIZES[args.size], args.batches)
+        workload.save(file)
+        processes = {name: Process(name, file, overrides) for name in names}
+        check_equal({name: process.ask("loss") for name, process in processes.items()})
+        rates = run_rounds(processes, args.rounds)
+        print(describe(workload, args))
+        print(table(workload, processes, rates))
+
+
+def check_equal(losses: dict[str, float]) -> None:
+    """All contenders that are the same model on the same batch have the same loss."""
+    same = {n: v for n, v in losses.items() if "ScaleNorm" not in n and "random" not in n}
+    first = next(iter(same.values()), 0.0)
+    for name, loss in same.items():
+        if abs(loss - first) > (1e-2 if "bf16" in name else TOLERANCE) * first:
+            raise SystemExit(f"not the same model: losses {losses}")
+
+
+def run_rounds(processes: dict[str, Process], rounds: int) -> dict[str, float]:
+    """Median over rounds of the median over batches, target tokens a second."""
+    medians: dict[str, list[float]] = {name: [] for name in processes}
+    turns = [(r, name) for r in range(rounds + 1) for name in processes]
+    for turn, name in tqdm(turns, unit=" rounds", disable=None):
+        speeds = processes[name].ask("round")["tokens_per_second"]
+        if turn:
+            medians[name].append(statistics.median(speeds))
+    return {name: statistics.median(values) for name, values in medians.items()}
+
+
+def describe(workload: Workload, args: argparse.Namespace) -> str:
+    """What was run, in one line."""
+    size = workload.size
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    threads = f"{torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    return (
+        f"{size.layers}+{size.layers} layers, dim {size.dim}, {workload.types} types, dropout "
+        f"{size.dropout}, batches of {args.batch_tokens} tokens; {device}, {threads}, torch "
+        f"{torch.__version__}"
+    )
+
+
+def table(workload: Workload, processes: dict[str, Process], rates: dict[str, float]) -> str:
+    """Markdown, one row a contender."""
+    flops = sum(train_flops(workload.size, workload.types, b) for b in workload.batches)
+    per_token = flops / sum(map(target_tokens, workload.batches))
+    base = rates.get(BASELINE)
+    rows = ["| contender | tokens/s | ratio | GFLOP/s | padding | operations | peak MB | parameters |"]
+    rows.append("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for name, process in processes.items():
+        batches = workload.shuffled if "random" in name else workload.batches
+        rows.append(
+            f"| {name} | {rates[name]:,.0f} | {rates[name] / base if base else math.nan:.2f} "
+            f"| {rates[name] * per_token / 1e9:,.0f} | {padding_share(batches):.1%} "
+            f"| {process.ask('operations'):,} | {process.ask('memory') / 1e6:,.0f} "
+            f"| {process.ask('parameters'):,} |"
+        )
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main()

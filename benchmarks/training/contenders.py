@@ -1,0 +1,215 @@
+"""This toolkit and ``torch.nn.Transformer``: each a whole update, from ids to new weights.
+
+A contender is built in a process of its own. ``update(n)`` does all that an update over batch n
+costs: forward, loss, backward, clipping, the optimizer, and the copy to the device. ``loss(n)`` is
+the smoothed loss per target token without dropout, by which all are checked to be one model.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.training.workload import Pair, Size, Workload
+from nmt.config import ModelConfig, OptimConfig, Recipe
+from nmt.data.batches import collate
+from nmt.data.prepare import prepare
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.model.embedding import sinusoids
+from nmt.model.transformer import Transformer
+from nmt.run.device import resolve_device
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.training.loss import label_smoothed
+from nmt.training.trainer import Planned, Trainer
+
+LR = 1e-4
+
+
+class Contender(Protocol):
+    """What the benchmark needs of a toolkit."""
+
+    model: nn.Module
+
+    def loss(self, number: int) -> float:
+        """Smoothed loss per target token of a batch, in evaluation mode."""
+
+    def update(self, number: int) -> None:
+        """One optimizer step over a batch."""
+
+
+def model_config(size: Size, **choices: object) -> ModelConfig:
+    """The model that every contender has."""
+    fixed = {"norm": "layernorm", "fixnorm": False, "logit_mask": False, "word_dropout": 0.0}
+    return ModelConfig(
+        dim=size.dim,
+        ffn_dim=size.ffn_dim,
+        heads=size.heads,
+        enc_layers=size.layers,
+        dec_layers=size.layers,
+        dropout=size.dropout,
+        **{**fixed, **choices},
+    )
+
+
+class Ours:
+    """``Trainer.update`` as nmt-train runs it."""
+
+    def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
+        prepared = prepare(recipe, progress=False)
+        model = model_config(workload.size, **choices)
+        optim = OptimConfig(label_smoothing=workload.size.label_smoothing)
+        recipe = recipe.model_copy(update={"model": model, "optim": optim})
+        run = RunFolder(Path(tempfile.mkdtemp()))
+        device = resolve_device(recipe.device)
+        self.trainer = Trainer(
+            recipe, prepared, run, device, precision, MetricsLog(run, print), lambda: False
+        )
+        self.trainer.started = 0.0
+        self.model = self.trainer.model
+        self.rows = [np.array(rows) for rows in workload.rows]
+        self.corpus = prepared.train
+
+    def loss(self, number: int) -> float:
+        self.model.eval()
+        batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
+        smoothing = self.trainer.recipe.optim.label_smoothing
+        with torch.no_grad():
+            sums = label_smoothed(self.model(batch), batch.tgt_out, self.model.allowed, smoothing)
+        return float(sums.smoothed) / batch.tokens
+
+    def update(self, number: int) -> None:
+        batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
+        self.trainer.update([Planned(0, number, batch)])
+
+
+class TorchTransformer:
+    """``torch.nn.Transformer`` with padded batches, torch's own loss and fused Adam."""
+
+    def __init__(self, workload: Workload, *, shuffled: bool, precision: str) -> None:
+        size, device = workload.size, resolve_device("auto")
+        ours = Transformer(model_config(size), workload.types)
+        ours.init_weights(torch.Generator().manual_seed(1))
+        self.model = _TorchModel(size, ours).to(device)
+        self.batches = workload.shuffled if shuffled else workload.batches
+        self.size, self.device, self.precision = size, device, precision
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=True)
+
+    def loss(self, number: int) -> float:
+        self.model.eval()
+        with torch.no_grad():
+            return self._loss(number).item()
+
+    def update(self, number: int) -> None:
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._loss(number).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+
+    def _loss(self, number: int) -> Tensor:
+        batch = self.batches[number]
+        src = padded([[*s, EOS] for s, _ in batch]).to(self.device)
+        tgt_in = padded([[BOS, *t] for _, t in batch]).to(self.device)
+        tgt_out = padded([[*t, EOS] for _, t in batch]).to(self.device)
+        bf16 = self.precision == "bf16"
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bf16):
+            logits = self.model(src, tgt_in)
+        return F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            tgt_out.flatten(),
+            ignore_index=PAD,
+            label_smoothing=self.size.label_smoothing,
+        )
+
+
+def padded(rows: list[list[int]]) -> Tensor:
+    """Ids of sentences of different length as [B, L] int64."""
+    out = torch.full((len(rows), max(map(len, rows))), PAD)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = torch.tensor(row)
+    return out
+
+
+class _TorchModel(nn.Module):
+    """``torch.nn.Transformer`` between tied embeddings, with the weights of one of ours."""
+
+    def __init__(self, size: Size, ours: Transformer) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(*ours.embed.weight.shape, padding_idx=PAD)
+        self.bias = nn.Parameter(torch.zeros(len(ours.embed.weight)))
+        self.register_buffer("places", sinusoids(512, size.dim))
+        self.dropout = nn.Dropout(size.dropout)
+        self.body = nn.Transformer(
+            size.dim,
+            size.heads,
+            size.layers,
+            size.layers,
+            size.ffn_dim,
+            size.dropout,
+            batch_first=True,
+            norm_first=True,
+        )
+        with torch.no_grad():
+            self.embed.weight.copy_(ours.embed.weight)
+            self.body.load_state_dict(
+                _torch_names(dict(ours.state_dict()), self.body.state_dict())
+            )
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """Padded ids [B, S], [B, T] -> logits [B, T, V]."""
+        source_hidden, length = src == PAD, tgt.shape[1]
+        future = torch.ones(length, length, dtype=torch.bool, device=tgt.device).triu(1)
+        states = self.body(
+            self._embed(src),
+            self._embed(tgt),
+            tgt_mask=future,
+            tgt_is_causal=True,
+            src_key_padding_mask=source_hidden,
+            memory_key_padding_mask=source_hidden,
+        )
+        return F.linear(states, self.embed.weight, self.bias)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        scale = math.sqrt(self.embed.embedding_dim)
+        return self.dropout(self.embed(ids) * scale + self.places[: ids.shape[1]])
+
+
+def _torch_names(ours: dict[str, Tensor], names: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our weights under the names of ``torch.nn.Transformer``."""
+    blocks = {"self_attn": "self_attn", "multihead_attn": "cross_attn"}
+    # torch numbers the norms of a layer in order; a decoder layer has one more
+    norms = {
+        "encoder": {"norm1": "self_attn_res.norm", "norm2": "ffn_res.norm"},
+        "decoder": {
+            "norm1": "self_attn_res.norm",
+            "norm2": "cross_attn_res.norm",
+            "norm3": "ffn_res.norm",
+        },
+    }
+    found = {}
+    for name in names:
+        stack, *rest = name.split(".")
+        if rest[0] == "norm":
+            found[name] = ours[name]
+            continue
+        part, kind = rest[2], rest[-1]
+        block = f"{stack}.layers.{rest[1]}."
+        if part in norms[stack]:
+            found[name] = ours[f"{block}{norms[stack][part]}.{kind}"]
+        elif part.startswith("linear"):
+            found[name] = ours[f"{block}ffn.fc{part[-1]}.{kind}"]
+        elif "out_proj" in name:
+            found[name] = ours[f"{block}{blocks[part]}.out.{kind}"]
+        else:
+            kind = kind.removeprefix("in_proj_")
+            parts = ["qkv"] if part == "self_attn" else ["q", "kv"]
+            found[name] = torch.cat([ours[f"{block}{blocks[part]}.{p}.{kind}"] for p in parts])
+    return found

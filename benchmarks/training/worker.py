@@ -1,0 +1,80 @@
+"""One contender in a process of its own, told over standard input what to do.
+
+Each line in is a command, each line out its answer as JSON: ``loss``, ``round``, ``operations``,
+``memory``. Other output goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads; for all contenders
+import torch
+
+from benchmarks.training.contenders import Contender, Ours, TorchTransformer
+from benchmarks.training.operations import count_operations
+from benchmarks.training.workload import Workload, target_tokens
+from nmt.config import Recipe
+from nmt.config_loader import load_recipe
+
+RECIPE = Path(__file__).with_name("multi30k-en-de.yaml")
+ScaleNorm = {"norm": "scalenorm", "fixnorm": True}
+
+CONTENDERS: dict[str, Callable[[Workload, Recipe], Contender]] = {
+    "ours fp32": lambda w, r: Ours(w, r, "fp32"),
+    "ours bf16": lambda w, r: Ours(w, r, "bf16"),
+    "ours fp32, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "fp32", **ScaleNorm),
+    "ours bf16, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "bf16", **ScaleNorm),
+    "nn.Transformer fp32": lambda w, r: TorchTransformer(w, shuffled=False, precision="fp32"),
+    "nn.Transformer bf16": lambda w, r: TorchTransformer(w, shuffled=False, precision="bf16"),
+    "nn.Transformer fp32, random batches": lambda w, r: TorchTransformer(
+        w, shuffled=True, precision="fp32"
+    ),
+}
+
+
+def main(name: str, workload_file: str, *overrides: str) -> None:
+    """Serve until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    workload = Workload.load(Path(workload_file))
+    contender = CONTENDERS[name](workload, load_recipe(RECIPE, overrides))
+    batches = workload.shuffled if "random" in name else workload.batches
+    cuda = torch.cuda.is_available()
+
+    def one_round() -> dict[str, list[float]]:
+        seconds = []
+        for number in range(len(batches)):
+            begin = time.perf_counter()
+            contender.update(number)
+            if cuda:
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        return {"tokens_per_second": [target_tokens(b) / s for b, s in zip(batches, seconds)]}
+
+    def memory() -> int:
+        """Peak bytes: of the GPU if there is one, else of the process."""
+        if cuda:
+            return torch.cuda.max_memory_allocated()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    commands: dict[str, Callable[[], object]] = {
+        "loss": lambda: contender.loss(0),
+        "round": one_round,
+        "operations": lambda: count_operations(lambda: contender.update(0)),
+        "memory": memory,
+        "parameters": lambda: sum(p.numel() for p in contender.model.parameters()),
+    }
+    answers.write("ready\n")
+    for line in sys.stdin:
+        answers.write(json.dumps(commands[line.strip()]()) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

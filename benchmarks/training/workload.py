@@ -1,0 +1,116 @@
+"""The fixed list of batches that every contender trains on, and what it costs in FLOPs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nmt.config import Recipe
+from nmt.data.batches import plan
+from nmt.data.prepare import Prepared
+
+Pair = tuple[list[int], list[int]]  # source and target ids, without EOS
+
+
+@dataclass(frozen=True)
+class Size:
+    """An encoder-decoder transformer; PreNorm and LayerNorm, which every contender has."""
+
+    dim: int
+    ffn_dim: int
+    heads: int
+    layers: int
+    dropout: float = 0.1
+    label_smoothing: float = 0.1
+
+
+SIZES = {"paper": Size(512, 2048, 8, 6), "small": Size(256, 1024, 4, 3)}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Batches as ids, so that a contender needs nothing of this toolkit to read them.
+
+    Attributes:
+        rows: rows of the corpus, per batch; length pools, as nmt-train makes them.
+        batches: the pairs of those rows.
+        shuffled: the same number of pairs, batched in random order under the same limit.
+        types: size of the joint vocabulary.
+    """
+
+    size: Size
+    types: int
+    rows: list[list[int]]
+    batches: list[list[Pair]]
+    shuffled: list[list[Pair]]
+
+    @classmethod
+    def of(cls, recipe: Recipe, prepared: Prepared, size: Size, count: int) -> Workload:
+        """The first ``count`` batches of the first epoch."""
+        corpus, limit = prepared.train, recipe.data.batch_tokens
+        rows = [r.tolist() for r in plan(corpus.src_len, corpus.tgt_len, limit, recipe.seed, 0)]
+
+        def pairs(batch: list[int]) -> list[Pair]:
+            return [(corpus.src(row).tolist(), corpus.tgt(row).tolist()) for row in batch]
+
+        longest = np.maximum(corpus.src_len, corpus.tgt_len) + 1
+        shuffled: list[list[int]] = [[]]
+        for row in np.random.default_rng(recipe.seed).permutation(len(corpus)).tolist():
+            batch = [*shuffled[-1], row]
+            if len(batch) * longest[batch].max() <= limit:
+                shuffled[-1] = batch
+            elif len(shuffled) == count:
+                break
+            else:
+                shuffled.append([row])
+        return cls(
+            size,
+            len(prepared.vocab),
+            rows[:count],
+            [pairs(batch) for batch in rows[:count]],
+            [pairs(batch) for batch in shuffled],
+        )
+
+    def save(self, path: Path) -> None:
+        """Write JSON."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Workload:
+        """Read what ``save`` wrote."""
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**values, "size": Size(**values["size"])})
+
+
+def target_tokens(batch: list[Pair]) -> int:
+    """Target tokens of a batch incl. EOS, without padding: what all speeds count."""
+    return sum(len(tgt) + 1 for _, tgt in batch)
+
+
+def padding_share(batches: list[list[Pair]]) -> float:
+    """Share of the slots of both padded sides that hold no token."""
+    slots = tokens = 0
+    for batch in batches:
+        for side in zip(*batch, strict=True):
+            lengths = [len(ids) + 1 for ids in side]
+            slots += len(lengths) * max(lengths)
+            tokens += sum(lengths)
+    return 1 - tokens / slots
+
+
+def train_flops(size: Size, types: int, batch: list[Pair]) -> float:
+    """FLOPs of one update's matrix products on real tokens.
+
+    3 x forward (forward, and a product each for the gradients of weights and of inputs); forward is
+    2 x weights x tokens, plus attention's two products of 2 x query x key x dim each.
+    """
+    d, f = size.dim, size.ffn_dim
+    src = np.array([len(s) + 1 for s, _ in batch], dtype=float)
+    tgt = np.array([len(t) + 1 for _, t in batch], dtype=float)
+    encoder = src.sum() * (4 * d * d + 2 * d * f) + 2 * d * (src**2).sum()
+    decoder = tgt.sum() * (6 * d * d + 2 * d * f) + src.sum() * 2 * d * d
+    decoder += 2 * d * ((tgt**2).sum() / 2 + (tgt * src).sum())
+    return 3 * 2 * (size.layers * (encoder + decoder) + tgt.sum() * types * d)
