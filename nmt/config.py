@@ -352,7 +352,7 @@ class Recipe(Strict):
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
     )
     precision: Literal["auto", "fp32", "bf16"] = key(
-        "auto", "auto = bf16 on a GPU that has it, fp32 on CPU", "O"
+        "auto", "auto = bf16 where GPU or CPU has it, else fp32", "O"
     )
     graphs: Literal["auto", "off"] = key("auto", "auto = CUDA graphs of updates on a GPU", "O")
     time_limit: float | None = key(None, "hours after which training saves and ends", "O", gt=0)

@@ -14,6 +14,7 @@ RECIPE: dict[str, Any] = {
     "src": "gl",
     "tgt": "en",
     "device": "cpu",
+    "precision": "fp32",
     "data": {"tokenised": True, "batch_tokens": 64},
     "segment": {"kind": "plain"},
     "model": {"dim": 16, "ffn_dim": 32, "heads": 2, "enc_layers": 1, "dec_layers": 1},

@@ -1,1 +1,1 @@
-"""Training speed of this toolkit beside others, on one list of batches (see benchmarks/README.md)."""
+"""Training speed of this toolkit beside others, on one list of batches; see ../README.md."""

@@ -19,12 +19,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads
+import numpy as np
 import torch
 from tqdm import tqdm
 
+import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads
+from benchmarks.torch_transformer import flops_per_token
+from benchmarks.training.contenders import model_config
 from benchmarks.training.worker import CONTENDERS, RECIPE
-from benchmarks.training.workload import SIZES, Workload, padding_share, target_tokens, train_flops
+from benchmarks.training.workload import SIZES, Workload, padding_share
 from nmt.config_loader import load_recipe
 from nmt.data.prepare import prepare
 
@@ -124,10 +127,15 @@ def describe(workload: Workload, args: argparse.Namespace) -> str:
 
 def table(workload: Workload, processes: dict[str, Process], rates: dict[str, float]) -> str:
     """Markdown, one row a contender."""
-    flops = sum(train_flops(workload.size, workload.types, b) for b in workload.batches)
-    per_token = flops / sum(map(target_tokens, workload.batches))
+    src, tgt = (
+        np.array([len(pair[side]) for batch in workload.batches for pair in batch])
+        for side in (0, 1)
+    )
+    per_token = flops_per_token(model_config(workload.size), workload.types, src, tgt)
     base = rates.get(BASELINE)
-    rows = ["| contender | tokens/s | ratio | GFLOP/s | padding | operations | peak MB | parameters |"]
+    rows = [
+        "| contender | tokens/s | ratio | GFLOP/s | padding | operations | peak MB | parameters |"
+    ]
     rows.append("|---|---:|---:|---:|---:|---:|---:|---:|")
     for name, process in processes.items():
         batches = workload.shuffled if "random" in name else workload.batches

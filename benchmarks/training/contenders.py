@@ -7,9 +7,7 @@ the smoothed loss per target token without dropout, by which all are checked to 
 
 from __future__ import annotations
 
-import math
 import tempfile
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -17,18 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.training.workload import Pair, Size, Workload
+from benchmarks.torch_transformer import TorchTransformer
+from benchmarks.training.workload import Size, Workload
 from nmt.config import ModelConfig, OptimConfig, Recipe
-from nmt.data.batches import collate
+from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.data.vocab import BOS, EOS, PAD
-from nmt.model.embedding import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
+from nmt.run.logs import Silence
 from nmt.training.loss import label_smoothed
-from nmt.training.trainer import Planned, Trainer
+from nmt.training.trainer import Trainer
 
 LR = 1e-4
 
@@ -67,11 +65,9 @@ class Ours:
         model = model_config(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)
         recipe = recipe.model_copy(update={"model": model, "optim": optim})
-        run = RunFolder(Path(tempfile.mkdtemp()))
+        run = RunFolder(tempfile.mkdtemp())
         device = resolve_device(recipe.device)
-        self.trainer = Trainer(
-            recipe, prepared, run, device, precision, MetricsLog(run, print), lambda: False
-        )
+        self.trainer = Trainer(recipe, prepared, run, device, precision, Silence(), lambda: False)
         self.trainer.started = 0.0
         self.model = self.trainer.model
         self.rows = [np.array(rows) for rows in workload.rows]
@@ -87,17 +83,18 @@ class Ours:
 
     def update(self, number: int) -> None:
         batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
-        self.trainer.update([Planned(0, number, batch)])
+        update = Update([Planned(0, number, batch)], batch.tokens, epoch=0, next_batch=number + 1)
+        self.trainer.update(update)
 
 
-class TorchTransformer:
+class Torch:
     """``torch.nn.Transformer`` with padded batches, torch's own loss and fused Adam."""
 
     def __init__(self, workload: Workload, *, shuffled: bool, precision: str) -> None:
         size, device = workload.size, resolve_device("auto")
         ours = Transformer(model_config(size), workload.types)
         ours.init_weights(torch.Generator().manual_seed(1))
-        self.model = _TorchModel(size, ours).to(device)
+        self.model = TorchTransformer(ours).to(device)
         self.batches = workload.shuffled if shuffled else workload.batches
         self.size, self.device, self.precision = size, device, precision
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=True)
@@ -136,80 +133,3 @@ def padded(rows: list[list[int]]) -> Tensor:
     for i, row in enumerate(rows):
         out[i, : len(row)] = torch.tensor(row)
     return out
-
-
-class _TorchModel(nn.Module):
-    """``torch.nn.Transformer`` between tied embeddings, with the weights of one of ours."""
-
-    def __init__(self, size: Size, ours: Transformer) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(*ours.embed.weight.shape, padding_idx=PAD)
-        self.bias = nn.Parameter(torch.zeros(len(ours.embed.weight)))
-        self.register_buffer("places", sinusoids(512, size.dim))
-        self.dropout = nn.Dropout(size.dropout)
-        self.body = nn.Transformer(
-            size.dim,
-            size.heads,
-            size.layers,
-            size.layers,
-            size.ffn_dim,
-            size.dropout,
-            batch_first=True,
-            norm_first=True,
-        )
-        with torch.no_grad():
-            self.embed.weight.copy_(ours.embed.weight)
-            self.body.load_state_dict(
-                _torch_names(dict(ours.state_dict()), self.body.state_dict())
-            )
-
-    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """Padded ids [B, S], [B, T] -> logits [B, T, V]."""
-        source_hidden, length = src == PAD, tgt.shape[1]
-        future = torch.ones(length, length, dtype=torch.bool, device=tgt.device).triu(1)
-        states = self.body(
-            self._embed(src),
-            self._embed(tgt),
-            tgt_mask=future,
-            tgt_is_causal=True,
-            src_key_padding_mask=source_hidden,
-            memory_key_padding_mask=source_hidden,
-        )
-        return F.linear(states, self.embed.weight, self.bias)
-
-    def _embed(self, ids: Tensor) -> Tensor:
-        scale = math.sqrt(self.embed.embedding_dim)
-        return self.dropout(self.embed(ids) * scale + self.places[: ids.shape[1]])
-
-
-def _torch_names(ours: dict[str, Tensor], names: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our weights under the names of ``torch.nn.Transformer``."""
-    blocks = {"self_attn": "self_attn", "multihead_attn": "cross_attn"}
-    # torch numbers the norms of a layer in order; a decoder layer has one more
-    norms = {
-        "encoder": {"norm1": "self_attn_res.norm", "norm2": "ffn_res.norm"},
-        "decoder": {
-            "norm1": "self_attn_res.norm",
-            "norm2": "cross_attn_res.norm",
-            "norm3": "ffn_res.norm",
-        },
-    }
-    found = {}
-    for name in names:
-        stack, *rest = name.split(".")
-        if rest[0] == "norm":
-            found[name] = ours[name]
-            continue
-        part, kind = rest[2], rest[-1]
-        block = f"{stack}.layers.{rest[1]}."
-        if part in norms[stack]:
-            found[name] = ours[f"{block}{norms[stack][part]}.{kind}"]
-        elif part.startswith("linear"):
-            found[name] = ours[f"{block}ffn.fc{part[-1]}.{kind}"]
-        elif "out_proj" in name:
-            found[name] = ours[f"{block}{blocks[part]}.out.{kind}"]
-        else:
-            kind = kind.removeprefix("in_proj_")
-            parts = ["qkv"] if part == "self_attn" else ["q", "kv"]
-            found[name] = torch.cat([ours[f"{block}{blocks[part]}.{p}.{kind}"] for p in parts])
-    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # they only describe existing memory anew, and cost no kernel
@@ -21,9 +20,7 @@ class _Counter(TorchDispatchMode):
         super().__init__()
         self.names: dict[str, int] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
         self.names[name] = self.names.get(name, 0) + 1
         return func(*args, **(kwargs or {}))

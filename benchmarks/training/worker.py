@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads; for all contenders
 import torch
 
-from benchmarks.training.contenders import Contender, Ours, TorchTransformer
+import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads; for all contenders
+from benchmarks.training.contenders import Contender, Ours, Torch
 from benchmarks.training.operations import count_operations
 from benchmarks.training.workload import Workload, target_tokens
 from nmt.config import Recipe
@@ -31,11 +31,9 @@ CONTENDERS: dict[str, Callable[[Workload, Recipe], Contender]] = {
     "ours bf16": lambda w, r: Ours(w, r, "bf16"),
     "ours fp32, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "fp32", **ScaleNorm),
     "ours bf16, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "bf16", **ScaleNorm),
-    "nn.Transformer fp32": lambda w, r: TorchTransformer(w, shuffled=False, precision="fp32"),
-    "nn.Transformer bf16": lambda w, r: TorchTransformer(w, shuffled=False, precision="bf16"),
-    "nn.Transformer fp32, random batches": lambda w, r: TorchTransformer(
-        w, shuffled=True, precision="fp32"
-    ),
+    "nn.Transformer fp32": lambda w, r: Torch(w, shuffled=False, precision="fp32"),
+    "nn.Transformer bf16": lambda w, r: Torch(w, shuffled=False, precision="bf16"),
+    "nn.Transformer fp32, random batches": lambda w, r: Torch(w, shuffled=True, precision="fp32"),
 }
 
 
@@ -56,7 +54,11 @@ def main(name: str, workload_file: str, *overrides: str) -> None:
             if cuda:
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - begin)
-        return {"tokens_per_second": [target_tokens(b) / s for b, s in zip(batches, seconds)]}
+        return {
+            "tokens_per_second": [
+                target_tokens(b) / s for b, s in zip(batches, seconds, strict=True)
+            ]
+        }
 
     def memory() -> int:
         """Peak bytes: of the GPU if there is one, else of the process."""

@@ -1,4 +1,4 @@
-"""The fixed list of batches that every contender trains on, and what it costs in FLOPs."""
+"""The fixed list of batches that every contender trains on."""
 
 from __future__ import annotations
 
@@ -99,18 +99,3 @@ def padding_share(batches: list[list[Pair]]) -> float:
             slots += len(lengths) * max(lengths)
             tokens += sum(lengths)
     return 1 - tokens / slots
-
-
-def train_flops(size: Size, types: int, batch: list[Pair]) -> float:
-    """FLOPs of one update's matrix products on real tokens.
-
-    3 x forward (forward, and a product each for the gradients of weights and of inputs); forward is
-    2 x weights x tokens, plus attention's two products of 2 x query x key x dim each.
-    """
-    d, f = size.dim, size.ffn_dim
-    src = np.array([len(s) + 1 for s, _ in batch], dtype=float)
-    tgt = np.array([len(t) + 1 for _, t in batch], dtype=float)
-    encoder = src.sum() * (4 * d * d + 2 * d * f) + 2 * d * (src**2).sum()
-    decoder = tgt.sum() * (6 * d * d + 2 * d * f) + src.sum() * 2 * d * d
-    decoder += 2 * d * ((tgt**2).sum() / 2 + (tgt * src).sum())
-    return 3 * 2 * (size.layers * (encoder + decoder) + tgt.sum() * types * d)

@@ -34,13 +34,13 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
-    """``auto`` = bf16 on a GPU that has it, fp32 elsewhere.
+    """``auto`` = bf16 where the device has instructions for it, fp32 elsewhere.
 
     Raises:
         MachineError: bf16 was asked for and the GPU lacks it.
     """
     if device.type == "cpu":
-        return "fp32" if name == "auto" else name
+        return ("bf16" if _cpu_has_bf16() else "fp32") if name == "auto" else name
     has_bf16 = torch.cuda.is_bf16_supported()
     if name == "bf16" and not has_bf16:
         raise MachineError(
@@ -49,6 +49,11 @@ def resolve_precision(name: str, device: torch.device) -> str:
             fix="set precision=fp32",
         )
     return ("bf16" if has_bf16 else "fp32") if name == "auto" else name
+
+
+def _cpu_has_bf16() -> bool:
+    """Whether the processor multiplies bf16 itself; without that it is slower than fp32."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
