@@ -26,6 +26,7 @@ from nmt.decoding.plan import Plan
 from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
+from nmt.decoding.threads import on_threads
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
@@ -321,15 +322,60 @@ class Translator:
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
+        many = self.device.type == "cpu" and torch.get_num_threads() > 1 and len(order) > 1
+        search = self._on_threads if many else self._in_turn
+        for rows, found in search(order, sentences, options, stop or (lambda: None)):
+            for row, of_row in zip(rows, found, strict=True):
+                results[row] = of_row
+            done([sentences[row] for row in rows])
+        return results
+
+    def _batch(
+        self, order: list[int], first: int, sentences: Sequence[Sentence], options: SearchOptions
+    ) -> list[int]:
+        """The rows from ``first`` on that are searched together."""
+        each = (len(sentences[order[first]].ids) + 1) * options.beam
+        return order[first : first + max(1, min(options.batch_tokens, self.room) // each)]
+
+    def _on_threads(
+        self,
+        order: list[int],
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        stop: Callable[[], None],
+    ) -> Iterator[tuple[list[int], list[list[Found]]]]:
+        """Rows and what was found for them, a batch on each core."""
+        batches, first = [], 0
+        while first < len(order):
+            batches.append(self._batch(order, first, sentences, options))
+            first += len(batches[-1])
+        # autocast is a setting of each thread
+        bf16, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+        def search(rows: list[int]) -> list[list[Found]]:
+            with torch.autocast("cpu", dtype=dtype, enabled=bf16):
+                return self._search_batch([sentences[row] for row in rows], options)
+
+        for pair in zip(batches, on_threads(search, batches), strict=True):
+            stop()
+            yield pair
+
+    def _in_turn(
+        self,
+        order: list[int],
+        sentences: Sequence[Sentence],
+        options: SearchOptions,
+        stop: Callable[[], None],
+    ) -> Iterator[tuple[list[int], list[list[Found]]]]:
+        """Rows and what was found for them, batch by batch, halved when memory is short."""
         first = 0
         while first < len(order):
-            if stop is not None:
-                stop()
-            each = (len(sentences[order[first]].ids) + 1) * options.beam
-            rows = order[first : first + max(1, min(options.batch_tokens, self.room) // each)]
+            stop()
+            rows = self._batch(order, first, sentences, options)
             try:
                 found = self._search_batch([sentences[row] for row in rows], options)
             except torch.OutOfMemoryError as error:
+                each = (len(sentences[rows[0]].ids) + 1) * options.beam
                 if len(rows) == 1:
                     raise MachineError(
                         f"no memory on {self.device} for one sentence of {each // options.beam} "
@@ -340,11 +386,8 @@ class Translator:
                     print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
                 self.room = len(rows) * each // 2
                 continue
-            for row, of_row in zip(rows, found, strict=True):
-                results[row] = of_row
+            yield rows, found
             first += len(rows)
-            done([sentences[row] for row in rows])
-        return results
 
     @torch.no_grad()
     def _search_batch(

@@ -1,6 +1,7 @@
 """Decoding position by position: caches that are written once and never moved.
 
-Legend: B sentences, K beams, H heads, E = D / H, S source length, C positions allocated, V types.
+Legend: B sentences, K beams, H heads, E = D / H, S source length, C positions allocated, V types,
+R rows of B * K that are computed.
 
 Keys and values of position t stay in the slots t*K .. t*K+K-1 of a [B, H, C*K, E] buffer, whichever
 beams survive. Which slots a beam descends from is a boolean ancestry [B, K, C*K]: one small gather
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from nmt.data.vocab import EOS
 from nmt.layout import Layout
 from nmt.model.layers import Block
 
@@ -59,11 +61,31 @@ class DecodeState:
             beam, dtype=torch.bool, device=tokens.device
         )
         visible = self.ancestry[:, None, :, : first + beam]  # [B, 1, K, slots]
-        x = self.embed(tokens.reshape(-1), self.position)  # [B*K, D]
+        rows, place = self._needed(tokens)
+        flat = tokens.reshape(-1)
+        x = self.embed(flat if rows is None else flat[rows], self.position)  # [R, D]
         for layer in self.layers:
-            x = layer.step(x, first, beam, visible, self.source_visible)
+            x = layer.step(x, first, beam, visible, self.source_visible, rows, place)
         self.position += 1
-        return self.project(x).view(batch, beam, -1).float()
+        logits = self.project(x)
+        logits = logits if place is None else logits.index_select(0, place)
+        return logits.view(batch, beam, -1).float()
+
+    def _needed(self, tokens: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Which of B*K rows are computed, [R], and of which of those each row has its values.
+
+        The beams of the first position are alike, and what follows EOS is never looked at: both
+        are rows less for every matrix product. None = all; on a GPU, where asking would wait.
+        """
+        if tokens.device.type != "cpu":
+            return None, None
+        needed = tokens != EOS
+        if self.position == 0:
+            needed = torch.arange(tokens.shape[1]).expand_as(tokens) == 0
+        rows = needed.flatten().nonzero()[:, 0]
+        if len(rows) in (0, needed.numel()):
+            return None, None
+        return rows, (needed.flatten().cumsum(0) - 1).clamp_(min=0)
 
     def select(self, parents: Tensor) -> None:
         """Say which beam each new beam continues: parents [B, K] int64."""
@@ -114,27 +136,42 @@ class _LayerCache:
         )  # zeros, not empty: a slot hidden by the mask must still be finite
 
     def step(
-        self, x: Tensor, first: int, beam: int, visible: Tensor, source_visible: Tensor
+        self,
+        x: Tensor,
+        first: int,
+        beam: int,
+        visible: Tensor,
+        source_visible: Tensor,
+        rows: Tensor | None,
+        place: Tensor | None,
     ) -> Tensor:
-        """[B*K, D] -> [B*K, D]; writes this position's keys and values from slot ``first`` on."""
+        """[R, D] -> [R, D]; writes this position's keys and values from slot ``first`` on."""
         split = (-1, beam, self.heads, self.head_dim)  # [B, K, H, E]
+
+        def spread(h: Tensor) -> Tensor:  # [R, ...] -> [B*K, ...]
+            return h if place is None else h.index_select(0, place)
+
+        def gathered(mixed: Tensor) -> Tensor:  # [B, H, K, E] -> [R, H, E]
+            mixed = mixed.transpose(1, 2).flatten(0, 1)
+            return mixed if rows is None else mixed.index_select(0, rows)
 
         def attend_self(h: Tensor) -> Tensor:
             attention = self.self_attn
             q, k, v = (
-                part.view(split).transpose(1, 2) for part in attention.project(h).chunk(3, -1)
+                part.view(split).transpose(1, 2)
+                for part in spread(attention.project(h)).chunk(3, -1)
             )
             stop = first + beam
             self.k[:, :, first:stop] = k
             self.v[:, :, first:stop] = v
             mixed = attention.look(q, self.k[:, :, :stop], self.v[:, :, :stop], visible)
-            return attention.mix(mixed.transpose(1, 2).flatten(0, 1))
+            return attention.mix(gathered(mixed))
 
         def attend_source(h: Tensor) -> Tensor:
             attention = self.cross_attn
-            q = attention.queries(h).view(split).transpose(1, 2)
+            q = spread(attention.queries(h)).view(split).transpose(1, 2)
             mixed = attention.look(q, self.source_k, self.source_v, source_visible)
-            return attention.mix(mixed.transpose(1, 2).flatten(0, 1))
+            return attention.mix(gathered(mixed))
 
         return self.block(x, attend_self, attend_source)
 
