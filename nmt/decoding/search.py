@@ -28,7 +28,7 @@ class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
     def advance(self, tokens: Tensor) -> Tensor:
-        """Tokens of this position [B, K] -> fp32 logits of the next [B, K, V]: search overwrites."""
+        """Tokens of this position [B, K] -> logits of the next [B, K, V], fp32, to overwrite."""
 
     def select(self, parents: Tensor) -> None:
         """The beam that each new beam continues, [B, K]."""
