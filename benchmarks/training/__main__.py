@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads
+import nmt.cli  # noqa: F401  the commands' allocator setting
 from benchmarks.torch_transformer import flops_per_token
 from benchmarks.training.contenders import model_config
 from benchmarks.training.worker import CONTENDERS, RECIPE

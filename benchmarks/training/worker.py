@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-import nmt.cli  # noqa: F401  the commands' allocator setting, before torch loads; for all contenders
+import nmt.cli  # noqa: F401  the commands' allocator setting
 from benchmarks.training.contenders import Contender, Ours, Torch
 from benchmarks.training.operations import count_operations
 from benchmarks.training.workload import Workload, target_tokens

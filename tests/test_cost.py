@@ -1,0 +1,59 @@
+"""What an update costs in operations, the same on every machine with one torch: it may not grow.
+
+Padding, the other such figure, is guarded in tests/data/test_batches.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.training.operations import count_operations
+from nmt.config import ModelConfig, OptimConfig
+from nmt.data.batches import Batch, collate
+from nmt.model.transformer import Transformer
+from nmt.training.loss import label_smoothed
+from nmt.training.optimizer import make_optimizer, take_step
+
+# by layers of each stack, with torch 2.13; views are not counted
+OPERATIONS = {"layernorm": {1: 351, 2: 595}, "scalenorm": {1: 442, 2: 751}}
+
+
+class Lengths:
+    """A corpus of sentences of given lengths."""
+
+    def src(self, row: int) -> np.ndarray:
+        return np.arange(4, 8 + row)
+
+    def tgt(self, row: int) -> np.ndarray:
+        return np.arange(4, 9 + row)
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    return collate(Lengths(), np.arange(3))
+
+
+def update(norm: str, layers: int, batch: Batch) -> int:
+    """Operations of forward, loss, backward and optimizer, dropout and clipping included."""
+    config = ModelConfig(
+        dim=16, ffn_dim=32, heads=2, enc_layers=layers, dec_layers=layers, norm=norm
+    )
+    model = Transformer(config, 20)
+    optimizer = make_optimizer(OptimConfig(), model)
+
+    def work() -> None:
+        sums = label_smoothed(model(batch), batch.tgt_out, model.allowed, 0.1)
+        sums.smoothed.backward()
+        norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+        take_step(optimizer, 1e-3, norm.clamp(min=1.0), ~norm.isfinite())
+
+    work()  # the optimizer makes its state
+    return count_operations(work)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("norm", OPERATIONS)
+def test_operations_of_an_update_do_not_grow(norm: str, layers: int, batch: Batch) -> None:
+    assert update(norm, layers, batch) <= OPERATIONS[norm][layers]
