@@ -15,9 +15,8 @@ seconds, validations included, until the recipe's dev score reaches a value, the
 | ours, as in the recipe | its norm, embeddings and word dropout too |
 | eager loop | nn.Transformer on padded batches, bf16 autocast, fused Adam; reads loss and norm |
 
-tokens/s are target tokens without padding. MFU = tokens/s x FLOPs a token / --peak; the FLOPs are
-3 x forward, 2 for each weight and token, products of attention included, no padding. Start-up is
-the time of the warm-up beyond what as many later updates take.
+tokens/s are target tokens without padding; MFU is defined in flops.py, its peak is measured first.
+Start-up is the time of the warm-up beyond what as many later updates take.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from benchmarks.torch_transformer import TorchTransformer, flops_per_token
+from benchmarks.flops import flops_per_token, peak_flops
+from benchmarks.torch_transformer import TorchTransformer
 from nmt.config import ModelConfig, Recipe
 from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.batches import Prefetcher, collate, plan
@@ -203,6 +203,8 @@ def timed(contender: Contender, updates: int, device: torch.device) -> tuple[flo
 def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> list[str]:
     """Rows of the table for one batch size."""
     device = resolve_device(recipe.device)
+    bf16 = resolve_precision(recipe.precision, device) == "bf16"
+    peak = peak_flops(torch.bfloat16 if bf16 else torch.float32, device)
     all_of_them = contenders(recipe, prepared, device)
     losses = {n: c.loss() for n, c in all_of_them.items() if n != "ours, as in the recipe"}
     if max(losses.values()) > min(losses.values()) * (1 + 1e-4):
@@ -226,7 +228,7 @@ def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> lis
         start_up = warm[name][0] - warm[name][1] / rate
         rows.append(
             f"| {recipe.data.batch_tokens:,} | {name} | {rate:,.0f} "
-            f"| {rate / medians['eager loop']:.2f} | {rate * flops / args.peak:.1%} "
+            f"| {rate / medians['eager loop']:.2f} | {rate * flops / peak:.1%} "
             f"| {start_up:.1f} |"
         )
     return rows
@@ -261,7 +263,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--batch-tokens", type=int, nargs="+", default=[4096, 16384])
     p.add_argument("--updates", type=int, default=400, help="per round; one round warms up")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--peak", type=float, default=790e12, help="FLOP/s of the device's products")
     p.add_argument("--until", type=float, metavar="SCORE", help="train until dev has this score")
     args = p.parse_intermixed_args(argv)
     overrides = [*args.overrides, f"out={tempfile.mkdtemp()}/run", "train.log_every=1000"]

@@ -1,16 +1,14 @@
-"""``torch.nn.Transformer`` as the baseline: the weights of one of ours, and what a model costs."""
+"""``torch.nn.Transformer`` as the baseline, with the weights of one of ours."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config import ModelConfig
 from nmt.data.vocab import PAD
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.embedding import sinusoids
@@ -77,20 +75,3 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
     theirs.in_proj_weight.copy_(torch.cat([part.weight for part in inputs]))
     theirs.in_proj_bias.copy_(torch.cat([part.bias for part in inputs]))
     theirs.out_proj.load_state_dict(ours.out.state_dict())
-
-
-def flops_per_token(
-    config: ModelConfig, types: int, src_len: np.ndarray, tgt_len: np.ndarray
-) -> float:
-    """Training FLOPs per target token: products on real tokens only, nothing recomputed.
-
-    3 x forward (forward, then a product each for the gradients of weights and of inputs); forward
-    is 2 for each weight and token, and attention's two products of 2 x queries x keys x dim.
-    """
-    d, f = config.dim, config.ffn_dim
-    src, tgt = src_len + 1.0, tgt_len + 1.0
-    encoder = src.sum() * (4 * d * d + 2 * d * f) + 2 * d * (src**2).sum()
-    decoder = tgt.sum() * (6 * d * d + 2 * d * f) + src.sum() * 2 * d * d
-    decoder += 2 * d * ((tgt**2).sum() / 2 + (tgt * src).sum())
-    forward = config.enc_layers * encoder + config.dec_layers * decoder + tgt.sum() * types * d
-    return float(3 * 2 * forward / tgt.sum())

@@ -3,7 +3,8 @@
     python -m benchmarks.training --train PREFIX --dev PREFIX [--size paper|small]
 
 Every contender has its own process and trains the same model on the same batches; rounds alternate,
-the first is a warm-up and is not counted. Before anything is timed, all losses must be equal.
+the first is a warm-up and is not counted. Before anything is timed, all losses must be equal. Other
+toolkits take part where they can be imported (see peers.py); the rest is named and left out.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ import torch
 from tqdm import tqdm
 
 import nmt.cli  # noqa: F401  the commands' allocator setting
-from benchmarks.torch_transformer import flops_per_token
+from benchmarks.flops import flops_per_token, peak_flops
 from benchmarks.training.contenders import model_config
 from benchmarks.training.worker import CONTENDERS, RECIPE
 from benchmarks.training.workload import SIZES, Workload, padding_share
 from nmt.config_loader import load_recipe
 from nmt.data.prepare import prepare
+from nmt.run.device import resolve_device
 
 BASELINE = "nn.Transformer fp32"
 TOLERANCE = 1e-4  # of the loss, relative; bf16 rounds to 1/256
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Process:
-    """A contender at the other end of a pipe."""
+    """A contender at the other end of a pipe; ``fate`` is "ready" or what it lacks."""
 
     def __init__(self, name: str, workload: Path, overrides: list[str]) -> None:
         self.pipe = subprocess.Popen(
@@ -45,7 +48,7 @@ class Process:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._line()
+        self.fate = self._line().strip()
 
     def ask(self, command: str) -> Any:
         """The answer to a command."""
@@ -86,11 +89,15 @@ def main() -> None:
         recipe = load_recipe(RECIPE, overrides)
         workload = Workload.of(recipe, prepare(recipe), SIZES[args.size], args.batches)
         workload.save(file)
-        processes = {name: Process(name, file, overrides) for name in names}
+        started = {name: Process(name, file, overrides) for name in names}
+        processes = {name: p for name, p in started.items() if p.fate == "ready"}
+        for fate in sorted({p.fate for p in started.values()} - {"ready"}):
+            absent = ", ".join(name for name, p in started.items() if p.fate == fate)
+            print(f"left out: {absent} ({fate})", file=sys.stderr)
         check_equal({name: process.ask("loss") for name, process in processes.items()})
-        rates = run_rounds(processes, args.rounds)
-        print(describe(workload, args))
-        print(table(workload, processes, rates))
+        rates, peaks = run_rounds(processes, args.rounds)
+        print(describe(workload, args, peaks))
+        print(table(workload, processes, rates, peaks))
 
 
 def check_equal(losses: dict[str, float]) -> None:
@@ -102,30 +109,53 @@ def check_equal(losses: dict[str, float]) -> None:
             raise SystemExit(f"not the same model: losses {losses}")
 
 
-def run_rounds(processes: dict[str, Process], rounds: int) -> dict[str, float]:
-    """Median over rounds of the median over batches, target tokens a second."""
-    medians: dict[str, list[float]] = {name: [] for name in processes}
-    turns = [(r, name) for r in range(rounds + 1) for name in processes]
+def run_rounds(
+    processes: dict[str, Process], rounds: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Median over rounds of the median over batches, target tokens a second; of peaks, FLOP/s."""
+    device = resolve_device("auto")
+    peaks: dict[str, list[float]] = {precision: [] for precision in {*map(precision_of, processes)}}
+    rates: dict[str, list[float]] = {name: [] for name in processes}
+    turns = [(r, name) for r in range(rounds + 1) for name in (*peaks, *processes)]
     for turn, name in tqdm(turns, unit=" rounds", disable=None):
+        if name in peaks:
+            peaks[name].append(peak_flops(DTYPES[name], device))
+            continue
         speeds = processes[name].ask("round")["tokens_per_second"]
         if turn:
-            medians[name].append(statistics.median(speeds))
-    return {name: statistics.median(values) for name, values in medians.items()}
+            rates[name].append(statistics.median(speeds))
+    return medians_of(rates), medians_of(peaks)
 
 
-def describe(workload: Workload, args: argparse.Namespace) -> str:
-    """What was run, in one line."""
+def medians_of(measured: dict[str, list[float]]) -> dict[str, float]:
+    """Of each list."""
+    return {name: statistics.median(values) for name, values in measured.items()}
+
+
+def precision_of(name: str) -> str:
+    """That of a contender, from its name."""
+    return "bf16" if "bf16" in name else "fp32"
+
+
+def describe(workload: Workload, args: argparse.Namespace, peaks: dict[str, float]) -> str:
+    """What was run, in one line, and the peaks that MFU is a share of."""
     size = workload.size
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     threads = f"{torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    measured = ", ".join(f"{name} {peak / 1e9:,.0f}" for name, peak in sorted(peaks.items()))
     return (
         f"{size.layers}+{size.layers} layers, dim {size.dim}, {workload.types} types, dropout "
         f"{size.dropout}, batches of {args.batch_tokens} tokens; {device}, {threads}, torch "
-        f"{torch.__version__}"
+        f"{torch.__version__}; peak GFLOP/s of a large product: {measured}"
     )
 
 
-def table(workload: Workload, processes: dict[str, Process], rates: dict[str, float]) -> str:
+def table(
+    workload: Workload,
+    processes: dict[str, Process],
+    rates: dict[str, float],
+    peaks: dict[str, float],
+) -> str:
     """Markdown, one row a contender."""
     src, tgt = (
         np.array([len(pair[side]) for batch in workload.batches for pair in batch])
@@ -133,17 +163,15 @@ def table(workload: Workload, processes: dict[str, Process], rates: dict[str, fl
     )
     per_token = flops_per_token(model_config(workload.size), workload.types, src, tgt)
     base = rates.get(BASELINE)
-    rows = [
-        "| contender | tokens/s | ratio | GFLOP/s | padding | operations | peak MB | parameters |"
-    ]
+    rows = ["| contender | tokens/s | ratio | MFU | padding | operations | peak MB | parameters |"]
     rows.append("|---|---:|---:|---:|---:|---:|---:|---:|")
     for name, process in processes.items():
         batches = workload.shuffled if "random" in name else workload.batches
         rows.append(
             f"| {name} | {rates[name]:,.0f} | {rates[name] / base if base else math.nan:.2f} "
-            f"| {rates[name] * per_token / 1e9:,.0f} | {padding_share(batches):.1%} "
-            f"| {process.ask('operations'):,} | {process.ask('memory') / 1e6:,.0f} "
-            f"| {process.ask('parameters'):,} |"
+            f"| {rates[name] * per_token / peaks[precision_of(name)]:.1%} "
+            f"| {padding_share(batches):.1%} | {process.ask('operations'):,} "
+            f"| {process.ask('memory') / 1e6:,.0f} | {process.ask('parameters'):,} |"
         )
     return "\n".join(rows)
 

@@ -1,11 +1,13 @@
 """One contender in a process of its own, told over standard input what to do.
 
-Each line in is a command, each line out its answer as JSON: ``loss``, ``round``, ``operations``,
-``memory``. Other output goes to standard error.
+The first line out is ``ready``, or why this contender cannot be built here. Then each line in is a
+command, each line out its answer as JSON: ``loss``, ``round``, ``operations``, ``memory``. Other
+output goes to standard error.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -19,12 +21,19 @@ import torch
 import nmt.cli  # noqa: F401  the commands' allocator setting
 from benchmarks.training.contenders import Contender, Ours, Torch
 from benchmarks.training.operations import count_operations
+from benchmarks.training.peers import PEERS
 from benchmarks.training.workload import Workload, target_tokens
 from nmt.config import Recipe
 from nmt.config_loader import load_recipe
 
 RECIPE = Path(__file__).with_name("multi30k-en-de.yaml")
 ScaleNorm = {"norm": "scalenorm", "fixnorm": True}
+
+
+def make_peer(name: str, precision: str, workload: Workload, recipe: Recipe) -> Contender:
+    """A contender of peers.py."""
+    return PEERS[name](workload, precision)
+
 
 CONTENDERS: dict[str, Callable[[Workload, Recipe], Contender]] = {
     "ours fp32": lambda w, r: Ours(w, r, "fp32"),
@@ -34,6 +43,11 @@ CONTENDERS: dict[str, Callable[[Workload, Recipe], Contender]] = {
     "nn.Transformer fp32": lambda w, r: Torch(w, shuffled=False, precision="fp32"),
     "nn.Transformer bf16": lambda w, r: Torch(w, shuffled=False, precision="bf16"),
     "nn.Transformer fp32, random batches": lambda w, r: Torch(w, shuffled=True, precision="fp32"),
+    **{
+        f"{name} {precision}": functools.partial(make_peer, name, precision)
+        for name in PEERS
+        for precision in ("fp32", "bf16")
+    },
 }
 
 
@@ -42,7 +56,11 @@ def main(name: str, workload_file: str, *overrides: str) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     workload = Workload.load(Path(workload_file))
-    contender = CONTENDERS[name](workload, load_recipe(RECIPE, overrides))
+    try:
+        contender = CONTENDERS[name](workload, load_recipe(RECIPE, overrides))
+    except ImportError as e:
+        answers.write(f"{e}\n")
+        return
     batches = workload.shuffled if "random" in name else workload.batches
     cuda = torch.cuda.is_available()
 

@@ -1,0 +1,89 @@
+"""What contenders from other toolkits share: our weights under their names, batches as ids."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.training.contenders import model_config, padded
+from benchmarks.training.workload import Workload
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.model.transformer import Transformer
+from nmt.run.device import autocast, resolve_device
+
+
+class Peer:
+    """A toolkit's model, loss and optimizer; an update made of parts, unless it has its own."""
+
+    model: Any
+    optimizer: torch.optim.Optimizer
+
+    def __init__(self, workload: Workload, precision: str) -> None:
+        self.size, self.types, self.batches = workload.size, workload.types, workload.batches
+        self.device, self.precision = resolve_device("auto"), precision
+        ours = Transformer(model_config(self.size), self.types)
+        ours.init_weights(torch.Generator().manual_seed(1))
+        self.build(ours)
+        self.model.to(self.device)
+
+    def build(self, ours: Transformer) -> None:
+        """Make the toolkit's model with the weights of ours, its loss and its optimizer."""
+        raise NotImplementedError
+
+    def mean_loss(self, number: int) -> Tensor:
+        """Smoothed loss per target token, with a graph."""
+        raise NotImplementedError
+
+    def loss(self, number: int) -> float:
+        """The same in evaluation mode."""
+        self.model.eval()
+        with torch.no_grad(), autocast(self.device, self.precision):
+            return float(self.mean_loss(number))
+
+    def update(self, number: int) -> None:
+        """Forward, backward, clipping, optimizer."""
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with autocast(self.device, self.precision):
+            loss = self.mean_loss(number)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+
+    def ids(self, number: int) -> tuple[Tensor, Tensor]:
+        """Source with EOS [B, S], target between BOS and EOS [B, T + 1]."""
+        batch = self.batches[number]
+        src = padded([[*s, EOS] for s, _ in batch]).to(self.device)
+        return src, padded([[BOS, *t, EOS] for _, t in batch]).to(self.device)
+
+
+def decoder_input(tgt: Tensor) -> Tensor:
+    """Targets between BOS and EOS [B, T + 1] without EOS: [B, T]."""
+    return tgt[:, :-1].masked_fill(tgt[:, :-1] == EOS, PAD)
+
+
+def load_renamed(model: nn.Module, ours: Transformer, names: dict[str, str]) -> None:
+    """Our weights into a model: patterns of our names -> theirs, applied in this order.
+
+    Queries, keys and values are taken apart first: ``qkv`` becomes ``q``, ``k`` and ``v``. Our
+    output bias is zero, so a model without one computes the same.
+    """
+    theirs = {}
+    for name, value in ours.state_dict().items():
+        joined = re.search(r"\.(q?kv)\.", name)
+        for letter, part in apart(joined[1] if joined else "", value):
+            new = name.replace(f".{joined[1]}.", f".{letter}.") if joined else name
+            for pattern, replacement in names.items():
+                new = re.sub(pattern, replacement, new)
+            theirs[new] = part
+    missing, unknown = nn.Module.load_state_dict(model, theirs, strict=False)
+    if set(unknown) - {"out_bias"}:
+        raise SystemExit(f"{type(model)} has no {unknown}, and wants {missing}")
+
+
+def apart(letters: str, value: Tensor) -> list[tuple[str, Tensor]]:
+    """``kv`` [2D, ...] -> k and v [D, ...]; without letters the value itself."""
+    return list(zip(letters, value.chunk(len(letters)), strict=True)) if letters else [("", value)]
