@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 import nmt
 from nmt.errors import NmtError, Terminated
 
-DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+DISK = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
+}  # fmt: skip
 
 
 def run_command(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from nmt.cli.streams import read_beside
 from nmt.data.text import read_lines
 from nmt.decoding.options import SearchOptions
-from nmt.errors import UserError
 
 WISHES = {
     "prefix": "start of each line's translation, one a line, blank = none",
@@ -58,14 +58,7 @@ def search_flags(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
         )
     for name in WISHES:
         if (file := getattr(args, name)) is not None:
-            count = sum(1 for _ in read_lines(Path(file), clean=False))
-            if total is not None and count != total:
-                raise UserError(
-                    f"{count} lines, the input has {total}",
-                    at=file,
-                    fix=f"give --{name} a line for each line of the input, blank for none",
-                )
-            lines = read_lines(Path(file), clean=False)
+            lines = read_beside(file, total, f"--{name} a line, blank for none,")
             flags[name] = lines if name == "prefix" else _phrases(lines)
     return flags
 

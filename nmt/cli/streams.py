@@ -19,15 +19,48 @@ from nmt.errors import UserError
 def read_input(name: str | None) -> tuple[Iterator[str], int | None]:
     """The lines, and how many there are if that can be known.
 
-    A file is read through once before anything is translated: a fault in its last line is found
-    now, and not after hours.
+    A file is read through once before anything is translated, also as standard input: a fault in
+    its last line is found now, and not after hours.
     """
     if name is None:
-        return _standard_input(), None
+        return _standard_input(), _count_standard_input()
     path = Path(name)
     once = path.is_fifo() or path.is_char_device()
     total = None if once else sum(1 for _ in read_lines(path, clean=False))
     return read_lines(path, clean=False), total
+
+
+def read_beside(name: str, total: int | None, what: str) -> Iterator[str]:
+    """The lines of a file that goes with the input, line by line.
+
+    Args:
+        total: lines of the input, None = not known.
+        what: what is in a line.
+
+    Raises:
+        UserError: it cannot be read, or has another number of lines.
+    """
+    lines, count = read_input(name)
+    if None not in (total, count) and total != count:
+        raise UserError(
+            f"{count} lines, but the input has {total}",
+            at=name,
+            fix=f"give {what} for each line of the input",
+        )
+    return lines
+
+
+def _count_standard_input() -> int | None:
+    """Its lines if it is a file, which is then at its start again."""
+    try:
+        if not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
+            return None
+    except (OSError, ValueError, AttributeError):  # no file at all, or closed by the caller
+        return None
+    start = sys.stdin.buffer.tell()
+    total = sum(1 for _ in _standard_input())
+    sys.stdin.buffer.seek(start)
+    return total
 
 
 def _standard_input() -> Iterator[str]:

@@ -18,7 +18,7 @@ from nmt.cli import render
 from nmt.cli.main import run_command
 from nmt.cli.resume import facts_of
 from nmt.cli.search import add_search_flags, search_flags
-from nmt.cli.streams import check_output, is_typed, open_output, read_input
+from nmt.cli.streams import check_output, is_typed, open_output, read_beside, read_input
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sentences import Hypothesis
 from nmt.decoding.translator import Translator
@@ -76,7 +76,9 @@ def body(args: argparse.Namespace) -> int:
     _check(args)
     check_output(args.output, args.input, args.force)
     lines, total = read_input(args.input)
-    targets = None if args.score_target is None else _targets(args.score_target, total)
+    targets = None
+    if args.score_target is not None:
+        targets = read_beside(args.score_target, total, "one translation")
     with _ending_on_sigterm():
         translator = _load(args)
         flags = search_flags(args, total)
@@ -87,7 +89,7 @@ def body(args: argparse.Namespace) -> int:
         style, line_of = _format(args, options)
         with open_output(args.output, facts, args.resume, args.force, line_of) as (sink, done):
             # no bar over a terminal that someone types into or reads from
-            quiet = True if args.input is None or args.output is None else None
+            quiet = True if is_typed(args.input) or _is_read(args.output) else None
             # smoothing 0: longest lines come first, so only the mean rate tells the time left
             with tqdm(total=total, initial=done, unit=" lines", smoothing=0, disable=quiet) as bar:
                 settings = {
@@ -124,17 +126,6 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError("--scores says nothing that is not said anyway", fix="leave it out")
 
 
-def _targets(name: str, total: int | None) -> Iterator[str]:
-    targets, count = read_input(name)
-    if None not in (total, count) and total != count:
-        raise UserError(
-            f"{count} lines, but the input has {total}",
-            at=name,
-            fix="give one translation for each line of the input",
-        )
-    return targets
-
-
 def _facts(
     args: argparse.Namespace, translator: Translator, options: SearchOptions
 ) -> dict[str, Any] | None:
@@ -160,6 +151,11 @@ def _format(
     elif options.n_best > 1:
         style, line_of = render.as_n_best, render.n_best_line
     return render.with_alignment(style) if options.align else style, line_of
+
+
+def _is_read(output: str | None) -> bool:
+    """Whether the output goes to a terminal."""
+    return output is None and sys.stdout is not None and sys.stdout.isatty()
 
 
 def _load(args: argparse.Namespace) -> Translator:

@@ -17,6 +17,7 @@ from nmt.decoding.forced import Forced, Pairs, force
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentences
+from nmt.decoding.windows import windows
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 
@@ -49,7 +50,7 @@ def score_lines(
     """
     pairs_of_lines = enumerate(itertools.zip_longest(sources, targets), 1)
     numbered = itertools.islice(pairs_of_lines, skip, None)
-    while pairs := list(itertools.islice(numbered, window)):
+    for pairs in windows(numbered, window, lambda pair: sum(len(side or "") for side in pair[1])):
         encoded = [_encode(sentences, number, *pair) for number, pair in pairs]
         usable = [pieces for pieces in encoded if pieces is not None and all(pieces)]
         ids = [

@@ -27,6 +27,7 @@ from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
 from nmt.decoding.threads import on_threads
+from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
@@ -178,8 +179,8 @@ class Translator:
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
-        ``window`` lines, 2048 by default, are read ahead and sorted by length; 1 answers each line
-        at once. A line of over 512 pieces is translated in parts, with a note on standard error.
+        ``window`` lines, 2048 by default or fewer long ones, are read ahead and sorted by length;
+        1 answers each line at once. A line of over 512 pieces is translated in parts, and noted.
         ``prefix``, ``require`` and ``forbid`` have an item for each line: the text that the
         translation starts with, the phrases that it says, and those that it does not say.
 
@@ -210,11 +211,10 @@ class Translator:
         def done(searched: Sequence[Sentence]) -> None:
             progress(sum(sentence.place[1] == 0 for sentence in searched))
 
-        while window := list(itertools.islice(numbered, size)):
+        for window in windows(numbered, size, lambda line: len(line[1][0])):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
             progress(sum(not of_line for of_line in parts))
-            flat = [part for of_line in parts for part in of_line]
-            each = iter(self._search(flat, options, done=done))
+            each = iter(self._search(list(itertools.chain(*parts)), options, done=done))
             found = [[next(each) for _ in of_line] for of_line in parts]
             if mbr is not None:
                 found = [

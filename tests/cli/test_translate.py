@@ -13,13 +13,16 @@ import struct
 import subprocess
 import sys
 import termios
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nmt.cli import streams
 from nmt.cli.search import WISHES
-from nmt.cli.streams import read_input
+from nmt.cli.streams import read_beside, read_input
 from nmt.cli.translate import parser
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
@@ -65,12 +68,11 @@ sys.exit(translate.main(sys.argv[1:]))
 """
 
 
-def start(*argv: str | Path, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+def start(*argv: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
+    """``streams``: stdin, stdout and stderr that are no pipes."""
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "run", *map(str, argv)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
+        **{**dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE), **streams},
         env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
     )
 
@@ -120,22 +122,68 @@ def test_a_signal_keeps_the_finished_lines(
 # ---------------------------------------------------------------- terminals
 
 
-def test_a_bar_with_the_time_left_on_a_terminal_only(tmp_path: Path) -> None:
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
+    """The end that a command gets, 80 columns wide, and what has been written there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.set_blocking(ours, False)
+
+    def written() -> str:
+        try:
+            return os.read(ours, 1 << 16).decode()
+        except BlockingIOError:
+            return ""
+
+    yield theirs, written
+    os.close(theirs)
+    os.close(ours)
+
+
+def test_a_bar_with_the_time_left_on_a_terminal_only(
+    tmp_path: Path, terminal: tuple[int, Callable[[], str]]
+) -> None:
+    """A file has a number of lines, also as standard input; a pipe has none to know."""
+    theirs, written = terminal
     source = tmp_path / "in"
     source.write_text("a\n" * 7)
     with start("--input", source, "--output", tmp_path / "quiet") as process:
         assert process.communicate(timeout=60) == (b"", b"")
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with start("--input", source, "--output", tmp_path / "out", stderr=theirs) as process:
         assert process.wait(60) == 0
-    os.close(theirs)
-    bar = os.read(ours, 1 << 16).decode()
-    os.close(ours)
+    bar = written()
     assert "7/7" in bar
     assert "lines/s" in bar
     assert "<" in bar  # elapsed<left
     assert (tmp_path / "out").read_bytes() == b"A\n" * 7
+    with source.open("rb") as stdin, start(stdin=stdin, stderr=theirs) as process:
+        assert process.communicate(timeout=60) == (b"A\n" * 7, None)
+    assert "7/7" in written()
+    with start(stderr=theirs) as process:
+        assert process.communicate(b"a\n" * 7, timeout=60) == (b"A\n" * 7, None)
+    bar = written()
+    assert "7 lines" in bar
+    assert "lines/s" in bar
+    assert "/7" not in bar
+
+
+def test_no_bar_where_someone_types_or_reads(
+    terminal: tuple[int, Callable[[], str]],
+) -> None:
+    theirs, written = terminal
+    with start(stdout=theirs, stderr=theirs) as process:
+        process.communicate(b"a\n" * 7, timeout=60)
+    assert written().split() == ["A"] * 7
+    with start(stdin=theirs, stderr=theirs) as process:
+        assert process.stdout is not None
+        deadline = time.monotonic() + 60
+        while "Ctrl-D" not in written():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == b""
+        assert process.wait(60) == 143
+    assert "lines/s" not in written()
 
 
 # ---------------------------------------------------------------- input
@@ -158,6 +206,36 @@ def test_a_fault_in_the_last_line_is_found_before_the_first_is_translated(tmp_pa
         read_input(str(cut))
     with pytest.raises(UserError, match="Not a directory"):
         read_input(str(whole / "below"))
+
+
+def test_standard_input_that_is_a_file_is_checked_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From where it stands: a shell may have read its first lines."""
+    path = tmp_path / "in"
+    path.write_bytes("title\n1\nñ 2\n".encode())
+    with path.open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert file.buffer.readline() == b"title\n"
+        lines, total = read_input(None)
+        assert (list(lines), total) == (["1", "ñ 2"], 2)
+    path.write_bytes(b"1\n\xff\n")
+    with path.open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.raises(UserError, match="standard input:2: not UTF-8"):
+            read_input(None)
+
+
+def test_a_file_beside_the_input_may_be_a_pipe(tmp_path: Path) -> None:
+    """As a shell's <(command) is, which can be read once."""
+    read, write = os.pipe()
+    os.write(write, b"x\n\n")
+    os.close(write)
+    assert list(read_beside(f"/dev/fd/{read}", 2, "a line")) == ["x", ""]
+    os.close(read)
+    (tmp_path / "short").write_text("x\n")
+    with pytest.raises(UserError, match="1 lines, but the input has 2"):
+        read_beside(str(tmp_path / "short"), 2, "a line")
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

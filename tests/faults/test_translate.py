@@ -212,7 +212,7 @@ def test_wishes_of_lines_come_from_files(translate: Command, tmp_path: Path) -> 
     assert "ñ5" not in out.decode()
     prefix.write_text("\n\n")
     err = refused(translate, "--input", source, "--prefix", prefix)
-    assert "2 lines, the input has 5" in err
+    assert "2 lines, but the input has 5" in err
     # of standard input it is known at the end
     code, _, err = translate("--prefix", prefix, stdin=text_of(LINES))
     assert code == 2
