@@ -1,12 +1,10 @@
 """Training speed on a GPU: recorded and unrecorded updates beside an eager loop as fairseq has it.
 
     python -m benchmarks.gpu_training RECIPE [key=value ...] [--batch-tokens 4096 16384]
-    python -m benchmarks.gpu_training RECIPE [key=value ...] --until 22
 
-The first form trains one model, of the recipe's size, in three ways on the same batches of one
-plan; their losses must be equal before anything is timed. Rounds alternate, the median is reported,
-and the GPU is waited for only at a round's ends. The second form is the figure that users feel: the
-seconds, validations included, until the recipe's dev score reaches a value, then its test score.
+One model, of the recipe's size, is trained in three ways on the same batches of one plan; their
+losses must be equal before anything is timed. Rounds alternate, the median is reported, and the GPU
+is waited for only at a round's ends.
 
 | contender | is |
 |---|---|
@@ -24,35 +22,26 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
 from tqdm import tqdm
 
+from benchmarks.eager_loop import EagerLoop, first_batch, plain
 from benchmarks.flops import flops_per_token, peak_flops
-from benchmarks.torch_transformer import TorchTransformer
-from nmt.config import ModelConfig, Recipe
-from nmt.config_loader import dump_recipe, load_recipe
-from nmt.data.batches import Prefetcher, collate, plan
+from nmt.config import Recipe
+from nmt.config_loader import load_recipe
+from nmt.data.batches import Prefetcher, collate
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.vocab import BOS, EOS, PAD
-from nmt.model.transformer import Transformer
-from nmt.run.device import autocast, resolve_device, resolve_precision
+from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog, Silence
-from nmt.training.finish import finish
+from nmt.run.logs import Silence
 from nmt.training.loss import label_smoothed
 from nmt.training.trainer import Trainer
-
-LR = 1e-4
 
 
 class Contender(Protocol):
@@ -96,91 +85,9 @@ class Ours:
         return update.tokens
 
 
-class EagerLoop:
-    """``nn.Transformer`` with the weights of one of ours, and the loop of an older toolkit."""
-
-    def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
-        self.recipe, self.prepared, self.device = recipe, prepared, device
-        ours = Transformer(recipe.model, len(prepared.vocab))
-        ours.init_weights(torch.Generator().manual_seed(recipe.seed))
-        self.model = TorchTransformer(ours).to(device)
-        self.precision = resolve_precision(recipe.precision, device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=True)
-        self.batches = Prefetcher(self._batches())
-        self.stream = iter(self.batches)
-
-    @torch.no_grad()
-    def loss(self) -> float:
-        """In fp32."""
-        self.model.eval()
-        src, tgt_in, tgt_out = self._padded(first_batch(self.recipe, self.prepared))
-        return float(self._loss(src, tgt_in, tgt_out)) / int((tgt_out != PAD).sum())
-
-    def update(self) -> int:
-        """Gradient of the sum, divided by the tokens; loss and norm are looked at each time."""
-        tokens, (src, tgt_in, tgt_out) = next(self.stream)
-        self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        with autocast(self.device, self.precision):
-            loss = self._loss(src, tgt_in, tgt_out)
-        (loss / tokens).backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        if np.isfinite(norm.item()) and np.isfinite(loss.item()):
-            self.optimizer.step()
-        return tokens
-
-    def _loss(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
-        return F.cross_entropy(
-            self.model(src, tgt_in).flatten(0, 1).float(),
-            tgt_out.flatten(),
-            ignore_index=PAD,
-            label_smoothing=self.recipe.optim.label_smoothing,
-            reduction="sum",
-        )
-
-    def _batches(self) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
-        corpus, data = self.prepared.train, self.recipe.data
-        for epoch in range(sys.maxsize):
-            lengths = corpus.src_len, corpus.tgt_len
-            for rows in plan(*lengths, data.batch_tokens, self.recipe.seed, epoch):
-                yield int(corpus.tgt_len[rows].sum()) + len(rows), self._padded(rows)
-
-    def _padded(self, rows: np.ndarray) -> tuple[Tensor, ...]:
-        corpus = self.prepared.train
-        eos, bos = np.array([EOS]), np.array([BOS])
-        sides = (
-            [np.concatenate([corpus.src(row), eos]) for row in rows],
-            [np.concatenate([bos, corpus.tgt(row)]) for row in rows],
-            [np.concatenate([corpus.tgt(row), eos]) for row in rows],
-        )
-        found = []
-        for side in sides:
-            padded = np.full((len(side), max(map(len, side))), PAD)
-            for i, ids in enumerate(side):
-                padded[i, : len(ids)] = ids
-            host = torch.from_numpy(padded)
-            host = host.pin_memory() if self.device.type == "cuda" else host
-            found.append(host.to(self.device, non_blocking=True))
-        return tuple(found)
-
-
-def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
-    """Rows of the first batch of the plan."""
-    lengths = prepared.train.src_len, prepared.train.tgt_len
-    return plan(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
-
-
 def contenders(recipe: Recipe, prepared: Prepared, device: torch.device) -> dict[str, Contender]:
     """All of them; without a GPU nothing is recorded, and ours is there once."""
-    sizes = {"dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "dropout"}
-    bare = ModelConfig(
-        **recipe.model.model_dump(include=sizes),
-        norm="layernorm",
-        fixnorm=False,
-        logit_mask=False,
-        word_dropout=0.0,
-    )
-    same = recipe.model_copy(update={"model": bare})
+    same = plain(recipe)
     found: dict[str, Contender] = {"ours": Ours(same, prepared, device)}
     if device.type == "cuda":
         off = same.model_copy(update={"graphs": "off"})
@@ -234,27 +141,6 @@ def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> lis
     return rows
 
 
-def train_until(recipe: Recipe, prepared: Prepared, value: float) -> str:
-    """Train as the recipe says until dev reaches the value; seconds, and the score on test."""
-    device = resolve_device(recipe.device)
-    precision = resolve_precision(recipe.precision, device)
-
-    def reached() -> bool:
-        return any(score >= value for _, score in trainer.state.history)
-
-    folder = RunFolder.for_training(recipe.out, dump_recipe(recipe))
-    with folder as run, MetricsLog(run) as log:
-        trainer = Trainer(recipe, prepared, run, device, precision, log, reached)
-        ended = trainer.run()
-        seconds, update = trainer.state.seconds, trainer.state.update
-        trainer.stop_requested = lambda: False
-        _, test = finish(trainer, ended or "reached")
-    best = max(score for _, score in trainer.state.history)
-    scores = "  ".join(f"{s.name} {s.value:.2f}" for s in test.scores) if test else "no test set"
-    fate = "reached" if ended is None else f"not reached, {ended}"
-    return f"dev {best:.2f} ({fate}) after {seconds:.1f} s, {update:,} updates; test: {scores}"
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -263,13 +149,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--batch-tokens", type=int, nargs="+", default=[4096, 16384])
     p.add_argument("--updates", type=int, default=400, help="per round; one round warms up")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--until", type=float, metavar="SCORE", help="train until dev has this score")
     args = p.parse_intermixed_args(argv)
     overrides = [*args.overrides, f"out={tempfile.mkdtemp()}/run", "train.log_every=1000"]
-    if args.until is not None:
-        recipe = load_recipe(args.recipe, overrides)
-        print(train_until(recipe, prepare(recipe), args.until))
-        return
     cuda = torch.cuda.is_available()
     name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
     print(f"{Path(args.recipe).name} {' '.join(args.overrides)}; {name}, torch {torch.__version__}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -30,7 +31,9 @@ class TorchTransformer(nn.Module):
         with warnings.catch_warnings():  # PreNorm has no nested tensors: no news
             warnings.simplefilter("ignore", UserWarning)
             self.body = nn.Transformer(c.dim, c.heads, *layers, c.ffn_dim, c.dropout, **options)
-        copy_weights(ours, self.body)
+        with torch.no_grad():
+            for mine, same in same_weights(ours, self.body):
+                same.copy_(mine)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Padded ids [B, S], [B, T] -> logits [B, T, V]."""
@@ -45,33 +48,46 @@ class TorchTransformer(nn.Module):
         )
         return F.linear(states, self.embed.weight, self.bias)
 
+    @torch.no_grad()
+    def write_to(self, ours: Transformer) -> None:
+        """These weights into one of ours, which then computes the same."""
+        ours.embed.weight.copy_(self.embed.weight)
+        ours.out_bias.copy_(self.bias)
+        for mine, same in same_weights(ours, self.body):
+            mine.copy_(same)
+
     def _embed(self, ids: Tensor) -> Tensor:
         return self.dropout(self.embed(ids) * self.dim**0.5 + self.places[: ids.shape[1]])
 
 
-@torch.no_grad()
-def copy_weights(ours: Transformer, theirs: nn.Transformer) -> None:
-    """The weights of ours, PreNorm with LayerNorm, into torch's modules."""
+def same_weights(ours: Transformer, theirs: nn.Transformer) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each weight of ours, PreNorm with LayerNorm, and the part of torch's that is the same."""
     for stack in ("encoder", "decoder"):
         mine, other = getattr(ours, stack), getattr(theirs, stack)
-        other.norm.load_state_dict(mine.norm.state_dict())
+        modules = [(mine.norm, other.norm)]
         for block, layer in zip(mine.layers, other.layers, strict=True):
-            attentions = [(block.self_attn, layer.self_attn)]
             residuals = [block.self_attn_res, block.ffn_res]
+            yield from same_projections(block.self_attn, layer.self_attn)
+            modules += [(block.ffn.fc1, layer.linear1), (block.ffn.fc2, layer.linear2)]
+            modules.append((block.self_attn.out, layer.self_attn.out_proj))
             if block.cross_attn is not None:
-                attentions.append((block.cross_attn, layer.multihead_attn))
+                yield from same_projections(block.cross_attn, layer.multihead_attn)
+                modules.append((block.cross_attn.out, layer.multihead_attn.out_proj))
                 residuals.insert(1, block.cross_attn_res)
-            for attention, torchs in attentions:
-                copy_attention(attention, torchs)
             for number, residual in enumerate(residuals, 1):
-                getattr(layer, f"norm{number}").load_state_dict(residual.norm.state_dict())
-            layer.linear1.load_state_dict(block.ffn.fc1.state_dict())
-            layer.linear2.load_state_dict(block.ffn.fc2.state_dict())
+                modules.append((residual.norm, getattr(layer, f"norm{number}")))
+        for module, torchs in modules:
+            yield module.weight, torchs.weight
+            yield module.bias, torchs.bias
 
 
-def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    """Projections of one attention."""
-    inputs = [ours.q, ours.kv] if ours.cross else [ours.qkv]
-    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in inputs]))
-    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in inputs]))
-    theirs.out_proj.load_state_dict(ours.out.state_dict())
+def same_projections(
+    ours: MultiHeadAttention, theirs: nn.MultiheadAttention
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Those of queries, keys and values, which torch keeps in one matrix."""
+    first = 0
+    for part in [ours.q, ours.kv] if ours.cross else [ours.qkv]:
+        rows = slice(first, first + part.out_features)
+        yield part.weight, theirs.in_proj_weight[rows]
+        yield part.bias, theirs.in_proj_bias[rows]
+        first = rows.stop

@@ -25,9 +25,3 @@ def test_contenders_have_equal_losses_and_a_row_each(recipe, capsys):
     assert [row[:2] for row in cells] == [[size, n] for size in ("64", "128") for n in names]
     assert all(float(row[2].replace(",", "")) > 0 for row in cells)
     assert {row[3] for row in cells if row[1] == "eager loop"} == {"1.00"}
-
-
-def test_training_until_a_score(recipe, capsys):
-    main([recipe, "train.epoch_updates=2", "--until", "0"])
-    out = capsys.readouterr().out
-    assert re.search(r"dev \d+\.\d\d \(reached\) after [\d.]+ s, 2 updates; test: bleu", out)

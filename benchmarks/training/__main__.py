@@ -57,6 +57,12 @@ class Process:
         self.pipe.stdin.flush()
         return json.loads(self._line())
 
+    def close(self) -> None:
+        """End it and wait until its memory is free."""
+        assert self.pipe.stdin is not None
+        self.pipe.stdin.close()
+        self.pipe.wait()
+
     def _line(self) -> str:
         assert self.pipe.stdout is not None
         line = self.pipe.stdout.readline()
@@ -98,6 +104,8 @@ def main() -> None:
         rates, peaks = run_rounds(processes, args.rounds)
         print(describe(workload, args, peaks))
         print(table(workload, processes, rates, peaks))
+        for process in started.values():
+            process.close()
 
 
 def check_equal(losses: dict[str, float]) -> None:

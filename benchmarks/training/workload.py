@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.eager_loop import shuffled_plan
 from nmt.config import Recipe
 from nmt.data.batches import plan
 from nmt.data.prepare import Prepared
@@ -56,22 +56,14 @@ class Workload:
         def pairs(batch: list[int]) -> list[Pair]:
             return [(corpus.src(row).tolist(), corpus.tgt(row).tolist()) for row in batch]
 
-        longest = np.maximum(corpus.src_len, corpus.tgt_len) + 1
-        shuffled: list[list[int]] = [[]]
-        for row in np.random.default_rng(recipe.seed).permutation(len(corpus)).tolist():
-            batch = [*shuffled[-1], row]
-            if len(batch) * longest[batch].max() <= limit:
-                shuffled[-1] = batch
-            elif len(shuffled) == count:
-                break
-            else:
-                shuffled.append([row])
+        lengths = corpus.src_len, corpus.tgt_len
+        shuffled = itertools.islice(shuffled_plan(*lengths, limit, recipe.seed, 0), count)
         return cls(
             size,
             len(prepared.vocab),
             rows[:count],
             [pairs(batch) for batch in rows[:count]],
-            [pairs(batch) for batch in shuffled],
+            [pairs(batch.tolist()) for batch in shuffled],
         )
 
     def save(self, path: Path) -> None:

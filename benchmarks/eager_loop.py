@@ -1,0 +1,136 @@
+"""The baseline: ``torch.nn.Transformer`` in a loop as older toolkits have it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.torch_transformer import TorchTransformer
+from nmt.config import ModelConfig, Recipe
+from nmt.data.batches import Prefetcher, plan
+from nmt.data.prepare import Prepared
+from nmt.data.vocab import BOS, EOS, PAD
+from nmt.model.transformer import Transformer
+from nmt.run.device import autocast, resolve_precision
+
+
+def plain(recipe: Recipe) -> Recipe:
+    """The recipe with the model that nn.Transformer can be: PreNorm, LayerNorm, the same size."""
+    sizes = {"dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "dropout"}
+    model = ModelConfig(
+        **recipe.model.model_dump(include=sizes),
+        norm="layernorm",
+        fixnorm=False,
+        logit_mask=False,
+        word_dropout=0.0,
+    )
+    return recipe.model_copy(update={"model": model})
+
+
+class EagerLoop:
+    """``nn.Transformer`` with the weights of one of ours, and the loop of an older toolkit.
+
+    Args:
+        recipe: of ``plain``.
+        shuffled: sentences are batched in random order, not by length.
+    """
+
+    def __init__(
+        self, recipe: Recipe, prepared: Prepared, device: torch.device, shuffled: bool = False
+    ) -> None:
+        self.recipe, self.prepared, self.device, self.shuffled = recipe, prepared, device, shuffled
+        ours = Transformer(recipe.model, len(prepared.vocab))
+        ours.init_weights(torch.Generator().manual_seed(recipe.seed))
+        self.model = TorchTransformer(ours).to(device)
+        self.precision = resolve_precision(recipe.precision, device)
+        adam = {"betas": recipe.optim.betas, "eps": recipe.optim.eps}
+        self.optimizer = torch.optim.Adam(self.model.parameters(), fused=True, **adam)
+        self.batches = Prefetcher(self._batches())
+        self.stream = iter(self.batches)
+
+    @torch.no_grad()
+    def loss(self) -> float:
+        """In fp32."""
+        self.model.eval()
+        src, tgt_in, tgt_out = self._padded(first_batch(self.recipe, self.prepared))
+        return float(self._loss(src, tgt_in, tgt_out)) / int((tgt_out != PAD).sum())
+
+    def update(self, lr: float = 1e-4) -> int:
+        """Gradient of the sum, divided by the tokens; loss and norm are looked at each time.
+
+        Returns:
+            The target tokens of its batch.
+        """
+        self.optimizer.param_groups[0]["lr"] = lr
+        tokens, (src, tgt_in, tgt_out) = next(self.stream)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with autocast(self.device, self.precision):
+            loss = self._loss(src, tgt_in, tgt_out)
+        (loss / tokens).backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.optim.clip_norm)
+        if np.isfinite(norm.item()) and np.isfinite(loss.item()):
+            self.optimizer.step()
+        return tokens
+
+    def _loss(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
+        return F.cross_entropy(
+            self.model(src, tgt_in).flatten(0, 1).float(),
+            tgt_out.flatten(),
+            ignore_index=PAD,
+            label_smoothing=self.recipe.optim.label_smoothing,
+            reduction="sum",
+        )
+
+    def _batches(self) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
+        corpus, limit, seed = self.prepared.train, self.recipe.data.batch_tokens, self.recipe.seed
+        make = shuffled_plan if self.shuffled else plan
+        for epoch in itertools.count():
+            for rows in make(corpus.src_len, corpus.tgt_len, limit, seed, epoch):
+                yield int(corpus.tgt_len[rows].sum()) + len(rows), self._padded(rows)
+
+    def _padded(self, rows: np.ndarray) -> tuple[Tensor, ...]:
+        corpus = self.prepared.train
+        eos, bos = np.array([EOS]), np.array([BOS])
+        sides = (
+            [np.concatenate([corpus.src(row), eos]) for row in rows],
+            [np.concatenate([bos, corpus.tgt(row)]) for row in rows],
+            [np.concatenate([corpus.tgt(row), eos]) for row in rows],
+        )
+        found = []
+        for side in sides:
+            padded = np.full((len(side), max(map(len, side))), PAD)
+            for i, ids in enumerate(side):
+                padded[i, : len(ids)] = ids
+            host = torch.from_numpy(padded)
+            host = host.pin_memory() if self.device.type == "cuda" else host
+            found.append(host.to(self.device, non_blocking=True))
+        return tuple(found)
+
+
+def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
+    """Rows of the first batch of the plan."""
+    lengths = prepared.train.src_len, prepared.train.tgt_len
+    return plan(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
+
+
+def shuffled_plan(
+    src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int, seed: int, epoch: int
+) -> Iterator[np.ndarray]:
+    """Batches as ``nmt.data.batches.plan`` makes them, but of rows in random order."""
+    longest = np.maximum(src_len, tgt_len) + 1
+    batch: list[int] = []
+    widest = 0
+    for row in np.random.default_rng([seed, epoch]).permutation(len(longest)).tolist():
+        wider = max(widest, int(longest[row]))
+        if batch and (len(batch) + 1) * wider > batch_tokens:
+            yield np.array(batch)
+            batch, wider = [], int(longest[row])
+        batch.append(row)
+        widest = wider
+    yield np.array(batch)

@@ -1,0 +1,168 @@
+"""Seconds of training until dev has a score: the figure that users feel.
+
+    python -m benchmarks.time_to_quality RECIPE [key=value ...] --until SCORE [--only NAME ...]
+
+| contender | is |
+|---|---|
+| ours | what nmt-train does with the recipe, checkpoints included |
+| nn.Transformer | PreNorm and LayerNorm at the recipe's size, in a plain loop: the same batches, padded; fp32, cross_entropy, fused Adam, the recipe's schedule |
+| nn.Transformer, random batches | the same with sentences in random order |
+
+All validate after ``train.epoch_updates`` updates, by the same search and score: the loop's weights
+are written into a model of ours. Seconds include validations, not preparation. A training that does
+not get there ends as the recipe says, by ``time_limit`` or ``train.max_epochs``.
+"""  # noqa: E501  a row of a table is a line
+
+from __future__ import annotations
+
+import argparse
+import functools
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+import nmt.cli  # noqa: F401  the commands' allocator setting
+from benchmarks.eager_loop import EagerLoop, plain
+from nmt.config import Recipe
+from nmt.config_loader import dump_recipe, load_recipe
+from nmt.data.prepare import EvalSet, Prepared, prepare
+from nmt.decoding.translator import Translator
+from nmt.model.transformer import Transformer
+from nmt.run.device import resolve_device, resolve_precision
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.training.evaluate import Evaluation, evaluate
+from nmt.training.finish import finish
+from nmt.training.trainer import Trainer
+
+HEADER = """\
+| contender | seconds | updates | target tokens/s | dev | test |
+|---|---:|---:|---:|---:|---|"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where a training came to.
+
+    Attributes:
+        seconds: of updates and validations.
+        tokens: target tokens trained on.
+        dev: best score on dev.
+        test: the evaluation of the test set by the best weights, None without a test set.
+    """
+
+    seconds: float
+    updates: int
+    tokens: int
+    dev: float
+    test: Evaluation | None
+
+
+def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
+    """The Trainer of nmt-train, in a run folder."""
+    device = resolve_device(recipe.device)
+    precision = resolve_precision(recipe.precision, device)
+
+    def reached() -> bool:
+        return any(score >= until for _, score in trainer.state.history)
+
+    with RunFolder.for_training(recipe.out, dump_recipe(recipe)) as run, MetricsLog(run) as log:
+        trainer = Trainer(recipe, prepared, run, device, precision, log, reached)
+        ended = trainer.run()
+        state = trainer.state
+        seconds, best = state.seconds, max(score for _, score in state.history)
+        trainer.stop_requested = lambda: False
+        _, test = finish(trainer, ended or "reached")
+    return Outcome(seconds, state.update, state.target_tokens, best, test)
+
+
+def loop(recipe: Recipe, prepared: Prepared, until: float, shuffled: bool) -> Outcome:
+    """``nn.Transformer``; its test score is that of the last weights, the best if it gets there."""
+    device = resolve_device(recipe.device)
+    simple = plain(recipe).model_copy(update={"precision": "fp32"})
+    eager = EagerLoop(simple, prepared, device, shuffled)
+    twin = Transformer(simple.model, len(prepared.vocab)).to(device)
+    parts = prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt, recipe.decode
+    translator = Translator(twin, *parts, device)
+
+    def score(split: EvalSet) -> Evaluation:
+        eager.model.write_to(twin)
+        return evaluate(twin, translator, prepared, split, recipe, lambda: False)
+
+    history: list[tuple[int, float]] = []
+    update = tokens = 0
+    begin = time.monotonic()
+    with eager.batches, tqdm(unit=" updates", leave=False, disable=None) as bar:
+        while not done(recipe, history, time.monotonic() - begin, until):
+            update += 1
+            tokens += eager.update(recipe.schedule.lr(update, history, recipe.model.dim))
+            bar.update()
+            if update % recipe.train.epoch_updates == 0:
+                dev = score(prepared.dev).value(recipe.score.select_by)
+                history.append((update, dev))
+                bar.set_postfix(dev=f"{dev:.2f}")
+        seconds = time.monotonic() - begin
+    best = max((score for _, score in history), default=0.0)
+    test = None if prepared.test is None else score(prepared.test)
+    return Outcome(seconds, update, tokens, best, test)
+
+
+def done(
+    recipe: Recipe, history: Sequence[tuple[int, float]], seconds: float, until: float
+) -> bool:
+    """Whether a loop has reached its score, or come to an end of the recipe's."""
+    limit = recipe.time_limit
+    return (
+        bool(history and history[-1][1] >= until)
+        or len(history) >= recipe.train.max_epochs
+        or (limit is not None and seconds > limit * 3600)
+    )
+
+
+CONTENDERS: dict[str, Callable[[Recipe, Prepared, float], Outcome]] = {
+    "ours": ours,
+    "nn.Transformer": functools.partial(loop, shuffled=False),
+    "nn.Transformer, random batches": functools.partial(loop, shuffled=True),
+}
+
+
+def row(name: str, outcome: Outcome, until: float) -> str:
+    """A line of the table; more than the seconds where the score was not reached."""
+    more = "" if outcome.dev >= until else "> "
+    test = outcome.test.scores if outcome.test else []
+    return (
+        f"| {name} | {more}{outcome.seconds:,.1f} | {outcome.updates:,} "
+        f"| {outcome.tokens / outcome.seconds:,.0f} | {outcome.dev:.2f} "
+        f"| {', '.join(f'{s.name} {s.value:.2f}' for s in test)} |"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point."""
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p.add_argument("recipe")
+    p.add_argument("overrides", nargs="*", metavar="key=value")
+    p.add_argument("--until", type=float, metavar="SCORE", required=True, help="on dev")
+    p.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
+    args = p.parse_intermixed_args(argv)
+    with tempfile.TemporaryDirectory() as scratch:
+        recipe = load_recipe(args.recipe, [*args.overrides, f"out={scratch}/run"])
+        if recipe.optim.accumulate > 1:
+            p.error("a plain loop accumulates nothing: set optim.accumulate=1")
+        prepared = prepare(recipe)
+        cuda = torch.cuda.is_available()
+        name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
+        settings = " ".join([Path(args.recipe).name, *args.overrides])
+        print(f"{settings} --until {args.until:g}; {name}, torch {torch.__version__}\n{HEADER}")
+        for contender in args.only:
+            outcome = CONTENDERS[contender](recipe, prepared, args.until)
+            print(row(contender, outcome, args.until), flush=True)
+
+
+if __name__ == "__main__":
+    main()

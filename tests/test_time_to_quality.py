@@ -1,0 +1,71 @@
+"""Time to a dev score is measured for the Trainer and for the plain loop, which decode alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.eager_loop import EagerLoop, plain, shuffled_plan
+from benchmarks.time_to_quality import main
+from nmt.config_loader import load_recipe
+from nmt.data.batches import collate
+from nmt.data.prepare import prepare
+from nmt.model.transformer import Transformer
+from tests.toy import toy_corpus, toy_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    toy_corpus(tmp_path, {"train": 60, "dev": 4, "test": 4})
+    return str(toy_recipe(tmp_path))
+
+
+def rows(out: str) -> dict[str, list[str]]:
+    cells = [[c.strip() for c in line.split("|")[1:-1]] for line in out.splitlines()]
+    return {row[0]: row[1:] for row in cells if row and re.match(r"(> )?\d", row[1])}
+
+
+def test_every_contender_trains_until_the_score(recipe, capsys):
+    main([recipe, "train.epoch_updates=2", "--until", "0"])
+    found = rows(capsys.readouterr().out)
+    assert list(found) == ["ours", "nn.Transformer", "nn.Transformer, random batches"]
+    for seconds, updates, speed, dev, test in found.values():
+        assert float(seconds) >= 0
+        assert updates == "2"
+        assert float(speed.replace(",", "")) > 0
+        assert float(dev) >= 0
+        assert test.startswith("bleu ")
+
+
+def test_a_score_out_of_reach_ends_with_the_recipe(recipe, capsys):
+    main([recipe, "train.epoch_updates=2", "train.max_epochs=2", "--until", "101"])
+    found = rows(capsys.readouterr().out)
+    assert {(seconds[0], updates) for seconds, updates, *_ in found.values()} == {(">", "4")}
+
+
+def test_the_loop_and_its_twin_are_one_model(recipe, tmp_path):
+    simple = plain(load_recipe(recipe, [f"out={tmp_path}/run"]))
+    prepared = prepare(simple, progress=False)
+    loop = EagerLoop(simple, prepared, torch.device("cpu"))
+    with loop.batches:
+        loop.update(1e-2)
+    loop.model.eval()
+    twin = Transformer(simple.model, len(prepared.vocab)).eval()
+    batch = collate(prepared.train, torch.arange(6).numpy())
+    src, tgt_in, tgt_out = loop._padded(torch.arange(6).numpy())
+    with torch.no_grad():
+        theirs = loop.model(src, tgt_in)[tgt_out != 0]
+        assert not torch.allclose(twin(batch), theirs, atol=1e-2)
+        loop.model.write_to(twin)
+        assert torch.allclose(twin(batch), theirs, atol=1e-5)
+
+
+def test_random_batches_hold_every_row_once_within_the_limit(recipe, tmp_path):
+    corpus = prepare(load_recipe(recipe, [f"out={tmp_path}/run"]), progress=False).train
+    batches = list(shuffled_plan(corpus.src_len, corpus.tgt_len, 40, seed=1, epoch=0))
+    assert sorted(row for batch in batches for row in batch) == list(range(len(corpus)))
+    longest = [max(corpus.src_len[b].max(), corpus.tgt_len[b].max()) + 1 for b in batches]
+    assert all(len(b) * n <= 40 for b, n in zip(batches, longest, strict=True))
