@@ -23,6 +23,7 @@ from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
 from nmt.layout import Layout
+from nmt.model.rows import Rows
 from nmt.model.transformer import Transformer
 
 
@@ -37,7 +38,7 @@ class PrefixState:
         self.memory = [part for part in parts for _ in range(beam)]
         self.prefix = torch.empty(layout.shape[0], beam, 0, dtype=torch.int64)
 
-    def advance(self, tokens: Tensor) -> Tensor:
+    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
         """The last position's logits of a forward pass over all prefixes."""
         self.prefix = torch.cat([self.prefix, tokens[..., None]], dim=-1)
         batch, beam, length = self.prefix.shape
@@ -47,7 +48,7 @@ class PrefixState:
         memory_layout = Layout.of([len(part) for part in self.memory])
         states = self.model.decoder(x, layout, torch.cat(self.memory), memory_layout)
         last = states.view(batch * beam, length, -1)[:, -1]
-        return self.model.logits(last, self.out_rows).view(batch, beam, -1).float()
+        return self.model.logits(rows.take(last), self.out_rows).float()
 
     def select(self, parents: Tensor) -> None:
         """Reorder the prefixes."""

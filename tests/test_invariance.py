@@ -146,7 +146,7 @@ def test_decoding_position_by_position_is_the_full_forward(keys):
     prefixes = {i: [[BOS] for _ in range(beam)] for i in alive}
     for position in range(last):
         tokens = torch.tensor([[prefix[-1] for prefix in prefixes[i]] for i in alive])
-        out = torch.log_softmax(state.advance(tokens), -1)
+        out = torch.log_softmax(state.advance(tokens), -1).view(*tokens.shape, -1)
         assert out.shape == (len(alive), beam, TYPES)
         assert out.dtype == torch.float32
         if position < 6 or position > last - 3:
@@ -176,7 +176,7 @@ def test_beams_of_one_sentence_do_not_see_each_other(keys):
     for tokens in ([BOS, BOS, BOS], [4, 6, 9], [7, 4, 3]):
         wide = three.advance(torch.tensor([tokens] * 3))
         narrow = one.advance(torch.tensor([tokens[:1]] * 3))
-        torch.testing.assert_close(wide[:, :1], narrow, **CLOSE)
+        torch.testing.assert_close(wide[::3], narrow, **CLOSE)
 
 
 # ---------------------------------------------------------------- variants that coincide

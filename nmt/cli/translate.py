@@ -25,6 +25,7 @@ from nmt.decoding.translator import Translator
 from nmt.decoding.wishes import NAMES
 from nmt.errors import Terminated, UserError
 from nmt.export.facts import is_export
+from nmt.run.device import resolve_device, resolve_precision
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +57,12 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--device", default="auto", metavar="D", help="auto (default), cpu, cuda, cuda:1"
+    )
+    p.add_argument(
+        "--precision",
+        choices=["fp32", "bf16", "auto"],
+        default="fp32",
+        help="of products with weights; auto = bf16 where the device has it; default: fp32",
     )
     p.add_argument(
         "--engine",
@@ -135,7 +142,11 @@ def _facts(
     if args.output is None or args.input is None or not all(Path(n).is_file() for n in inputs):
         return None
     # how lines are batched changes no line
-    chosen = {**options.model_dump(exclude={"batch_tokens"}), "scores": args.scores}
+    chosen = {
+        **options.model_dump(exclude={"batch_tokens"}),
+        "scores": args.scores,
+        "precision": resolve_precision(args.precision, resolve_device(args.device)),
+    }
     return facts_of(translator.fingerprint(), str(translator.device), chosen, *inputs)
 
 
@@ -167,8 +178,13 @@ def _load(args: argparse.Namespace) -> Translator:
             raise UserError(
                 "engine ctranslate2 has no ensembles", fix="give one folder, or run folders alone"
             )
+        if args.precision != "fp32":
+            raise UserError(
+                "engine ctranslate2 has no --precision",
+                fix="export with --quantization and translate the exported folder",
+            )
         return load_exported(args.run[0], args.device, args.checkpoint)
-    return Translator.load(args.run, args.device, args.checkpoint)
+    return Translator.load(args.run, args.device, args.checkpoint, args.precision)
 
 
 @contextlib.contextmanager

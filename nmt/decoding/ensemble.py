@@ -1,6 +1,7 @@
 """Several models as one: the mean of their probabilities at every step.
 
-Legend: B sentences, K beams, V types, Nt flat target tokens, M models.
+Legend: B sentences, K beams, R rows of B * K that are computed, V types, A of them that logits have
+columns for, Nt flat target tokens, M models.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from nmt.data.batches import Batch
 from nmt.decoding.search import State
 from nmt.layout import Layout
+from nmt.model.rows import Rows
 from nmt.model.transformer import Transformer
 
 
@@ -40,9 +42,13 @@ class Ensemble(nn.Module):
         """Log-probabilities [Nt, V], which are logits too."""
         return log_mean([model(batch) for model in self.members()])
 
-    def start(self, src: Tensor, layout: Layout, beam: int, max_len: int) -> EnsembleState:
-        """Encode B sentences with every model."""
-        return EnsembleState([model.start(src, layout, beam, max_len) for model in self.members()])
+    def start(
+        self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
+    ) -> EnsembleState:
+        """Encode B sentences with every model; ``types`` [A] as those of a Transformer."""
+        return EnsembleState(
+            [model.start(src, layout, beam, max_len, types) for model in self.members()]
+        )
 
 
 class EnsembleState:
@@ -51,9 +57,9 @@ class EnsembleState:
     def __init__(self, states: Sequence[State]) -> None:
         self.states = states
 
-    def advance(self, tokens: Tensor) -> Tensor:
-        """Tokens of this position [B, K] -> log-probabilities of the next [B, K, V]."""
-        return log_mean([state.advance(tokens) for state in self.states])
+    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
+        """Tokens of this position [B, K] -> log-probabilities of the next [R, A]."""
+        return log_mean([state.advance(tokens, rows) for state in self.states])
 
     def select(self, parents: Tensor) -> None:
         """The beam that each new beam continues, [B, K]."""

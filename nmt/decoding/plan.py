@@ -13,7 +13,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.phrases import Forbidden, Phrases, phrases_for_all
 from nmt.decoding.required import Required
 from nmt.decoding.rules import NoRepeat, Prefix
-from nmt.decoding.search import Choose, Found, Rule, State, beam_search, best
+from nmt.decoding.search import Choose, Found, Rule, State, beam_search
 from nmt.decoding.sentences import Sentence
 from nmt.decoding.surfaces import Surfaces
 
@@ -24,7 +24,7 @@ class Plan:
     Attributes:
         max_len: [S] int64, tokens incl. EOS that each output may have.
         rules: what is not allowed, the last word last; empty for a plain search.
-        choose: the K best, unless the options say otherwise.
+        choose: how continuations are chosen; None = the K best.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Plan:
             torch.tensor(given, device=self.device)
         )
         self.rules: list[Rule] = []
-        self.choose: Choose = best
+        self.choose: Choose | None = None
         if options.no_repeat_ngram:
             self.rules.append(NoRepeat(options.no_repeat_ngram))
         if options.forbid_all or any(s.forbid for s in sentences):
@@ -78,7 +78,17 @@ class Plan:
                 numbers.to(self.device), options.temperature, options.top_k, options.top_p
             )
 
-    def search(self, state: State) -> list[list[Found]]:
+    def types(self, allowed: Tensor) -> Tensor | None:
+        """The types to make logits of, [A] of ``allowed`` [V] bool; None = all.
+
+        Those that the model never produces have no probability, so a plain search needs no logits
+        of them; rules and other choices may name any.
+        """
+        if self.rules or self.choose is not None or bool(allowed.all()):
+            return None
+        return allowed.nonzero()[:, 0]
+
+    def search(self, state: State, types: Tensor | None) -> list[list[Found]]:
         """The n best of each sentence, best first; samples in the order of their draws."""
         options = self.options
         forbidden = [PAD, BOS] if options.allow_unk else [PAD, BOS, UNK]
@@ -94,6 +104,7 @@ class Plan:
             self.choose,
             # a sample is a group of its own: all begin, none displaces another
             options.beam if options.sample else options.groups,
+            types,
         )
         if not diverse:
             return found

@@ -1,6 +1,7 @@
 """Beam search over any state that advances: it knows nothing of the model (V 6.1; W; A's code).
 
-Legend: B sentences still searched, K beams, V types, T positions so far.
+Legend: B sentences still searched, K beams, R rows of B * K that are computed, V types, A of them
+that logits have columns for, T positions so far, C candidates of a beam.
 
 The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, n tokens incl. EOS
 (W equation 14). EOS is forbidden at the first position; a finished hypothesis keeps its place in
@@ -11,6 +12,7 @@ Equal scores are ordered by beam, so the order does not depend on the batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +21,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
+from nmt.model.rows import ALL, Rows
 
 DEPTH = 16  # types that share a peak when the best are looked for
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
@@ -27,8 +30,8 @@ COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this ma
 class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
-    def advance(self, tokens: Tensor) -> Tensor:
-        """Tokens of this position [B, K] -> logits of the next [B, K, V], fp32, to overwrite."""
+    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
+        """Tokens of this position [B, K] -> logits of the next [R, A], fp32, to overwrite."""
 
     def select(self, parents: Tensor) -> None:
         """The beam that each new beam continues, [B, K]."""
@@ -80,16 +83,27 @@ class Beams:
 # (beams, logits [B, K, V], the same with -inf where a token is not allowed) -> fewer or others
 # allowed; a function of what the beams hold, so rules need no state that follows the beams
 Rule = Callable[[Beams, Tensor, Tensor], Tensor]
-# (beams, allowed logits [B, K, V], logsumexp of all logits [B, K, 1], alpha) -> the K continuations
+# (beams, allowed logits [B, K, V], log-sum-exp of all [B, K, 1], alpha) -> the K continuations
 # of each sentence, and the beams they continue [B, K]
 Choose = Callable[[Beams, Tensor, Tensor, float], tuple[Beams, Tensor]]
 
 
-def best(beams: Beams, logits: Tensor, total: Tensor, alpha: float) -> tuple[Beams, Tensor]:
-    """The K continuations with the highest score."""
-    # the K best of K beams are among the K best of each: [B, K, C]
-    highest, token = _top(logits, min(logits.shape[1:]))
-    return extend(beams, token, beams.log_prob[..., None] + (highest - total), alpha)
+def best(
+    beams: Beams,
+    logits: Tensor,
+    total: Tensor,
+    alpha: float,
+    rows: Rows = ALL,
+    types: Tensor | None = None,
+) -> tuple[Beams, Tensor]:
+    """The K continuations with the highest score, from logits [B, K, V] or of some rows [R, A]."""
+    # the K best of K beams are among the K best of each
+    highest, token = _top(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
+    token = token if types is None else types[token]
+    token, log_prob = (
+        rows.spread(x).view(*beams.log_prob.shape, -1) for x in (token, highest - total)
+    )
+    return extend(beams, token, beams.log_prob[..., None] + log_prob, alpha)
 
 
 @torch.no_grad()
@@ -101,8 +115,9 @@ def beam_search(
     forbidden: Tensor,
     n_best: int = 1,
     rules: Sequence[Rule] = (),
-    choose: Choose = best,
+    choose: Choose | None = None,
     groups: int = 1,
+    types: Tensor | None = None,
 ) -> list[list[Found]]:
     """The ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
@@ -114,9 +129,13 @@ def beam_search(
         forbidden: [F] ids that are never produced.
         n_best: at most ``beam``.
         rules: what else is not allowed, in order; a later rule has the last word.
-        choose: how continuations are chosen.
+        choose: how continuations are chosen, if not the K best.
         groups: beams that start apart: ``choose`` never lets a group displace another.
+        types: [A] ids of the columns of the state's logits, in order; None = all. Rules and
+            ``choose`` need all.
     """
+    whole = bool(rules) or choose is not None
+    assert not (whole and types is not None)
     batch, device = len(max_len), max_len.device
     first = torch.full((batch, beam), -torch.inf, device=device)
     first[:, :: beam // groups] = 0.0  # the beams of a group start equal: one is enough
@@ -131,18 +150,26 @@ def beam_search(
     results: list[list[Found]] = [[] for _ in range(batch)]
     over = torch.zeros(batch, dtype=torch.bool, device=device)
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
+    never = _columns(forbidden, types)
+    at_first = torch.cat([never, _columns(forbidden.new_tensor([EOS]), types)])
     while True:
-        logits = state.advance(tokens)
-        # log-sum-exp of all types from the largest log-probability: half the time of logsumexp
-        total = logits.amax(-1, keepdim=True) - logits.log_softmax(-1).amax(-1, keepdim=True)
+        begins = beams.ids.shape[-1] == 0
+        # the beams of the first position are alike; what follows an end is never looked at
+        needed = torch.arange(beam, device=device) == 0 if begins else ~beams.ended
+        rows = Rows.where(needed & ~over[:, None])
+        logits = state.advance(tokens, rows)
+        if whole:
+            logits, rows = rows.spread(logits).unflatten(0, tokens.shape), ALL
+        total = _log_sum_exp(logits)
         # a rule may ask for the logits as they were, and only then is a copy worth its time
         fill = logits.index_fill if rules else logits.index_fill_
-        allowed = fill(-1, forbidden, -torch.inf)
-        if beams.ids.shape[-1] == 0:
-            allowed[..., EOS] = -torch.inf
+        allowed = fill(-1, at_first if begins else never, -torch.inf)
         for rule in rules:
             allowed = rule(beams, logits, allowed)
-        beams, parents = choose(beams, allowed, total, alpha)
+        if choose is None:
+            beams, parents = best(beams, allowed, total, alpha, rows, types)
+        else:
+            beams, parents = choose(beams, allowed, total, alpha)
         length = beams.ids.shape[-1]
         limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]  # type: ignore[index]
         now_over = (length >= limit) | _settled(beams, penalty, n_best)
@@ -162,6 +189,19 @@ def beam_search(
                 continue
         state.select(parents)
         tokens = beams.ids[:, :, -1]
+
+
+def _columns(ids: Tensor, types: Tensor | None) -> Tensor:
+    """Where some ids [F] have their logits; those without a column are left out."""
+    return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
+
+
+def _log_sum_exp(logits: Tensor) -> Tensor:
+    """[..., A] -> [..., 1]; by powers of two, which take a fourth of logsumexp's time on a CPU."""
+    peak = logits.amax(-1, keepdim=True)
+    bits = math.log2(math.e)
+    powers = torch.add(peak * -bits, logits, alpha=bits).exp2_()
+    return peak + powers.sum(-1, keepdim=True).log_()
 
 
 def _top(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -7,19 +7,19 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 
 from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
-from nmt.data.segment import Segmenter, load_segmenter
-from nmt.data.segment import fingerprint as segmenter_fingerprint
+from nmt.data.segment import Segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.copying import copy_unknown
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
+from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
 from nmt.decoding.mbr import Mbr
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.plan import Plan
@@ -31,11 +31,8 @@ from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.device import resolve_device
-from nmt.run.folder import RunFolder
+from nmt.run.device import resolve_device, resolve_precision
 
-Run: TypeAlias = str | Path
 WINDOW = 2048  # lines read ahead and sorted by length
 SCORING = {"length_alpha", "batch_tokens", "align", "token_scores"}  # what given lines may ask for
 
@@ -64,7 +61,11 @@ class Translator:
 
     @classmethod
     def load(
-        cls, run: Run | Sequence[Run], device: str = "auto", checkpoint: str = "best"
+        cls,
+        run: Run | Sequence[Run],
+        device: str = "auto",
+        checkpoint: str = "best",
+        precision: str = "fp32",
     ) -> Translator:
         """The translator of a run folder, or of several: the mean of their probabilities.
 
@@ -73,33 +74,29 @@ class Translator:
                 segmenter and languages. The first one's ``decode`` holds.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
+            precision: of matrix products with weights: fp32, bf16, or auto, which is bf16 where
+                the device has instructions for it.
 
         Raises:
             UserError: no run, no such checkpoint, a damaged one, or runs that do not match.
+            MachineError: the device is not there or lacks bf16.
         """
-        runs = [run] if isinstance(run, str | Path) else list(run)
-        members = [cls._load_one(one, device, checkpoint) for one in runs]
-        first = members[0]
-        for path, other in zip(runs[1:], members[1:], strict=True):
-            first._require_same_text(Path(path), other)
-        if len(members) > 1:
-            first.model = Ensemble([member.transformer for member in members])
-        return first
-
-    def _require_same_text(self, path: Path, other: Translator) -> None:
-        differ = {
-            "config.yaml": (self.src, self.tgt) != (other.src, other.tgt),
-            "vocab.txt": self.vocab.fingerprint != other.vocab.fingerprint,
-            "segmenter.json": segmenter_fingerprint(self.segmenter)
-            != segmenter_fingerprint(other.segmenter),
-        }
-        for name in filter(differ.__getitem__, differ):
-            raise UserError(
-                f"its {'languages' if name == 'config.yaml' else 'contents'} are not those of the "
-                "first run, so the two cannot be an ensemble",
-                at=str(path / name),
-                fix="give runs of the same prepared data, or one run alone",
-            )
+        where = resolve_device(device)
+        dtype = torch.bfloat16 if resolve_precision(precision, where) == "bf16" else torch.float32
+        runs = [run] if isinstance(run, str | Path) else run
+        loaded = [load_run(one, checkpoint) for one in runs]
+        require_same_text(loaded)
+        models = [one.model.to(where).freeze(dtype) for one in loaded]
+        first = loaded[0]
+        return cls(
+            models[0] if len(models) == 1 else Ensemble(models),
+            first.segmenter,
+            first.vocab,
+            first.recipe.src,
+            first.recipe.tgt,
+            first.recipe.decode,
+            where,
+        )
 
     @property
     def transformer(self) -> Transformer:
@@ -107,48 +104,10 @@ class Translator:
         assert isinstance(self.model, Transformer)
         return self.model
 
-    @classmethod
-    def _load_one(cls, run: Run, device: str, checkpoint: str) -> Translator:
-        folder = RunFolder.open(run)
-        recipe = folder.recipe()
-        where = resolve_device(device)
-        segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
-        saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
-        rows = len(saved.model["embed.weight"])
-        if rows != len(vocab):
-            raise UserError(
-                f"the vocabulary has {len(vocab):,} types, the checkpoint {rows:,}",
-                at=str(folder.path),
-                fix="vocab.txt is not the one that this model was trained with; restore it",
-            )
-        model = Transformer(recipe.model, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
-        try:
-            model.load_state_dict(saved.model)
-        except RuntimeError as error:
-            raise UserError(
-                f"config.yaml describes another model than checkpoint {saved.path.name}: "
-                f"{str(error).splitlines()[1].strip()}",
-                at=str(folder.path),
-                fix="restore the config.yaml that nmt-train wrote",
-            ) from error
-        translator = cls(
-            model.to(where), segmenter, vocab, recipe.src, recipe.tgt, recipe.decode, where
-        )
-        trained, here = saved.state.text_fingerprint, translator.text_fingerprint
-        if trained and trained != here:  # a checkpoint without a training knows none
-            raise UserError(
-                f"vocab.txt or segmenter.json is not what checkpoint {saved.path.name} was trained "
-                f"with: SHA-256 {here[:12]}, not {trained[:12]}",
-                at=str(folder.path),
-                fix="restore the files that nmt-train wrote",
-            )
-        return translator
-
     @property
     def text_fingerprint(self) -> str:
-        """SHA-256 of the vocabulary and the segmenter: of all that gives ids their meaning."""
-        parts = self.vocab.fingerprint + segmenter_fingerprint(self.segmenter)
-        return hashlib.sha256(parts.encode()).hexdigest()
+        """SHA-256 of all that gives ids their meaning."""
+        return text_fingerprint(self.vocab, self.segmenter)
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights, and of all that gives ids their meaning."""
@@ -396,5 +355,6 @@ class Translator:
         src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
         plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
-        state = self.model.start(src.to(self.device), layout, options.beam, int(plan.max_len.max()))
-        return plan.search(state)
+        types, longest = plan.types(self.model.allowed), int(plan.max_len.max())
+        state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
+        return plan.search(state, types)

@@ -83,12 +83,12 @@ class MultiHeadAttention(nn.Module):
     def weigh(self, q: Tensor, k: Tensor, visible: Tensor | None) -> Tensor:
         """How much queries look at keys: [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-        if self.causal:
+        if visible is not None:
+            scores = scores.masked_fill_(~visible, float("-inf"))
+        elif self.causal:
             length = q.shape[-2]
             future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu_(1)
             scores = scores.masked_fill_(future, float("-inf"))
-        elif visible is not None:
-            scores = scores.masked_fill_(~visible, float("-inf"))
         # at least fp32: torch's CPU softmax of bf16 takes several times as long, both ways
         precise = torch.promote_types(scores.dtype, torch.float32)
         return scores.to(precise).softmax(-1).to(scores.dtype)
@@ -101,8 +101,11 @@ class MultiHeadAttention(nn.Module):
     def look(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """Attention of K beams at one position to what ``visible`` shows them, without dropout.
 
-        [B, H, K, E], [B, H, S, E], [B, 1, K or 1, S] -> [B, H, K, E].
+        [B, H, K, E], [B, H, S, E], [B, 1, K or 1, S] -> [B, H, K, E]. For so few queries torch's
+        fused CPU kernel takes up to three times as long as the products one by one.
         """
+        if q.device.type == "cpu":
+            return self.weigh(q, k, visible) @ v
         return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
 
     def mix(self, h: Tensor) -> Tensor:

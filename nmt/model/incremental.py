@@ -1,7 +1,7 @@
 """Decoding position by position: caches that are written once and never moved.
 
-Legend: B sentences, K beams, H heads, E = D / H, S source length, C positions allocated, V types,
-R rows of B * K that are computed.
+Legend: B sentences, K beams, H heads, E = D / H, S source length, C positions allocated, R rows of
+B * K that are computed, A types that logits have columns for.
 
 Keys and values of position t stay in the slots t*K .. t*K+K-1 of a [B, H, C*K, E] buffer, whichever
 beams survive. Which slots a beam descends from is a boolean ancestry [B, K, C*K]: one small gather
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import EOS
 from nmt.layout import Layout
 from nmt.model.layers import Block
+from nmt.model.rows import ALL, Rows
 
 FIRST_CAPACITY = 32  # positions allocated at the start; doubled when they run out
 
@@ -36,7 +36,7 @@ class DecodeState:
         beam: int,
         max_len: int,
     ) -> None:
-        """``embed(tokens [N], position)`` -> [N, D]; ``project([N, D])`` -> logits [N, V]."""
+        """``embed(tokens [N], position)`` -> [N, D]; ``project([N, D])`` -> logits [N, A]."""
         self.embed, self.project = embed, project
         self.beam, self.max_len = beam, max_len
         self.position = 0
@@ -51,9 +51,12 @@ class DecodeState:
             for block in blocks
         ]
 
-    def advance(self, tokens: Tensor) -> Tensor:
-        """Take the tokens at this position, [B, K]; return fp32 logits of the next, [B, K, V]."""
-        batch, beam = tokens.shape
+    def advance(self, tokens: Tensor, rows: Rows = ALL) -> Tensor:
+        """Take the tokens at this position, [B, K]; return fp32 logits of the next, [R, A].
+
+        What is not among ``rows`` is never asked for again: matrix products leave it out.
+        """
+        beam = tokens.shape[1]
         if self.position == self.capacity:
             self._grow()
         first = self.position * beam
@@ -61,31 +64,11 @@ class DecodeState:
             beam, dtype=torch.bool, device=tokens.device
         )
         visible = self.ancestry[:, None, :, : first + beam]  # [B, 1, K, slots]
-        rows, place = self._needed(tokens)
-        flat = tokens.reshape(-1)
-        x = self.embed(flat if rows is None else flat[rows], self.position)  # [R, D]
+        x = self.embed(rows.take(tokens.reshape(-1)), self.position)  # [R, D]
         for layer in self.layers:
-            x = layer.step(x, first, beam, visible, self.source_visible, rows, place)
+            x = layer.step(x, first, beam, visible, self.source_visible, rows)
         self.position += 1
-        logits = self.project(x)
-        logits = logits if place is None else logits.index_select(0, place)
-        return logits.view(batch, beam, -1).float()
-
-    def _needed(self, tokens: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Which of B*K rows are computed, [R], and of which of those each row has its values.
-
-        The beams of the first position are alike, and what follows EOS is never looked at: both
-        are rows less for every matrix product. None = all; on a GPU, where asking would wait.
-        """
-        if tokens.device.type != "cpu":
-            return None, None
-        needed = tokens != EOS
-        if self.position == 0:
-            needed = torch.arange(tokens.shape[1]).expand_as(tokens) == 0
-        rows = needed.flatten().nonzero()[:, 0]
-        if len(rows) in (0, needed.numel()):
-            return None, None
-        return rows, (needed.flatten().cumsum(0) - 1).clamp_(min=0)
+        return self.project(x).float()
 
     def select(self, parents: Tensor) -> None:
         """Say which beam each new beam continues: parents [B, K] int64."""
@@ -132,8 +115,8 @@ class _LayerCache:
             part.transpose(1, 2).contiguous() for part in kv.unbind(2)
         )  # [B, H, S, E]
         self.k, self.v = (
-            kv.new_zeros(batch, self.heads, slots, self.head_dim) for _ in range(2)
-        )  # zeros, not empty: a slot hidden by the mask must still be finite
+            kv.new_empty(batch, self.heads, slots, self.head_dim) for _ in range(2)
+        )  # a slot is written, for every sentence, before it is looked at
 
     def step(
         self,
@@ -142,24 +125,19 @@ class _LayerCache:
         beam: int,
         visible: Tensor,
         source_visible: Tensor,
-        rows: Tensor | None,
-        place: Tensor | None,
+        rows: Rows,
     ) -> Tensor:
         """[R, D] -> [R, D]; writes this position's keys and values from slot ``first`` on."""
         split = (-1, beam, self.heads, self.head_dim)  # [B, K, H, E]
 
-        def spread(h: Tensor) -> Tensor:  # [R, ...] -> [B*K, ...]
-            return h if place is None else h.index_select(0, place)
-
         def gathered(mixed: Tensor) -> Tensor:  # [B, H, K, E] -> [R, H, E]
-            mixed = mixed.transpose(1, 2).flatten(0, 1)
-            return mixed if rows is None else mixed.index_select(0, rows)
+            return rows.take(mixed.transpose(1, 2).flatten(0, 1))
 
         def attend_self(h: Tensor) -> Tensor:
             attention = self.self_attn
             q, k, v = (
                 part.view(split).transpose(1, 2)
-                for part in spread(attention.project(h)).chunk(3, -1)
+                for part in rows.spread(attention.project(h)).chunk(3, -1)
             )
             stop = first + beam
             self.k[:, :, first:stop] = k
@@ -169,7 +147,7 @@ class _LayerCache:
 
         def attend_source(h: Tensor) -> Tensor:
             attention = self.cross_attn
-            q = spread(attention.queries(h)).view(split).transpose(1, 2)
+            q = rows.spread(attention.queries(h)).view(split).transpose(1, 2)
             mixed = attention.look(q, self.source_k, self.source_v, source_visible)
             return attention.mix(gathered(mixed))
 
@@ -177,18 +155,18 @@ class _LayerCache:
 
     def keep(self, sentences: Tensor, longest: int, used: int) -> None:
         """Drop the other sentences, and the source positions that none of these has."""
-        self.source_k = self.source_k[sentences, :, :longest]
-        self.source_v = self.source_v[sentences, :, :longest]
+        self.source_k = self.source_k[:, :, :longest].index_select(0, sentences)
+        self.source_v = self.source_v[:, :, :longest].index_select(0, sentences)
         for name in ("k", "v"):
             old = getattr(self, name)
-            kept = old.new_zeros(len(sentences), *old.shape[1:])
-            kept[:, :, :used] = old[sentences, :, :used]
+            kept = old.new_empty(len(sentences), *old.shape[1:])
+            kept[:, :, :used] = old[:, :, :used].index_select(0, sentences)
             setattr(self, name, kept)
 
     def grow(self, slots: int) -> None:
         """Allocate more positions."""
         for name in ("k", "v"):
             old = getattr(self, name)
-            wider = old.new_zeros(*old.shape[:2], slots, old.shape[-1])
+            wider = old.new_empty(*old.shape[:2], slots, old.shape[-1])
             wider[:, :, : old.shape[2]] = old
             setattr(self, name, wider)

@@ -99,8 +99,9 @@ class _ScaleNorm(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, g: Tensor, eps: float) -> Tensor:
         length = _row_norm(x)
         inverse = length.clamp(min=eps).reciprocal()
-        # below eps the length is a constant, so backward projects nothing out there
-        ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
+        if any(ctx.needs_input_grad):
+            # below eps the length is a constant, so backward projects nothing out there
+            ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
         return x * _in_type_of(x, g * inverse)
 
     @staticmethod

@@ -22,6 +22,7 @@ from nmt.layout import Layout
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import Positions, TiedEmbedding
+from nmt.model.frozen import freeze_layers, product
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
 from nmt.model.norms import NORMS, MakeNorm
@@ -85,6 +86,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.dropout_rng = DropoutRng()
+        self.frozen_type: torch.dtype | None = None
         pre = config.norm_place == "pre"
         make_norm = _norm_maker(config)
         make_extra_norm = functools.partial(NORMS[config.extra_norm], eps=config.norm_eps)
@@ -124,6 +126,12 @@ class Transformer(nn.Module):
             allowed = torch.as_tensor(tgt_types).bool().clone()
         self.register_buffer("allowed", allowed, persistent=False)
         self.init_weights(torch.Generator().manual_seed(0))
+
+    def freeze(self, dtype: torch.dtype) -> Transformer:
+        """From now on for translation alone, with products in ``dtype``; returns itself."""
+        freeze_layers(self.eval(), dtype)
+        self.frozen_type = dtype
+        return self
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Draw every weight matrix anew (T sections 2.2 and 3.2); their biases become 0.
@@ -182,6 +190,8 @@ class Transformer(nn.Module):
 
         The mask is part of the bias, so it costs no pass over the logits.
         """
+        if self.frozen_type is not None:
+            return product(rows, self.logit_bias(), self.frozen_type)(states)
         return F.linear(states, rows, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
@@ -190,8 +200,13 @@ class Transformer(nn.Module):
             return torch.where(self.allowed, 0.0, MASKED)
         return torch.where(self.allowed, self.out_bias, MASKED)
 
-    def start(self, src: Tensor, layout: Layout, beam: int, max_len: int) -> DecodeState:
-        """Encode B sentences and make the state that decodes them position by position."""
+    def start(
+        self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
+    ) -> DecodeState:
+        """Encode B sentences and make the state that decodes them position by position.
+
+        ``types``: [A] ids that its logits have columns for; all V if None.
+        """
         src_rows, tgt_rows, out_rows = self.tables()
         memory = self.encode(src, layout, src_rows)
 
@@ -200,12 +215,13 @@ class Transformer(nn.Module):
             return self._embed(tokens, tgt_rows, places, position + 1)
 
         bias = self.logit_bias()
+        if types is not None:
+            out_rows, bias = out_rows[types], bias[types]
+        output = product(out_rows, bias, self.frozen_type)
         return DecodeState(
             blocks_of(self.decoder),
             embed,
-            lambda x: F.linear(
-                x if self.decoder.norm is None else self.decoder.norm(x), out_rows, bias
-            ),
+            lambda x: output(x if self.decoder.norm is None else self.decoder.norm(x)),
             memory,
             layout,
             beam,

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.model.rows import Rows
+
 EOS = 2
 Prefix = tuple[int, ...]
 Scores = Callable[[int, Prefix], np.ndarray]  # (sentence, prefix) -> logits [V]
@@ -114,24 +116,21 @@ class StubState:
         self.prefixes: list[list[Prefix]] = [[()] * beam for _ in sentences]
         self.steps = self.rows = 0
 
-    def advance(self, tokens: Tensor) -> Tensor:
+    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
         assert tokens.shape == (len(self.sentences), len(self.prefixes[0]))
         self.steps += 1
-        self.rows += tokens.numel()
+        self.rows += len(rows.take(tokens.flatten()))
         if self.steps > 1:
             self.prefixes = [
                 [(*prefix, token) for prefix, token in zip(prefixes, row, strict=True)]
                 for prefixes, row in zip(self.prefixes, tokens.tolist(), strict=True)
             ]
-        return torch.tensor(
-            np.stack(
-                [
-                    [self.scores(sentence, prefix) for prefix in prefixes]
-                    for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
-                ]
-            ),
-            dtype=torch.float32,
-        )
+        scores = [
+            self.scores(sentence, prefix)
+            for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
+            for prefix in prefixes
+        ]
+        return rows.take(torch.tensor(np.stack(scores), dtype=torch.float32))
 
     def select(self, parents: Tensor) -> None:
         self.prefixes = [

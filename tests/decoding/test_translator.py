@@ -70,6 +70,28 @@ def assert_close(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) ->
 # ---------------------------------------------------------------- the right hypotheses
 
 
+def test_types_that_the_target_never_has_are_left_out_and_change_nothing(translator):
+    allowed = translator.model.allowed
+    assert int((~allowed).sum()) > 0
+    seen = []
+    start = type(translator.model).start
+
+    def watched(self, src, layout, beam, max_len, types=None):
+        seen.append(types)
+        return start(self, src, layout, beam, max_len, None if whole else types)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(translator.model), "start", watched)
+        whole = False
+        found = translator.n_best(LINES, 2)
+        assert seen[0].tolist() == allowed.nonzero()[:, 0].tolist()
+        whole = True
+        patch.setattr(module.Plan, "types", lambda self, allowed: None)
+        for of_line, expected in zip(found, translator.n_best(LINES, 2), strict=True):
+            assert_close(of_line, expected)
+        assert seen[-1] is None
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 def test_cached_search_equals_re_running_the_prefix(translator: Translator, beam: int) -> None:
     sources = [ids_of(translator, line) for line in LINES]

@@ -161,7 +161,7 @@ def their_search(
     pools: list[list[tuple[list[int], float]]] = [[] for _ in sources]
     done = [False] * len(sources)
     for step in range(1, max(limits) + 1):
-        logits = state.advance(tokens)
+        logits = state.advance(tokens).view(*tokens.shape, -1)
         logits[..., [PAD, BOS, UNK] + [EOS] * (step == 1)] = -torch.inf
         scores = (logits.log_softmax(-1) + total[..., None]).flatten(1)
         best, index = scores.topk(2 * beam, dim=-1)

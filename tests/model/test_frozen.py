@@ -1,0 +1,80 @@
+"""Products with weights that stay as they are: the same numbers in fp32, close ones in bf16."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt.model import frozen
+from nmt.model.frozen import FrozenLinear, product
+from nmt.model.rows import ROUND, Rows
+from tests.decoding.untrained import LINES, untrained
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 5, 300])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
+    """With torch's packed layout, and without it, as on a torch that lacks the operations."""
+    if not there:
+        monkeypatch.setattr(frozen, "NAMES", ("no_such_operation",) * 2)
+    rng = torch.Generator().manual_seed(1)
+    x, weight = torch.randn(rows, 24, generator=rng), torch.randn(37, 24, generator=rng)
+    shift = torch.randn(37, generator=rng) if bias else None
+    expected = F.linear(x, weight, shift)
+    for dtype, atol in ((torch.float32, 1e-5), (torch.bfloat16, 0.1), (torch.float64, 1e-5)):
+        found = product(weight, shift, dtype)(x)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+
+
+def test_a_frozen_model_translates_and_scores_as_before():
+    plain, frozen_one = untrained(), untrained()
+    frozen_one.transformer.freeze(torch.float32)
+    layers = [m for m in frozen_one.transformer.modules() if isinstance(m, FrozenLinear)]
+    assert len(layers) == 4 + 2 * 7  # encoder layer: qkv, out, fc1, fc2; decoder: q, kv, out too
+    assert not any(isinstance(m, torch.nn.Linear) for m in frozen_one.transformer.modules())
+    assert frozen_one.fingerprint() == plain.fingerprint()
+    translations = plain.translate(LINES)
+    assert frozen_one.translate(LINES) == translations
+    for ours, theirs in zip(
+        frozen_one.score(LINES, translations), plain.score(LINES, translations), strict=True
+    ):
+        assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+
+
+def test_bf16_is_used_in_search_and_in_scores():
+    exact, rounded = untrained(), untrained()
+    rounded.transformer.freeze(torch.bfloat16)
+    found = [best[0] for best in rounded.stream(LINES)]
+    scored = rounded.score(LINES, [h.text for h in found])
+    same = exact.score(LINES, [h.text for h in found])
+    for one, again, before in zip(found, scored, same, strict=True):
+        if one.finished:
+            assert one.log_prob == pytest.approx(again.log_prob, abs=0.2)
+        assert again.log_prob == pytest.approx(before.log_prob, abs=0.5)
+    assert [h.log_prob for h in scored] != [h.log_prob for h in same]
+
+
+def test_rows_that_are_needed_keep_their_values():
+    rng = torch.Generator().manual_seed(2)
+    for total in (1, 7, 8, 40, 65):
+        x = torch.arange(total)
+        for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+            needed = torch.rand(total, generator=rng) < share
+            rows = Rows.where(needed)
+            taken = rows.take(x)
+            assert len(taken) == total or len(taken) % ROUND == 0
+            assert len(taken) - needed.sum() < ROUND or len(taken) == total
+            spread = rows.spread(taken)
+            assert len(spread) == total
+            assert torch.equal(spread[needed], x[needed])
+
+
+def test_a_row_that_is_not_needed_repeats_the_last_one_that_is():
+    """The beams of the first position count on it: the first of each sentence is needed."""
+    needed = torch.zeros(16, 5, dtype=torch.bool)
+    needed[:, 0] = True
+    rows = Rows.where(needed)
+    assert rows.spread(rows.take(torch.arange(80))).tolist() == [n - n % 5 for n in range(80)]
