@@ -1,10 +1,15 @@
-"""nmt-translate's own search beside CTranslate2's, on one run: sentences a second, and the ratio.
+"""nmt-translate's own search beside those of other toolkits, on one run: sentences a second.
 
     python -m benchmarks.engines RUN --input FILE [--beam 5 1] [--lines 1000] [--rounds 3]
+        [--engines ours CTranslate2 OpenNMT-py JoeyNMT transformers] [--steps 100]
 
-Each side has a process of its own for each round and all cores (CTranslate2 one translator a core,
-ours a batch a core); sides alternate. Loading, and a warm-up on the first 64 lines, are left out.
-"same" is the share of lines that both translate alike: the searches differ in when they stop.
+Each has processes of its own for each round: ours and CTranslate2 one, which searches a batch a
+core; the others one with all cores, and one a core, and the faster way counts. Engines alternate.
+Loading, and a warm-up on the first 64 lines, are left out. "same" is the share of lines translated
+as by ours: the searches differ in when they stop. ``--steps N``: hypotheses that ours computes in
+batches of the first N lines, over those that it computes for each line alone, the fewest there can
+be. An engine that is not installed, or cannot express the model, is left out with a line that says
+so.
 """
 
 from __future__ import annotations
@@ -12,10 +17,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +31,92 @@ from tqdm import tqdm
 import nmt.cli  # noqa: F401  the commands' allocator setting
 from nmt.data.text import read_lines
 from nmt.decoding.translator import Translator
+from nmt.errors import UserError
 from nmt.export.translator import load_exported
 
 WARM_UP = 64
-ENGINES = {"ours": Translator.load, "CTranslate2": load_exported}
+OURS, BASE = "ours", "CTranslate2"
+TOOLKITS = ("OpenNMT-py", "JoeyNMT", "transformers")
 
 
-def serve(engine: str, run: str, file: str, beam: int, lines: int) -> None:
-    """One side, one round: JSON of seconds and translations on standard output."""
-    source = list(itertools.islice(read_lines(Path(file)), lines))
-    translator = ENGINES[engine](run)
+def load(engine: str, run: str) -> Any:
+    """What has ``translate(lines, beam=N)``."""
+    if engine == OURS:
+        return Translator.load(run)
+    if engine == BASE:
+        return load_exported(run)
+    from benchmarks.searches import PEERS, PeerTranslator
+
+    return PeerTranslator(PEERS[engine], run)
+
+
+def serve(engine: str, run: str, source: Sequence[str], beam: int) -> None:
+    """One process of an engine: says that it is ready, waits, and writes translations as JSON."""
+    translator = load(engine, run)
     translator.translate(source[:WARM_UP], beam=beam)
-    begin = time.perf_counter()
-    texts = translator.translate(source, beam=beam)
-    print(json.dumps({"seconds": time.perf_counter() - begin, "texts": texts}))
+    print("ready", flush=True)
+    if sys.stdin.readline():
+        print(json.dumps(translator.translate(source, beam=beam)))
+
+
+def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
+    """Seconds that so many processes take for every n-th line each, and all translations.
+
+    Raises:
+        UserError: with what a process said before it failed.
+    """
+    threads = str((os.cpu_count() or 1) // processes)
+    env = {**os.environ, "OMP_NUM_THREADS": threads}
+    workers = [
+        subprocess.Popen(
+            [*command, "--part", str(part), str(processes)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=env,
+        )
+        for part in range(processes)
+    ]  # fmt: skip
+    try:
+        for worker in workers:
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            if not any(line == "ready\n" for line in worker.stdout):
+                raise UserError(worker.communicate()[1].strip().splitlines()[-1])
+        begin = time.perf_counter()
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        answers = [json.loads(worker.communicate()[0]) for worker in workers]
+        seconds = time.perf_counter() - begin
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    rows = itertools.zip_longest(*answers)
+    return seconds, [text for row in rows for text in row if text is not None]
+
+
+def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: Any) -> int:
+    """Hypotheses that the first decoder layer is given, summed over positions."""
+    steps = 0
+    dim = translator.transformer.config.dim
+
+    def count(layer: Any, inputs: Any) -> None:
+        nonlocal steps
+        steps += inputs[0].numel() // dim
+
+    handle = translator.transformer.decoder.layers[0].register_forward_pre_hook(count)
+    try:
+        translator.translate(lines, **options)
+    finally:
+        handle.remove()
+    return steps
+
+
+def wasted(translator: Translator, lines: Sequence[str], **options: Any) -> float:
+    """Hypothesis-steps in batches over those of each line alone."""
+    alone = sum(hypothesis_steps(translator, [line], **options) for line in lines)
+    return hypothesis_steps(translator, lines, **options) / alone
 
 
 def main() -> None:
@@ -48,28 +127,58 @@ def main() -> None:
     p.add_argument("--beam", type=int, nargs="+", default=[5, 1])
     p.add_argument("--lines", type=int, default=1000)
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
+    p.add_argument("--engines", nargs="+", choices=[OURS, BASE, *TOOLKITS], default=[OURS, BASE])
+    p.add_argument("--steps", type=int, default=0, metavar="N")
+    p.add_argument("--serve", help=argparse.SUPPRESS)
+    p.add_argument("--part", type=int, nargs=2, default=[0, 1], help=argparse.SUPPRESS)
     args = p.parse_args()
+    source = list(itertools.islice(read_lines(Path(args.input)), args.lines))
     if args.serve:
-        serve(args.serve, args.run, args.input, args.beam[0], args.lines)
+        part, parts = args.part
+        serve(args.serve, args.run, source[part::parts], args.beam[0])
         return
-    answers: dict[tuple[int, str], list[Any]] = {}
-    turns = [(b, e) for _ in range(args.rounds) for b in args.beam for e in ENGINES]
-    for beam, engine in tqdm(turns, unit=" runs", disable=None):
+    cores = os.cpu_count() or 1
+    engines = list(dict.fromkeys([OURS, *args.engines]))
+    ways = [
+        (beam, engine, processes)
+        for beam in args.beam
+        for engine in engines
+        for processes in sorted({1, cores if engine in TOOLKITS else 1})
+    ]
+    seconds: dict[tuple[int, str, int], list[float]] = {}
+    texts: dict[tuple[int, str], list[str]] = {}
+    left_out: dict[str, str] = {}
+    for way in tqdm(ways * args.rounds, unit=" runs", disable=None):
+        beam, engine, processes = way
+        if engine in left_out:
+            continue
         command = [sys.executable, "-m", "benchmarks.engines", args.run, "--input", args.input]
         command += ["--serve", engine, "--beam", str(beam), "--lines", str(args.lines)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-        answers.setdefault((beam, engine), []).append(json.loads(done.stdout))
-    print("| beam | ours, sentences/s | CTranslate2, sentences/s | ratio | same |")
-    print("|---:|---:|---:|---:|---:|")
+        try:
+            took, texts[beam, engine] = measure(command, processes)
+        except UserError as error:
+            left_out[engine] = str(error)
+            continue
+        seconds.setdefault(way, []).append(took)
+    print("| beam | engine | processes | sentences/s | ratio | same |")
+    print("|---:|---|---:|---:|---:|---:|")
     for beam in args.beam:
-        texts = [answers[beam, engine][0]["texts"] for engine in ENGINES]
-        ours, theirs = (
-            len(texts[0]) / statistics.median(a["seconds"] for a in answers[beam, engine])
-            for engine in ENGINES
-        )
-        same = statistics.mean(a == b for a, b in zip(*texts, strict=True))
-        print(f"| {beam} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} | {same:.1%} |")
+        best = {}
+        for (size, engine, processes), took in seconds.items():
+            if size == beam:
+                speed = len(source) / statistics.median(took)
+                best[engine] = max(best.get(engine, (0.0, 0)), (speed, processes))
+        for engine, (speed, processes) in best.items():
+            ratio = f"{speed / best[BASE][0]:.2f}" if BASE in best else "-"
+            pairs = zip(texts[beam, engine], texts[beam, OURS], strict=True)
+            same = statistics.mean(a == b for a, b in pairs)
+            print(f"| {beam} | {engine} | {processes} | {speed:.1f} | {ratio} | {same:.1%} |")
+    for engine, why in left_out.items():
+        print(f"{engine} is left out: {why}")
+    if args.steps:
+        for beam in args.beam:
+            share = wasted(Translator.load(args.run, "cpu"), source[: args.steps], beam=beam)
+            print(f"beam {beam}: {share:.3f} x the fewest hypothesis-steps")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,13 @@ class Peer:
     model: Any
     optimizer: torch.optim.Optimizer
 
-    def __init__(self, workload: Workload, precision: str) -> None:
+    def __init__(self, workload: Workload, precision: str, ours: Transformer | None = None) -> None:
+        """``ours``: has the weights, if they are not to be drawn."""
         self.size, self.types, self.batches = workload.size, workload.types, workload.batches
         self.device, self.precision = resolve_device("auto"), precision
-        ours = Transformer(model_config(self.size), self.types)
-        ours.init_weights(torch.Generator().manual_seed(1))
+        if ours is None:
+            ours = Transformer(model_config(self.size), self.types)
+            ours.init_weights(torch.Generator().manual_seed(1))
         self.build(ours)
         self.model.to(self.device)
 

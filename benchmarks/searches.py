@@ -1,0 +1,130 @@
+"""The beam searches of other toolkits, each over its own model with the weights of one of ours.
+
+Text is segmented and joined as in ours; sentences are sorted by length and searched in batches.
+All have our length limit and never say UNK; OpenNMT-py and JoeyNMT have our length penalty, and
+transformers divides by n^alpha. Each ends a sentence in its own way, so a few hypotheses differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from benchmarks.training.contenders import padded
+from benchmarks.training.peer import Peer
+from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
+from benchmarks.training.workload import Size, Workload
+from nmt.config import ModelConfig
+from nmt.data.segment import load_segmenter
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.decoding.sentences import Sentences
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import load_checkpoint
+from nmt.run.folder import RunFolder
+
+SENTENCES = 64  # in a batch; 32 and 128 were no faster
+Ids = list[list[int]]
+
+
+class PeerTranslator:
+    """A run through another toolkit's search."""
+
+    def __init__(self, toolkit: type[Peer], run: str) -> None:
+        """
+        Raises:
+            UserError: the toolkits cannot express the model.
+            ImportError: the toolkit is not installed.
+        """
+        folder = RunFolder.open(run)
+        recipe, vocab = folder.recipe(), Vocab.load(folder.path)
+        size = _size(recipe.model, run)
+        ours = Transformer(recipe.model, len(vocab))
+        ours.load_state_dict(load_checkpoint(folder, "best", with_optimizer=False).model)
+        workload = Workload(size, len(vocab), [], [], [])
+        self.peer: Any = toolkit(workload, "fp32", ours)
+        self.peer.model.eval()
+        self.decode = recipe.decode
+        segmenter = load_segmenter(folder.path)
+        self.sentences = Sentences(segmenter, vocab, recipe.src, recipe.tgt)
+
+    @torch.no_grad()
+    def translate(self, lines: Sequence[str], beam: int) -> list[str]:
+        """The best translation of each line."""
+        pieces, vocab = self.sentences.source_pieces, self.sentences.vocab
+        sources = [[*vocab.ids(pieces(line)), EOS] for line in lines]
+        order = sorted(range(len(lines)), key=lambda row: -len(sources[row]))
+        texts = [""] * len(lines)
+        for first in range(0, len(order), SENTENCES):
+            rows = order[first : first + SENTENCES]
+            src = padded([sources[row] for row in rows])
+            limit = src.shape[1] + self.decode.max_len_offset
+            found = SEARCHES[type(self.peer)](self.peer, src, beam, limit, self.decode.length_alpha)
+            for row, ids in zip(rows, found, strict=True):
+                said = vocab.pieces(ids[: ids.index(EOS)] if EOS in ids else ids)
+                if len(sources[row]) > 1:  # else it is blank
+                    texts[row] = self.sentences.segmenter.decode(said, self.sentences.tgt)
+        return texts
+
+
+def _size(config: ModelConfig, run: str) -> Size:
+    plain = ModelConfig(
+        norm="layernorm", fixnorm=False, out_bias=False, logit_mask=False, dropout=config.dropout,
+        word_dropout=config.word_dropout, attn_dropout=config.attn_dropout,
+        ffn_dropout=config.ffn_dropout, dim=config.dim, ffn_dim=config.ffn_dim, heads=config.heads,
+        enc_layers=config.enc_layers, dec_layers=config.enc_layers, init=config.init,
+    )  # fmt: skip
+    differ = [key for key, value in config if value != getattr(plain, key)]
+    if differ:
+        raise UserError(
+            f"other toolkits cannot express its model.{', model.'.join(differ)}",
+            at=run,
+            fix="give a PreNorm run with norm: layernorm; fixnorm, out_bias, logit_mask: false",
+        )
+    return Size(config.dim, config.ffn_dim, config.heads, config.enc_layers)
+
+
+def _open_nmt(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: float) -> Ids:
+    from onmt.translate import GNMTGlobalScorer
+    from onmt.translate.translator import Translator
+
+    translator = Translator(
+        peer.model,
+        peer.words,
+        beam_size=beam,
+        max_length=limit,
+        ban_unk_token=True,
+        global_scorer=GNMTGlobalScorer(alpha, 0.0, "wu", "none"),
+    )
+    batch = {"src": src[..., None], "srclen": (src != PAD).sum(1)}
+    return [of[0].tolist() for of in translator.translate_batch(batch, False)["predictions"]]
+
+
+def _joey(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: float) -> Ids:
+    from joeynmt.search import search
+
+    lengths, indices = (src != PAD).sum(1), torch.arange(len(src))
+    batch = peer.make_batch(
+        src, lengths, None, None, None, indices, peer.device, PAD, EOS, is_train=False
+    )
+    return search(peer.model, batch, limit, beam, alpha, generate_unk=False)[0].tolist()
+
+
+def _hugging_face(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: float) -> Ids:
+    out = peer.model.generate(
+        input_ids=src,
+        attention_mask=(src != PAD).long(),
+        use_cache=True,
+        do_sample=False,
+        num_beams=beam,
+        max_new_tokens=limit,
+        suppress_tokens=[PAD, BOS, UNK],
+        **({"length_penalty": alpha, "early_stopping": True} if beam > 1 else {}),
+    )
+    return out[:, 1:].tolist()
+
+
+SEARCHES = {OpenNMT: _open_nmt, JoeyNMT: _joey, HuggingFace: _hugging_face}
+PEERS = {"OpenNMT-py": OpenNMT, "JoeyNMT": JoeyNMT, "transformers": HuggingFace}
