@@ -1,7 +1,7 @@
 """nmt-translate's own search beside those of other toolkits, on one run: sentences a second.
 
     python -m benchmarks.engines RUN --input FILE [--beam 5 1] [--lines 1000] [--rounds 3]
-        [--engines ours CTranslate2 OpenNMT-py JoeyNMT transformers] [--steps 100]
+        [--engines ours CTranslate2 JoeyNMT transformers] [--steps 100]
 
 Each has processes of its own for each round: ours and CTranslate2 one, which searches a batch a
 core; the others one with all cores, and one a core, and the faster way counts. Engines alternate.
@@ -33,10 +33,11 @@ from nmt.data.text import read_lines
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.translator import load_exported
+from nmt.model import rows
 
 WARM_UP = 64
 OURS, BASE = "ours", "CTranslate2"
-TOOLKITS = ("OpenNMT-py", "JoeyNMT", "transformers")
+TOOLKITS = ("JoeyNMT", "transformers")
 
 
 def load(engine: str, run: str) -> Any:
@@ -92,8 +93,8 @@ def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
         for worker in workers:
             worker.kill()
             worker.wait()
-    rows = itertools.zip_longest(*answers)
-    return seconds, [text for row in rows for text in row if text is not None]
+    turns = itertools.zip_longest(*answers)
+    return seconds, [text for turn in turns for text in turn if text is not None]
 
 
 def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: Any) -> int:
@@ -114,8 +115,12 @@ def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: An
 
 
 def wasted(translator: Translator, lines: Sequence[str], **options: Any) -> float:
-    """Hypothesis-steps in batches over those of each line alone."""
-    alone = sum(hypothesis_steps(translator, [line], **options) for line in lines)
+    """Hypothesis-steps in batches over those of each line alone, not rounded up."""
+    rounded, rows.ROUND = rows.ROUND, 1
+    try:
+        alone = sum(hypothesis_steps(translator, [line], **options) for line in lines)
+    finally:
+        rows.ROUND = rounded
     return hypothesis_steps(translator, lines, **options) / alone
 
 

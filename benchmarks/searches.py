@@ -1,7 +1,7 @@
 """The beam searches of other toolkits, each over its own model with the weights of one of ours.
 
 Text is segmented and joined as in ours; sentences are sorted by length and searched in batches.
-All have our length limit and never say UNK; OpenNMT-py and JoeyNMT have our length penalty, and
+All have our length limit and never say UNK; JoeyNMT has our length penalty too,
 transformers divides by n^alpha. Each ends a sentence in its own way, so a few hypotheses differ.
 """
 
@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.training.contenders import padded
 from benchmarks.training.peer import Peer
-from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
+from benchmarks.training.peers import HuggingFace, JoeyNMT
 from benchmarks.training.workload import Size, Workload
 from nmt.config import ModelConfig
 from nmt.data.segment import load_segmenter
@@ -25,7 +25,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 
-SENTENCES = 64  # in a batch; 32 and 128 were no faster
+SENTENCES = 64  # in a batch
 Ids = list[list[int]]
 
 
@@ -86,22 +86,6 @@ def _size(config: ModelConfig, run: str) -> Size:
     return Size(config.dim, config.ffn_dim, config.heads, config.enc_layers)
 
 
-def _open_nmt(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: float) -> Ids:
-    from onmt.translate import GNMTGlobalScorer
-    from onmt.translate.translator import Translator
-
-    translator = Translator(
-        peer.model,
-        peer.words,
-        beam_size=beam,
-        max_length=limit,
-        ban_unk_token=True,
-        global_scorer=GNMTGlobalScorer(alpha, 0.0, "wu", "none"),
-    )
-    batch = {"src": src[..., None], "srclen": (src != PAD).sum(1)}
-    return [of[0].tolist() for of in translator.translate_batch(batch, False)["predictions"]]
-
-
 def _joey(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: float) -> Ids:
     from joeynmt.search import search
 
@@ -126,5 +110,5 @@ def _hugging_face(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: fl
     return out[:, 1:].tolist()
 
 
-SEARCHES = {OpenNMT: _open_nmt, JoeyNMT: _joey, HuggingFace: _hugging_face}
-PEERS = {"OpenNMT-py": OpenNMT, "JoeyNMT": JoeyNMT, "transformers": HuggingFace}
+SEARCHES = {JoeyNMT: _joey, HuggingFace: _hugging_face}
+PEERS = {"JoeyNMT": JoeyNMT, "transformers": HuggingFace}

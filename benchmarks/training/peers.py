@@ -160,8 +160,7 @@ class OpenNMT(Peer):
         special = [getattr(DefaultTokens, name) for name in ("PAD", "BOS", "EOS", "UNK")]
         others = [str(number) for number in range(len(special), self.types)]
         words = pyonmttok.build_vocab_from_tokens(others, special_tokens=special)
-        self.words = {"src": words, "tgt": words, "decoder_start_token": DefaultTokens.BOS}
-        self.model = build_base_model(opts, self.words)
+        self.model = build_base_model(opts, {"src": words, "tgt": words})
         load_renamed(self.model, ours, OPENNMT_NAMES)
         self.criterion = LossCompute.from_opts(opts, self.model, words)
         for module in (self.model, self.criterion):  # its Trainer knows autocast on GPUs alone
