@@ -17,6 +17,7 @@ from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.copying import copy_unknown
+from nmt.decoding.cores import can_fork, on_cores
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
 from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
@@ -26,7 +27,6 @@ from nmt.decoding.plan import Plan
 from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
-from nmt.decoding.threads import on_threads
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
@@ -276,14 +276,21 @@ class Translator:
         """Search in batches of similar length, longest first; results in the order given.
 
         Raises:
-            MachineError: a single sentence does not fit in memory.
+            MachineError: a single sentence does not fit in memory, or a process was ended.
         """
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
-        many = self.device.type == "cpu" and torch.get_num_threads() > 1 and len(order) > 1
-        search = self._on_threads if many else self._in_turn
-        for rows, found in search(order, sentences, options, stop or (lambda: None)):
+        stop = stop or (lambda: None)
+        batches, first = [], 0
+        while first < len(order):
+            batches.append(self._batch(order, first, sentences, options))
+            first += len(batches[-1])
+        if self.device.type == "cpu" and len(batches) > 1 and can_fork():
+            searched = self._on_cores(batches, sentences, options, stop)
+        else:
+            searched = self._in_turn(order, sentences, options, stop)
+        for rows, found in searched:
             for row, of_row in zip(rows, found, strict=True):
                 results[row] = of_row
             done([sentences[row] for row in rows])
@@ -296,26 +303,19 @@ class Translator:
         each = (len(sentences[order[first]].ids) + 1) * options.beam
         return order[first : first + max(1, min(options.batch_tokens, self.room) // each)]
 
-    def _on_threads(
+    def _on_cores(
         self,
-        order: list[int],
+        batches: list[list[int]],
         sentences: Sequence[Sentence],
         options: SearchOptions,
         stop: Callable[[], None],
     ) -> Iterator[tuple[list[int], list[list[Found]]]]:
         """Rows and what was found for them, a batch on each core."""
-        batches, first = [], 0
-        while first < len(order):
-            batches.append(self._batch(order, first, sentences, options))
-            first += len(batches[-1])
-        # autocast is a setting of each thread
-        bf16, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
         def search(rows: list[int]) -> list[list[Found]]:
-            with torch.autocast("cpu", dtype=dtype, enabled=bf16):
-                return self._search_batch([sentences[row] for row in rows], options)
+            return self._search_batch([sentences[row] for row in rows], options)
 
-        for pair in zip(batches, on_threads(search, batches), strict=True):
+        for pair in zip(batches, on_cores(search, batches), strict=True):
             stop()
             yield pair
 
