@@ -1,7 +1,7 @@
 """nmt-translate's own search beside those of other toolkits, on one run: sentences a second.
 
     python -m benchmarks.engines RUN --input FILE [--beam 5 1] [--lines 1000] [--rounds 3]
-        [--engines ours CTranslate2 JoeyNMT transformers] [--steps 100]
+        [--engines ours "ours bf16" CTranslate2 JoeyNMT transformers] [--steps 100]
 
 Each has processes of its own for each round: ours and CTranslate2 one, which searches a batch a
 core; the others one with all cores, and one a core, and the faster way counts. Engines alternate.
@@ -36,14 +36,14 @@ from nmt.export.translator import load_exported
 from nmt.model import rows
 
 WARM_UP = 64
-OURS, BASE = "ours", "CTranslate2"
+OURS, BF16, BASE = "ours", "ours bf16", "CTranslate2"
 TOOLKITS = ("JoeyNMT", "transformers")
 
 
 def load(engine: str, run: str) -> Any:
     """What has ``translate(lines, beam=N)``."""
-    if engine == OURS:
-        return Translator.load(run)
+    if engine in (OURS, BF16):
+        return Translator.load(run, precision="bf16" if engine == BF16 else "fp32")
     if engine == BASE:
         return load_exported(run)
     from benchmarks.searches import PEERS, PeerTranslator
@@ -132,7 +132,9 @@ def main() -> None:
     p.add_argument("--beam", type=int, nargs="+", default=[5, 1])
     p.add_argument("--lines", type=int, default=1000)
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--engines", nargs="+", choices=[OURS, BASE, *TOOLKITS], default=[OURS, BASE])
+    p.add_argument(
+        "--engines", nargs="+", choices=[OURS, BF16, BASE, *TOOLKITS], default=[OURS, BASE]
+    )
     p.add_argument("--steps", type=int, default=0, metavar="N")
     p.add_argument("--serve", help=argparse.SUPPRESS)
     p.add_argument("--part", type=int, nargs=2, default=[0, 1], help=argparse.SUPPRESS)
