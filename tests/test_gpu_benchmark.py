@@ -17,6 +17,7 @@ def recipe(tmp_path: Path) -> str:
     return str(toy_recipe(tmp_path))
 
 
+@pytest.mark.slow
 def test_contenders_have_equal_losses_and_a_row_each(recipe, capsys):
     main([recipe, "--batch-tokens", "64", "128", "--updates", "2", "--rounds", "1"])
     rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\| \d", line)]

@@ -34,6 +34,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
 
 WINDOW = 2048  # lines read ahead and sorted by length
+WORTH_CORES = 4096  # pieces x beam from which on processes on all cores pay for their start
 SCORING = {"length_alpha", "batch_tokens", "align", "token_scores"}  # what given lines may ask for
 
 
@@ -286,7 +287,9 @@ class Translator:
         while first < len(order):
             batches.append(self._batch(order, first, sentences, options))
             first += len(batches[-1])
-        if self.device.type == "cpu" and len(batches) > 1 and can_fork():
+        pieces = options.beam * sum(len(sentence.ids) + 1 for sentence in sentences)
+        many = len(batches) > 1 and pieces >= WORTH_CORES
+        if many and self.device.type == "cpu" and can_fork():
             searched = self._on_cores(batches, sentences, options, stop)
         else:
             searched = self._in_turn(order, sentences, options, stop)

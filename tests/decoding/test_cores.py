@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
 from nmt.decoding import cores
+from nmt.decoding import translator as translator_module
 from nmt.decoding.cores import can_fork, on_cores
 from nmt.errors import MachineError, UserError
 from tests.decoding.untrained import LINES, untrained
@@ -32,7 +34,15 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_processes_change_no_text(precision: str) -> None:
+def test_processes_change_no_text(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator_module, "WORTH_CORES", 0)
+    searched = []
+
+    def watched(work: Any, items: list[Any]) -> Iterator[Any]:
+        searched.append(len(items))
+        return on_cores(work, items)
+
+    monkeypatch.setattr(translator_module, "on_cores", watched)
     translator = untrained()
     lines = [*LINES * 4, "", "pan"]
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
@@ -41,6 +51,8 @@ def test_processes_change_no_text(precision: str) -> None:
         torch.set_num_threads(1)
         assert not can_fork()
         assert found == translator.translate(lines, batch_tokens=40)
+    assert len(searched) == 1
+    assert searched[0] > 2
     torch.set_num_threads(2)
 
 

@@ -25,7 +25,7 @@ PROGRAM = """
 import sys
 from nmt.cli import translate
 from nmt.decoding import translator
-translator.WINDOW = 64
+translator.WINDOW = 512
 sys.exit(translate.main(sys.argv[1:]))
 """
 SIGNALS = pytest.mark.parametrize(
@@ -89,6 +89,7 @@ def test_finished_lines_are_on_standard_output(
     assert (folder / "whole").read_bytes().startswith(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_the_same_command_goes_on_with_resume(folder: Path, tmp_path: Path, number: int) -> None:
     target, part = tmp_path / "out", tmp_path / "out.part"
@@ -132,6 +133,7 @@ def test_standard_output_is_full(folder: Path) -> None:
         assert ended(process) == (4, "nmt-translate: disk: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_the_output_is_full(folder: Path, tmp_path: Path) -> None:
     """By a limit on the size of files, which is as a full disk; --resume goes on with more room."""
     target, part = tmp_path / "out", tmp_path / "out.part"
