@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 import nmt.cli  # noqa: F401  the commands' allocator setting
@@ -107,9 +108,12 @@ def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: An
         steps += inputs[0].numel() // dim
 
     handle = translator.transformer.decoder.layers[0].register_forward_pre_hook(count)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # with more it would be other processes that count
     try:
         translator.translate(lines, **options)
     finally:
+        torch.set_num_threads(threads)
         handle.remove()
     return steps
 
