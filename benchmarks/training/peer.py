@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.device import autocast, resolve_device
 
 
-class Peer:
+class Peer(ABC):
     """A toolkit's model, loss and optimizer; an update made of parts, unless it has its own."""
 
     model: Any
@@ -31,13 +32,13 @@ class Peer:
         self.build(ours)
         self.model.to(self.device)
 
+    @abstractmethod
     def build(self, ours: Transformer) -> None:
         """Make the toolkit's model with the weights of ours, its loss and its optimizer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mean_loss(self, number: int) -> Tensor:
         """Smoothed loss per target token, with a graph."""
-        raise NotImplementedError
 
     def loss(self, number: int) -> float:
         """The same in evaluation mode."""

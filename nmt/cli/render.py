@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nmt.decoding.sentences import Hypothesis
+if TYPE_CHECKING:
+    from nmt.decoding.sentences import Hypothesis
 
 # number of the line from 0, hypothesis -> a line of output
-Render = Callable[[int, Hypothesis], str]
+Render: TypeAlias = "Callable[[int, Hypothesis], str]"
 
 
 def as_text(number: int, h: Hypothesis) -> str:

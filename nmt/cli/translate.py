@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tqdm import tqdm
 
@@ -20,12 +20,13 @@ from nmt.cli.resume import facts_of
 from nmt.cli.search import add_search_flags, search_flags
 from nmt.cli.streams import check_output, is_typed, open_output, read_beside, read_input
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.sentences import Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.decoding.wishes import NAMES
 from nmt.errors import Terminated, UserError
 from nmt.export.facts import is_export
-from nmt.run.device import resolve_device, resolve_precision
+
+if TYPE_CHECKING:
+    from nmt.decoding.sentences import Hypothesis
 
 
 def parser() -> argparse.ArgumentParser:
@@ -145,7 +146,7 @@ def _facts(
     chosen = {
         **options.model_dump(exclude={"batch_tokens"}),
         "scores": args.scores,
-        "precision": resolve_precision(args.precision, resolve_device(args.device)),
+        "precision": translator.precision,
     }
     return facts_of(translator.fingerprint(), str(translator.device), chosen, *inputs)
 

@@ -10,25 +10,22 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import torch
 
 from nmt.data.vocab import SPECIALS, UNK
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import word_ends
-from nmt.decoding.forced import Pairs, force
+from nmt.decoding.forced import force
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found
-from nmt.decoding.sentences import Hypothesis, Sentence, Sentences
+from nmt.decoding.searched import Searched
+from nmt.decoding.sentences import Hypothesis, Sentences
 from nmt.model.transformer import Transformer
 
 
 def copy_unknown(
     model: Transformer | Ensemble,
     sentences: Sentences,
-    lines: Sequence[str],
-    parts: Sequence[Sequence[Sentence]],
-    found: Sequence[Sequence[list[Found]]],
+    searched: Searched,
     hypotheses: Iterable[list[Hypothesis]],
     options: SearchOptions,
     device: torch.device,
@@ -37,20 +34,13 @@ def copy_unknown(
 
     Args:
         model: in eval mode.
-        parts: of each line, none for a blank one.
-        found: of each line and part, best first.
         hypotheses: of each line, made of what was found.
     """
-    unknown = [
-        (sentence.ids, np.array(one.ids, dtype=np.int64))
-        for of_line in zip(parts, found, strict=True)
-        for sentence, ranks in zip(*of_line, strict=True)
-        for one in ranks
-        if UNK in one.ids
-    ]
-    pairs = Pairs([source for source, _ in unknown], [target for _, target in unknown])
-    looks = iter(force(model, pairs, options.batch_tokens, device, align=True) if unknown else ())
-    for line, of_parts, of_line, made in zip(lines, parts, found, hypotheses, strict=True):
+    pairs = searched.pairs(lambda one: UNK in one.ids)
+    looks = iter(force(model, pairs, options.batch_tokens, device, align=True))
+    for line, of_parts, of_line, made in zip(
+        searched.lines, searched.parts, searched.found, hypotheses, strict=True
+    ):
         pieces = iter(sentences.source_pieces(line))
         words = [_words(sentences, list(itertools.islice(pieces, len(p.ids)))) for p in of_parts]
         # in the order of the pass: part by part, rank by rank

@@ -6,43 +6,34 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import Forced, Pairs, force
+from nmt.decoding.forced import Forced, force
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Found
-from nmt.decoding.sentences import Hypothesis, Sentence, Sentences
+from nmt.decoding.searched import Searched
+from nmt.decoding.sentences import Hypothesis, Sentences
 from nmt.model.transformer import Transformer
 
 
 def examine(
     model: Transformer | Ensemble,
     sentences: Sentences,
-    lines: Sequence[str],
-    parts: Sequence[Sequence[Sentence]],
-    found: Sequence[Sequence[list[Found]]],
+    searched: Searched,
     options: SearchOptions,
     device: torch.device,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of some lines, with what one parallel pass over them tells.
 
-    Args:
-        model: in eval mode.
-        parts: of each line, none for a blank one.
-        found: of each line and part, best first.
+    ``model``: in eval mode.
     """
-    each = [
-        (sentence.ids, np.array(one.ids, dtype=np.int64))
-        for of_line in zip(parts, found, strict=True)
-        for sentence, ranks in zip(*of_line, strict=True)
-        for one in ranks
-    ]
-    pairs = Pairs([source for source, _ in each], [target for _, target in each])
+    pairs = searched.pairs()
     forced = iter(force(model, pairs, options.batch_tokens, device, options.align))
     results = []
-    for line, of_parts, of_line in zip(lines, parts, found, strict=True):
+    for line, of_parts, of_line in zip(
+        searched.lines, searched.parts, searched.found, strict=True
+    ):
         told = [[next(forced) for _ in ranks] for ranks in of_line]
         hypotheses = sentences.join(of_line, of_parts)
         if of_parts:

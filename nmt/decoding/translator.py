@@ -26,6 +26,7 @@ from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.plan import Plan
 from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
+from nmt.decoding.searched import Searched
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
@@ -54,8 +55,11 @@ class Translator:
         tgt: str,
         decode: DecodeConfig,
         device: torch.device,
+        precision: str = "fp32",
     ) -> None:
+        """``precision``: of the model's matrix products with weights."""
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
+        self.precision = precision
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
         self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
@@ -83,7 +87,8 @@ class Translator:
             MachineError: the device is not there or lacks bf16.
         """
         where = resolve_device(device)
-        dtype = torch.bfloat16 if resolve_precision(precision, where) == "bf16" else torch.float32
+        precision = resolve_precision(precision, where)
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         runs = [run] if isinstance(run, str | Path) else run
         loaded = [load_run(one, checkpoint) for one in runs]
         require_same_text(loaded)
@@ -97,6 +102,7 @@ class Translator:
             first.recipe.tgt,
             first.recipe.decode,
             where,
+            precision,
         )
 
     @property
@@ -168,8 +174,8 @@ class Translator:
         mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
         never = self.sentences.patterns(options.forbid_all)
 
-        def done(searched: Sequence[Sentence]) -> None:
-            progress(sum(sentence.place[1] == 0 for sentence in searched))
+        def done(batch: Sequence[Sentence]) -> None:
+            progress(sum(sentence.place[1] == 0 for sentence in batch))
 
         for window in windows(numbered, size, lambda line: len(line[1][0])):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
@@ -181,12 +187,14 @@ class Translator:
                     self._chosen(mbr, *line, options.n_best)
                     for line in zip(found, parts, strict=True)
                 ]
-            read = [line for _, (line, _) in window], parts, found
+            searched = Searched([line for _, (line, _) in window], parts, found)
             made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
-                made = examine(self.model, self.sentences, *read, options, self.device)
+                made = examine(self.model, self.sentences, searched, options, self.device)
             if options.copy_unk:
-                made = copy_unknown(self.model, self.sentences, *read, made, options, self.device)
+                made = copy_unknown(
+                    self.model, self.sentences, searched, made, options, self.device
+                )
             yield from made
 
     def _chosen(

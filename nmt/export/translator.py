@@ -39,6 +39,7 @@ class ExportedTranslator(Translator):
             UserError: it is damaged.
         """
         facts, self.decode = read_facts(folder)
+        self.precision = "fp32"  # what its weights are stored in is part of the fingerprint
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = facts.src, facts.tgt
         self.sentences = Sentences(self.segmenter, self.vocab, self.src, self.tgt)

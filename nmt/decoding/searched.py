@@ -1,0 +1,37 @@
+"""Some lines of text with what a search found for them, for those who look at it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.decoding.forced import Pairs
+from nmt.decoding.search import Found
+from nmt.decoding.sentences import Sentence
+
+
+@dataclass(frozen=True)
+class Searched:
+    """
+    Attributes:
+        lines: as they were read.
+        parts: of each line, none for a blank one.
+        found: of each line and part, best first.
+    """
+
+    lines: Sequence[str]
+    parts: Sequence[Sequence[Sentence]]
+    found: Sequence[Sequence[list[Found]]]
+
+    def pairs(self, wanted: Callable[[Found], bool] = lambda one: True) -> Pairs:
+        """The wanted hypotheses with their sources: line by line, part by part, rank by rank."""
+        each = [
+            (sentence.ids, np.array(one.ids, dtype=np.int64))
+            for of_line in zip(self.parts, self.found, strict=True)
+            for sentence, ranks in zip(*of_line, strict=True)
+            for one in ranks
+            if wanted(one)
+        ]
+        return Pairs([source for source, _ in each], [target for _, target in each])
