@@ -133,9 +133,10 @@ def full_log_probs(model: Transformer, src: list[int], prefix: list[int]) -> tor
 @each_model
 @torch.no_grad()
 def test_decoding_position_by_position_is_the_full_forward(keys):
-    """Random beams, reordered at random; in the middle a sentence is dropped, then its beams too.
+    """Random beams, reordered at random; in the middle a sentence is dropped, then another.
 
-    36 positions: more than the caches are first allocated for.
+    36 positions: more than the caches are first allocated for. At position 20 the last sentence
+    stays, and of its beams' past what is still the past of one.
     """
     model = build(tiny(**keys))
     rng = torch.Generator().manual_seed(5)
@@ -165,6 +166,10 @@ def test_decoding_position_by_position_is_the_full_forward(keys):
             rows = torch.arange(len(alive))[:-1] if position == 2 else torch.tensor([1])
             state.keep(rows)
             alive = [alive[row] for row in rows.tolist()]
+        if position == 20:
+            assert state.used > 2 * 20
+            state.keep(torch.tensor([0]))
+            assert position < state.used < 2 * 20
 
 
 @each_model

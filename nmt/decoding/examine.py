@@ -31,9 +31,7 @@ def examine(
     pairs = searched.pairs()
     forced = iter(force(model, pairs, options.batch_tokens, device, options.align))
     results = []
-    for line, of_parts, of_line in zip(
-        searched.lines, searched.parts, searched.found, strict=True
-    ):
+    for line, of_parts, of_line in zip(searched.lines, searched.parts, searched.found, strict=True):
         told = [[next(forced) for _ in ranks] for ranks in of_line]
         hypotheses = sentences.join(of_line, of_parts)
         if of_parts:

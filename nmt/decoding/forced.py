@@ -68,7 +68,8 @@ def force(
     Args:
         model: in eval mode.
         pairs: each source has at least one piece.
-        batch_tokens: sentences x longest side of a batch, at most; a longer pair is alone.
+        batch_tokens: pieces of both sides of a batch, at most: sentences x twice the longest side;
+            a longer pair is alone.
         align: find ``sources`` too.
         done: is told how many pairs each batch had.
     """
@@ -77,7 +78,8 @@ def force(
     order = np.argsort(-longest, kind="stable")
     first = 0
     while first < len(order):
-        rows = order[first : first + max(1, batch_tokens // int(longest[order[first]]))]
+        each = 2 * int(longest[order[first]])
+        rows = order[first : first + max(1, batch_tokens // each)]
         batch = collate(pairs, rows).to(device)
         with _watched(model if align else None) as looks:
             logits = model(batch).float()

@@ -28,6 +28,7 @@ from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
 from nmt.decoding.searched import Searched
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
+from nmt.decoding.shares import shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
@@ -291,14 +292,10 @@ class Translator:
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
         stop = stop or (lambda: None)
-        batches, first = [], 0
-        while first < len(order):
-            batches.append(self._batch(order, first, sentences, options))
-            first += len(batches[-1])
         pieces = options.beam * sum(len(sentence.ids) + 1 for sentence in sentences)
-        many = len(batches) > 1 and pieces >= WORTH_CORES
+        many = len(order) > 1 and pieces >= WORTH_CORES
         if many and self.device.type == "cpu" and can_fork():
-            searched = self._on_cores(batches, sentences, options, stop)
+            searched = self._on_cores(order, sentences, options, stop)
         else:
             searched = self._in_turn(order, sentences, options, stop)
         for rows, found in searched:
@@ -316,12 +313,15 @@ class Translator:
 
     def _on_cores(
         self,
-        batches: list[list[int]],
+        order: list[int],
         sentences: Sequence[Sentence],
         options: SearchOptions,
         stop: Callable[[], None],
     ) -> Iterator[tuple[list[int], list[list[Found]]]]:
         """Rows and what was found for them, a batch on each core."""
+        lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
+        runs = shares(lengths, options.batch_tokens, torch.get_num_threads())
+        batches = [[order[place] for place in run] for run in runs]
 
         def search(rows: list[int]) -> list[list[Found]]:
             return self._search_batch([sentences[row] for row in rows], options)

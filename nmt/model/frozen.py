@@ -15,16 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.model.layers import FeedForward
+
 Product = Callable[[Tensor], Tensor]
 ROWS = 256  # for how many rows the layout is chosen; it serves any number
 NAMES = ("_reorder_linear_weight", "_linear_pointwise")
 
 
-def product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype | None) -> Product:
+def product(
+    weight: Tensor, bias: Tensor | None, dtype: torch.dtype | None, relu: bool = False
+) -> Product:
     """``x @ weight.T + bias``, [N, I] -> [N, O], computed in ``dtype``; x's type in and out.
 
-    ``dtype`` None = that of autocast, or else of the weight. Later changes of weight [O, I] and
-    bias [O] may go unseen.
+    With ``relu`` that follows, and what comes out is of ``dtype``. ``dtype`` None = that of
+    autocast, or else of the weight. Later changes of weight [O, I] and bias [O] may go unseen.
     """
     if dtype is None:
         device = weight.device.type
@@ -35,19 +39,23 @@ def product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype | None) -> P
     if not (packable and torch.backends.mkldnn.is_available()) or not all(
         hasattr(torch.ops.mkldnn, name) for name in NAMES
     ):
+        if relu:
+            return lambda x: F.linear(x.to(dtype), weight, bias).relu_()
         return lambda x: F.linear(x.to(dtype), weight, bias).to(x.dtype)
     reorder, linear = (getattr(torch.ops.mkldnn, name) for name in NAMES)
     packed = reorder(weight.contiguous(), ROWS)
+    if relu:
+        return lambda x: linear(x.to(dtype), packed, bias, "relu", [], "")
     return lambda x: linear(x.to(dtype), packed, bias, "none", [], "").to(x.dtype)
 
 
 class FrozenLinear(nn.Module):
     """A linear layer that is not trained any more."""
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype) -> None:
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype, relu: bool = False) -> None:
         super().__init__()
         self.weight, self.bias = linear.weight, linear.bias  # as they were, for who reads them
-        self.product = product(linear.weight, linear.bias, dtype)
+        self.product = product(linear.weight, linear.bias, dtype, relu)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., I] -> [..., O]."""
@@ -57,8 +65,14 @@ class FrozenLinear(nn.Module):
 
 
 def freeze_layers(model: nn.Module, dtype: torch.dtype) -> None:
-    """Put a frozen one in the place of each linear layer, for ``torch.no_grad`` alone."""
+    """Put a frozen one in the place of each linear layer, for ``torch.no_grad`` alone.
+
+    Where only ReLU stands between two of them it is computed with the first.
+    """
     for module in list(model.modules()):
+        if isinstance(module, FeedForward) and module.activation is F.relu and not module.norm:
+            module.add_module("fc1", FrozenLinear(module.fc1, dtype, relu=True))
+            module.activation = nn.Identity()
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
                 setattr(module, name, FrozenLinear(child, dtype))

@@ -1,12 +1,13 @@
-"""Decoding position by position: caches that are written once and never moved.
+"""Decoding position by position: caches that are written once and seldom moved.
 
-Legend: B sentences, K beams, H heads, E = D / H, S source length, C positions allocated, R rows of
+Legend: B sentences, K beams, H heads, E = D / H, S source length, C slots allocated, R rows of
 B * K that are computed, A types that logits have columns for.
 
-Keys and values of position t stay in the slots t*K .. t*K+K-1 of a [B, H, C*K, E] buffer, whichever
-beams survive. Which slots a beam descends from is a boolean ancestry [B, K, C*K]: one small gather
-per position instead of copying every cache. Cross-attention keys exist once per sentence; the beams
-are its queries.
+Keys and values of a position are written into the next K slots of a [B, H, C, E] buffer and stay
+there, whichever beams survive. Which slots a beam descends from is a boolean ancestry [B, K, C]:
+one small gather per position instead of copying every cache. What no beam descends from any more
+goes when sentences leave, as caches are copied then anyway. Cross-attention keys exist once per
+sentence; the beams are its queries.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from nmt.layout import Layout
 from nmt.model.layers import Block
 from nmt.model.rows import ALL, Rows
 
-FIRST_CAPACITY = 32  # positions allocated at the start; doubled when they run out
+ROOM = 32  # positions that slots are allocated for at a time
+ROOM_KEPT = 16  # and how many more when sentences leave
 
 
 class DecodeState:
@@ -39,27 +41,23 @@ class DecodeState:
         """``embed(tokens [N], position)`` -> [N, D]; ``project([N, D])`` -> logits [N, A]."""
         self.embed, self.project = embed, project
         self.beam, self.max_len = beam, max_len
-        self.position = 0
-        self.capacity = min(FIRST_CAPACITY, max_len)
+        self.position = self.used = 0
         batch, device = memory_layout.shape[0], memory.device
         self.source_visible = memory_layout.visible[:, None, None, :]  # [B, 1, 1, S]
-        self.ancestry = torch.zeros(
-            batch, beam, self.capacity * beam, dtype=torch.bool, device=device
-        )
-        self.layers = [
-            _LayerCache(block, memory, memory_layout, batch, self.capacity * beam)
-            for block in blocks
-        ]
+        slots = min(ROOM, max_len) * beam
+        self.ancestry = torch.zeros(batch, beam, slots, dtype=torch.bool, device=device)
+        self.layers = [_LayerCache(block, memory, memory_layout, batch, slots) for block in blocks]
 
     def advance(self, tokens: Tensor, rows: Rows = ALL) -> Tensor:
         """Take the tokens at this position, [B, K]; return fp32 logits of the next, [R, A].
 
         What is not among ``rows`` is never asked for again: matrix products leave it out.
         """
-        beam = tokens.shape[1]
-        if self.position == self.capacity:
+        if self.position == self.max_len:
+            raise IndexError(f"decoding went past max_len {self.max_len}")
+        beam, first = self.beam, self.used
+        if first + beam > self.ancestry.shape[-1]:
             self._grow()
-        first = self.position * beam
         self.ancestry[:, :, first : first + beam] = torch.eye(
             beam, dtype=torch.bool, device=tokens.device
         )
@@ -68,34 +66,34 @@ class DecodeState:
         for layer in self.layers:
             x = layer.step(x, first, beam, visible, self.source_visible, rows)
         self.position += 1
+        self.used += beam
         return self.project(x).float()
 
     def select(self, parents: Tensor) -> None:
         """Say which beam each new beam continues: parents [B, K] int64."""
-        used = self.position * self.beam
-        index = parents[:, :, None].expand(-1, -1, used)
-        self.ancestry[:, :, :used] = self.ancestry[:, :, :used].gather(1, index)
+        index = parents[:, :, None].expand(-1, -1, self.used)
+        self.ancestry[:, :, : self.used] = self.ancestry[:, :, : self.used].gather(1, index)
 
     def keep(self, sentences: Tensor) -> None:
         """Drop every sentence but these, [B'] int64 indices into the present ones."""
         self.source_visible = self.source_visible[sentences]
         longest = int(self.source_visible.sum(-1).max())
         self.source_visible = self.source_visible[..., :longest]
-        self.ancestry = self.ancestry[sentences]
-        used = self.position * self.beam
+        ancestry = self.ancestry[sentences, :, : self.used]
+        # the slots that a beam descends from, in their order, then others as room for new ones
+        alive = ancestry.any(1)
+        self.used = int(alive.sum(1).max())
+        order = alive.sort(dim=1, descending=True, stable=True).indices
+        order = order[:, : self.used + ROOM_KEPT * self.beam]  # [B', C']
+        self.ancestry = ancestry.gather(2, order[:, None].expand(-1, self.beam, -1))
         for layer in self.layers:
-            layer.keep(sentences, longest, used)
+            layer.keep(sentences, longest, order)
 
     def _grow(self) -> None:
-        self.capacity = min(2 * self.capacity, self.max_len)
-        if self.position == self.capacity:
-            raise IndexError(f"decoding went past max_len {self.max_len}")
-        slots = self.capacity * self.beam
-        wider = self.ancestry.new_zeros(*self.ancestry.shape[:2], slots)
-        wider[..., : self.ancestry.shape[-1]] = self.ancestry
-        self.ancestry = wider
+        more = self.ancestry.new_zeros(*self.ancestry.shape[:2], ROOM * self.beam)
+        self.ancestry = torch.cat([self.ancestry, more], dim=-1)
         for layer in self.layers:
-            layer.grow(slots)
+            layer.grow(more.shape[-1])
 
 
 class _LayerCache:
@@ -153,20 +151,24 @@ class _LayerCache:
 
         return self.block(x, attend_self, attend_source)
 
-    def keep(self, sentences: Tensor, longest: int, used: int) -> None:
-        """Drop the other sentences, and the source positions that none of these has."""
+    def keep(self, sentences: Tensor, longest: int, order: Tensor) -> None:
+        """Drop the other sentences, and the source positions that none of these has.
+
+        ``order``: [B', C'], the slots of each that are kept.
+        """
         self.source_k = self.source_k[:, :, :longest].index_select(0, sentences)
         self.source_v = self.source_v[:, :, :longest].index_select(0, sentences)
+        _, heads, slots, _ = self.k.shape
+        of_heads = sentences[:, None] * heads + torch.arange(heads, device=sentences.device)
+        place = of_heads[..., None] * slots + order[:, None]  # [B', H, C']
         for name in ("k", "v"):
-            old = getattr(self, name)
-            kept = old.new_empty(len(sentences), *old.shape[1:])
-            kept[:, :, :used] = old[:, :, :used].index_select(0, sentences)
-            setattr(self, name, kept)
+            kept = getattr(self, name).flatten(0, 2).index_select(0, place.flatten())
+            setattr(self, name, kept.unflatten(0, place.shape))
 
     def grow(self, slots: int) -> None:
-        """Allocate more positions."""
+        """Allocate more slots."""
         for name in ("k", "v"):
             old = getattr(self, name)
-            wider = old.new_empty(*old.shape[:2], slots, old.shape[-1])
+            wider = old.new_empty(*old.shape[:2], old.shape[2] + slots, old.shape[-1])
             wider[:, :, : old.shape[2]] = old
             setattr(self, name, wider)

@@ -63,6 +63,8 @@ class ScaleNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
+        if not torch.is_grad_enabled():  # in half the time, for few rows
+            return x * _in_type_of(x, self.g / _row_norm(x).clamp_(min=self.eps))
         return _ScaleNorm.apply(x, self.g, self.eps)
 
 

@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from nmt.config import ModelConfig
 from nmt.model import frozen
 from nmt.model.frozen import FrozenLinear, product
 from nmt.model.rows import ROUND, Rows
+from nmt.model.transformer import Transformer
 from tests.decoding.untrained import LINES, untrained
 
 
@@ -27,6 +29,9 @@ def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
         found = product(weight, shift, dtype)(x)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+        found = product(weight, shift, dtype, relu=True)(x)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.float(), expected.relu(), rtol=0, atol=atol)
 
 
 def test_a_frozen_model_translates_and_scores_as_before():
@@ -42,6 +47,21 @@ def test_a_frozen_model_translates_and_scores_as_before():
         frozen_one.score(LINES, translations), plain.score(LINES, translations), strict=True
     ):
         assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("keys", [{"activation": "gelu"}, {"ffn_norm": True}, {"bias": False}])
+def test_what_is_more_than_relu_stays_between_the_products(keys):
+    """Alone it is computed with the first of them."""
+    rng = torch.Generator().manual_seed(3)
+    for of_model in ({}, keys):
+        model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2, **of_model), 9)
+        model.init_weights(rng)
+        ffn, x = model.encoder.layers[0].ffn.eval(), torch.randn(5, 16, generator=rng)
+        with torch.no_grad():
+            expected = ffn(x)
+            model.freeze(torch.float32)
+            torch.testing.assert_close(ffn(x), expected, rtol=0, atol=1e-5)
+            assert (ffn.fc1(x).amin() == 0) == ("bias" in of_model or not of_model)
 
 
 def test_bf16_is_used_in_search_and_in_scores():
