@@ -38,7 +38,7 @@ from nmt.model import rows
 
 WARM_UP = 64
 OURS, BF16, BASE = "ours", "ours bf16", "CTranslate2"
-TOOLKITS = ("JoeyNMT", "transformers")
+TOOLKITS = ("JoeyNMT", "OpenNMT-py", "transformers")
 
 
 def load(engine: str, run: str) -> Any:

@@ -1,7 +1,7 @@
 """The beam searches of other toolkits, each over its own model with the weights of one of ours.
 
 Text is segmented and joined as in ours; sentences are sorted by length and searched in batches.
-All have our length limit and never say UNK; JoeyNMT has our length penalty too,
+All have our length limit and never say UNK; JoeyNMT and OpenNMT-py have our length penalty too,
 transformers divides by n^alpha. Each ends a sentence in its own way, so a few hypotheses differ.
 """
 
@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.training.contenders import padded
 from benchmarks.training.peer import Peer
-from benchmarks.training.peers import HuggingFace, JoeyNMT
+from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload
 from nmt.config import ModelConfig
 from nmt.data.segment import load_segmenter
@@ -110,5 +110,24 @@ def _hugging_face(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: fl
     return out[:, 1:].tolist()
 
 
-SEARCHES = {JoeyNMT: _joey, HuggingFace: _hugging_face}
-PEERS = {"JoeyNMT": JoeyNMT, "transformers": HuggingFace}
+def _open_nmt(peer: Any, src: torch.Tensor, beam: int, limit: int, alpha: float) -> Ids:
+    from onmt.translate import GNMTGlobalScorer, Translator
+
+    translator = Translator(
+        peer.model,
+        peer.vocabs,
+        max_length=limit,
+        max_length_ratio=0,
+        beam_size=beam,
+        ban_unk_token=True,
+        global_scorer=GNMTGlobalScorer(alpha, 0.0, "wu", "none"),
+        report_score=False,
+    )
+    lengths = (src != PAD).sum(1)
+    batch = {"src": src[..., None], "srclen": lengths, "ind_in_bucket": list(range(len(src)))}
+    found = translator.translate_batch(batch, attn_debug=False)["predictions"]
+    return [ranks[0].tolist() for ranks in found]
+
+
+SEARCHES = {JoeyNMT: _joey, HuggingFace: _hugging_face, OpenNMT: _open_nmt}
+PEERS = {"JoeyNMT": JoeyNMT, "transformers": HuggingFace, "OpenNMT-py": OpenNMT}

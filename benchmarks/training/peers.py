@@ -160,7 +160,10 @@ class OpenNMT(Peer):
         special = [getattr(DefaultTokens, name) for name in ("PAD", "BOS", "EOS", "UNK")]
         others = [str(number) for number in range(len(special), self.types)]
         words = pyonmttok.build_vocab_from_tokens(others, special_tokens=special)
-        self.model = build_base_model(opts, {"src": words, "tgt": words})
+        self.vocabs = {"src": words, "tgt": words, "decoder_start_token": DefaultTokens.BOS}
+        self.model = build_base_model(opts, self.vocabs)
+        if ours.out_bias is None:
+            nn.init.zeros_(self.model.generator.bias)
         load_renamed(self.model, ours, OPENNMT_NAMES)
         self.criterion = LossCompute.from_opts(opts, self.model, words)
         for module in (self.model, self.criterion):  # its Trainer knows autocast on GPUs alone

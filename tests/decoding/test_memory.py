@@ -105,11 +105,16 @@ def test_few_long_lines_are_read_ahead(translator: Translator) -> None:
 
 
 def run_command(*argv: str | Path, source: Path, target: Path) -> int:
-    """MiB of memory that the command held at most, from file to file."""
+    """MiB of memory that the command held at most, from file to file.
+
+    oneDNN keeps the 1,024 products that it compiled last; here 32, so that they do not hide a leak.
+    """
+    env = {**os.environ, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32"}
     with source.open("rb") as given, target.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nmt.cli.translate", *map(str, argv)], stdin=given, stdout=out
-        )
+            [sys.executable, "-m", "nmt.cli.translate", *map(str, argv)],
+            stdin=given, stdout=out, env=env,
+        )  # fmt: skip
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
@@ -119,7 +124,6 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
 def test_the_command_streams(tmp_path: Path, flags: list[str]) -> None:
-    """Less than two kilobytes a line: a heap that is never trimmed comes to one."""
     toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
     recipe = toy_recipe(tmp_path, {"train": {"epoch_updates": 1, "max_epochs": 1}})
     assert train.main([str(recipe)]) == 0
@@ -132,4 +136,4 @@ def test_the_command_streams(tmp_path: Path, flags: list[str]) -> None:
         peaks.append(run_command(*argv, source=source, target=target))
         written = sum(1 for _ in target.open())
         assert written == count * (2 if "--n-best" in flags else 1)
-    assert peaks[1] < peaks[0] + 176, peaks
+    assert peaks[1] < peaks[0] + 50, peaks
