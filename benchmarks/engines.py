@@ -58,7 +58,7 @@ def serve(engine: str, run: str, source: Sequence[str], beam: int) -> None:
     translator.translate(source[:WARM_UP], beam=beam)
     print("ready", flush=True)
     if sys.stdin.readline():
-        print(json.dumps(translator.translate(source, beam=beam)))
+        print(json.dumps(translator.translate(source, beam=beam)), flush=True)
 
 
 def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
@@ -88,13 +88,19 @@ def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
             assert worker.stdin is not None
             worker.stdin.write("go\n")
             worker.stdin.flush()
-        answers = [json.loads(worker.communicate()[0]) for worker in workers]
-        seconds = time.perf_counter() - begin
+        answers = []
+        for worker in workers:
+            assert worker.stdout is not None
+            answer = worker.stdout.readline()
+            if not answer:
+                raise UserError(worker.communicate()[1].strip().splitlines()[-1])
+            answers.append(answer)
+        seconds = time.perf_counter() - begin  # before they take themselves apart
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
-    turns = itertools.zip_longest(*answers)
+    turns = itertools.zip_longest(*map(json.loads, answers))
     return seconds, [text for turn in turns for text in turn if text is not None]
 
 
