@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
+import bisect
 from collections.abc import Sequence
-
-import numpy as np
 
 
 def shares(lengths: Sequence[int], most: int, cores: int) -> list[range]:
-    """Places of sentences, in runs of about equal sums of length.
+    """Places of sentences, in the smallest runs that are as many for each core.
 
     Args:
         lengths: of sentences, falling.
         most: the longest of a run x their number, at most; a longer sentence is alone.
-        cores: the number of runs is a multiple of it, unless there are fewer sentences.
+        cores: the number of runs is a multiple of it, if sentences allow that.
     """
-    ends = np.cumsum(lengths)
-    count = cores * max(1, -(-int(ends[-1]) // (most * cores)))
-    while count < len(lengths):
-        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
-        runs = [range(*pair) for pair in itertools.pairwise([0, *cuts.tolist(), len(lengths)])]
-        if all(len(run) < 2 or lengths[run.start] * len(run) <= most for run in runs):
-            return [run for run in runs if run]
-        count += cores
-    return [range(place, place + 1) for place in range(len(lengths))]
+    fewest = len(_runs(lengths, most))
+    count = -(-fewest // cores) * cores
+    sizes = range(1, most + 1)  # the larger, the fewer runs
+    size = bisect.bisect_left(sizes, -count, key=lambda size: -len(_runs(lengths, size)))
+    return _runs(lengths, sizes[size])
+
+
+def _runs(lengths: Sequence[int], size: int) -> list[range]:
+    """As many sentences in each as fit."""
+    runs, first = [], 0
+    while first < len(lengths):
+        stop = min(first + max(1, size // lengths[first]), len(lengths))
+        runs.append(range(first, stop))
+        first = stop
+    return runs
