@@ -64,6 +64,17 @@ def test_scale_norm_clamps_the_length_instead_of_adding_to_it():
     torch.testing.assert_close(norm(long), norm.g.detach() * long / 2)
 
 
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_scale_norm_without_gradients_is_the_same(dtype):
+    """A way of its own, for zero and short vectors too."""
+    norm = randomised(ScaleNorm(DIM, 0.5)).to(dtype)
+    x = (sample(4, DIM) * torch.tensor([[1.0], [1e-2], [0.0], [1e3]])).to(dtype)
+    with torch.no_grad():
+        found = norm(x)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, norm(x).detach(), rtol=2 * torch.finfo(dtype).eps, atol=0)
+
+
 def test_scale_norm_output_has_length_g():
     norm, x = randomised(ScaleNorm(DIM, EPS)), sample(5, DIM)
     torch.testing.assert_close(norm(x).norm(dim=-1), norm.g.abs().detach().expand(5))
