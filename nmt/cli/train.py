@@ -23,7 +23,12 @@ from nmt.data.segment import save_segmenter
 from nmt.errors import RunError, Terminated
 from nmt.model.transformer import Transformer
 from nmt.run.average import kept
-from nmt.run.checkpoint import load_checkpoint, require_same_data, space_needed
+from nmt.run.checkpoint import (
+    load_checkpoint,
+    require_same_data,
+    require_same_update,
+    space_needed,
+)
 from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.distributed import World, join
 from nmt.run.files import require_space, write_atomic
@@ -145,6 +150,7 @@ def start(
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
     if checkpoint:
         require_same_data(checkpoint.state, prepared.fingerprint)
+        require_same_update(checkpoint.state, recipe.optim.accumulate, world.size)
     save_segmenter(prepared.segmenter, run.path)
     prepared.vocab.save(run.path)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))

@@ -31,6 +31,7 @@ __all__ = [
     "checkpoint_name",
     "load_checkpoint",
     "require_same_data",
+    "require_same_update",
     "save_checkpoint",
     "space_needed",
 ]
@@ -152,6 +153,19 @@ def require_same_data(state: TrainState, fingerprint: str) -> None:
             f"now {fingerprint[:12]})",
             fix="restore the corpora, or start over with --fresh",
         )
+
+
+def require_same_update(state: TrainState, accumulate: int, processes: int) -> None:
+    """Raises UserError when updates of a resumed run would have more or fewer batches."""
+    batches = accumulate * processes
+    if state.update_batches in (0, batches):
+        return
+    raise UserError(
+        f"an update of this run has {state.update_batches} batches, and would now have {batches}: "
+        f"optim.accumulate = {accumulate}, in {processes} process{'es' * (processes > 1)}",
+        fix=f"set optim.accumulate so that it is {state.update_batches} again, or start another "
+        "number of processes",
+    )
 
 
 def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:

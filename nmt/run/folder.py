@@ -35,6 +35,7 @@ FREE_ON_RESUME = frozenset(
         "out",
         "device",
         "time_limit",
+        "optim.accumulate",  # with as many fewer processes, which is checked
         "train.max_epochs",
         "train.stop_patience",
         "train.keep",

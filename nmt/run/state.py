@@ -51,6 +51,7 @@ class TrainState:
         data_fingerprint: of the prepared corpora; a resumed run must have the same.
         interval: the log line under way.
         text_fingerprint: of vocabulary and segmenter; translation must have the same.
+        update_batches: batches of an update, of all processes together; 0 = not known.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -66,6 +67,7 @@ class TrainState:
     data_fingerprint: str = ""
     interval: IntervalState = field(default_factory=IntervalState)
     text_fingerprint: str = ""
+    update_batches: int = 0
 
     def to_json(self) -> str:
         """JSON text; ``from_json`` gives an equal state back."""

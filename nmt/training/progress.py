@@ -70,7 +70,7 @@ class Interval:
             "lr": lr,
             "grad_norm": float(norm),
             "tokens_per_second": self.tokens / seconds,
-            "seconds_left": (self._last_update() - self.state.update) * seconds / updates,
+            "seconds_left": (self.last_update() - self.state.update) * seconds / updates,
         }
         self.restart()
         return record
@@ -94,7 +94,8 @@ class Interval:
             f"({result.smoothed_ppl:.2f} smoothed)  {bar}{'  best' if improved else ''}"
         )
 
-    def _last_update(self) -> int:
+    def last_update(self) -> int:
+        """The update that training does not go beyond."""
         train = self.recipe.train
         total = getattr(self.recipe.schedule, "total_updates", None)
         return min(train.max_epochs * train.epoch_updates, total or math.inf)  # type: ignore[return-value]

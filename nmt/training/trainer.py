@@ -85,6 +85,7 @@ class Trainer:
             self.state = start.state
             self.model.load_state_dict(start.model)
             load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
+        self.state.update_batches = recipe.optim.accumulate * world.size
         self._saved = (self.state.update, len(self.state.history)) if start else None
         # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
         self.bad_updates = torch.tensor(self.state.bad_updates, device=device)
@@ -298,9 +299,11 @@ class Trainer:
         )
 
     def _validation_due(self) -> bool:
+        """At the end of an epoch, and of a schedule that ends within one."""
         update, history = self.state.update, self.state.history
         done = bool(history) and history[-1][0] == update
-        return update > 0 and update % self.recipe.train.epoch_updates == 0 and not done
+        of_epoch = update % self.recipe.train.epoch_updates == 0
+        return update > 0 and (of_epoch or update == self.interval.last_update()) and not done
 
     def _progress_bar(self) -> tqdm[NoReturn]:
         """Updates of the present epoch, on a terminal only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,9 +75,22 @@ def test_a_signal_to_one_process_stops_all_and_they_go_on_together(alone, recipe
     stopped = torchrun("terminates", "3", recipe, f"out={run}")
     assert stopped.returncode != 0
     assert load_checkpoint(RunFolder.open(run)).state.update == 3
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
     resumed = torchrun("terminates", "99", recipe, f"out={run}", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert_same_training(alone, run)
+    assert main([recipe, f"out={other}", "--resume", "optim.accumulate=2"]) == 0
+    assert_same_training(alone, other)
+
+
+def test_another_number_of_processes_needs_as_many_batches(alone, recipe, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(alone, run)
+    more = [recipe, f"out={run}", "train.max_epochs=3", "--resume"]
+    assert main(more) == 2  # as if it had been begun by two processes, and went on with one
+    assert "an update of this run has 2 batches, and would now have 1" in capsys.readouterr().err
+    assert main([*more, "optim.accumulate=2"]) == 0
 
 
 @pytest.mark.slow

@@ -298,6 +298,7 @@ def test_a_linear_schedule_ends_the_run(start):
     )
     assert trainer.run() == "the linear schedule ended"
     assert load_checkpoint(trainer.run_folder).state.update == 5
+    assert [update for update, _ in trainer.state.history] == [4, 5]  # an epoch has 4 updates
 
 
 def test_time_limit_saves_and_can_be_resumed(recipe, tmp_path):
