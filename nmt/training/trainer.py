@@ -31,6 +31,7 @@ from nmt.run.distributed import World
 from nmt.run.files import write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import Log
+from nmt.run.products import fast_products
 from nmt.training.evaluate import Evaluation, Stopped, evaluate
 from nmt.training.graphs import CudaRecord, Record, Replays
 from nmt.training.loss import label_smoothed
@@ -166,11 +167,12 @@ class Trainer:
         Returns:
             [2], the sums of the smoothed loss and of the cross-entropy.
         """
-        with autocast(self.device, self.precision):
-            logits = self.model(batch)
-        smoothing = self.recipe.optim.label_smoothing
-        sums = label_smoothed(logits, batch.tgt_out, self.model.allowed, smoothing, batch.weights)
-        (sums.smoothed / tokens).backward()
+        smoothing, allowed = self.recipe.optim.label_smoothing, self.model.allowed
+        with fast_products(self.device):
+            with autocast(self.device, self.precision):
+                logits = self.model(batch)
+            sums = label_smoothed(logits, batch.tgt_out, allowed, smoothing, batch.weights)
+            (sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
 
     def lr(self) -> float:
@@ -181,7 +183,10 @@ class Trainer:
 
     def validate(self) -> None:
         """Perplexities, hypotheses and scores on dev; one line, one record, one checkpoint."""
-        measured = self._measure() if self.world.first else None
+        measured = None
+        if self.world.first:
+            with contextlib.suppress(Stopped):
+                measured = self.evaluate(self.prepared.dev)
         result: Evaluation | None = self.world.share(measured)
         if result is None:
             raise Stopped
@@ -198,12 +203,6 @@ class Trainer:
         self.interval.restart()
         self.save()
         self.interval.start_clock()
-
-    def _measure(self) -> Evaluation | None:
-        """The evaluation of dev, None when it was stopped."""
-        with contextlib.suppress(Stopped):
-            return self.evaluate(self.prepared.dev)
-        return None
 
     def evaluate(self, split: EvalSet, intervals: bool = False) -> Evaluation:
         """Score the model as it is on a tuning or test set."""
