@@ -79,22 +79,13 @@ def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
     ]  # fmt: skip
     try:
         for worker in workers:
-            assert worker.stdin is not None
-            assert worker.stdout is not None
-            if not any(line == "ready\n" for line in worker.stdout):
-                raise UserError(worker.communicate()[1].strip().splitlines()[-1])
+            hear(worker, "ready")
         begin = time.perf_counter()
         for worker in workers:
             assert worker.stdin is not None
             worker.stdin.write("go\n")
             worker.stdin.flush()
-        answers = []
-        for worker in workers:
-            assert worker.stdout is not None
-            answer = worker.stdout.readline()
-            if not answer:
-                raise UserError(worker.communicate()[1].strip().splitlines()[-1])
-            answers.append(answer)
+        answers = [hear(worker, "[") for worker in workers]
         seconds = time.perf_counter() - begin  # before they take themselves apart
     finally:
         for worker in workers:
@@ -102,6 +93,20 @@ def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
             worker.wait()
     turns = itertools.zip_longest(*map(json.loads, answers))
     return seconds, [text for turn in turns for text in turn if text is not None]
+
+
+def hear(worker: subprocess.Popen[str], beginning: str) -> str:
+    """The next line of a process that begins so; others are what its libraries print.
+
+    Raises:
+        UserError: there is none; with the last that it said.
+    """
+    assert worker.stdout is not None
+    for line in worker.stdout:
+        if line.startswith(beginning):
+            return line
+    said = worker.communicate()[1].strip().splitlines()
+    raise UserError(said[-1] if said else f"ended with {worker.wait()}")
 
 
 def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: Any) -> int:
