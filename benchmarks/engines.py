@@ -85,7 +85,7 @@ def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
             assert worker.stdin is not None
             worker.stdin.write("go\n")
             worker.stdin.flush()
-        answers = [hear(worker, "[") for worker in workers]
+        answers = [hear(worker, '["') for worker in workers]
         seconds = time.perf_counter() - begin  # before they take themselves apart
     finally:
         for worker in workers:

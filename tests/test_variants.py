@@ -228,7 +228,9 @@ def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
 
 def test_the_resume_command_has_the_variant():
     args = train.parser().parse_args(["v.yaml", "seed=2", "--variant", "a b"])
-    assert train.resume_command(args) == "nmt-train v.yaml seed=2 --variant 'a b' --resume"
+    words = "v.yaml seed=2 --variant 'a b' --resume"
+    assert train.resume_command(args, 1) == f"nmt-train {words}"
+    assert train.resume_command(args, 2) == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
 
 
 def test_the_schema_asks_for_parts_of_a_recipe_only():

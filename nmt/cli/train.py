@@ -86,6 +86,8 @@ def lead(args: argparse.Namespace, world: World) -> int:
         return 0
     prepared = prepare(recipe)
     print(describe_report(prepared.report), file=sys.stderr)
+    if run.resuming:
+        require_resumable(recipe, prepared, run, world)
     if args.dry_run:
         model = Transformer(recipe.model, len(prepared.vocab))
         print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
@@ -100,7 +102,7 @@ def lead(args: argparse.Namespace, world: World) -> int:
             _, test = finish(trainer, reason)
         except Stopped:
             saved = f"saved update {trainer.state.update}; go on with"
-            log.text(f"{stop.requested}: {saved}\n  {resume_command(args)}")
+            log.text(f"{stop.requested}: {saved}\n  {resume_command(args, world.size)}")
             if stop.requested == "SIGINT":
                 raise KeyboardInterrupt from None
             raise Terminated(stop.requested) from None
@@ -134,6 +136,14 @@ def follow(world: World) -> int:
     return 0
 
 
+def require_resumable(recipe: Recipe, prepared: Prepared, run: RunFolder, world: World) -> None:
+    """Raises UserError when going on would not be the same training, before anything is changed."""
+    state = load_checkpoint(run, with_optimizer=False, say=lambda note: None).state
+    changed = any(change.startswith("optim.accumulate:") for change in run.changes)
+    require_same_data(state, prepared.fingerprint)
+    require_same_update(state, recipe.optim.accumulate, world.size, changed)
+
+
 def start(
     recipe: Recipe,
     prepared: Prepared,
@@ -148,9 +158,6 @@ def start(
     for note in run.notes:
         log.text(f"note: {note}")
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
-    if checkpoint:
-        require_same_data(checkpoint.state, prepared.fingerprint)
-        require_same_update(checkpoint.state, recipe.optim.accumulate, world.size)
     save_segmenter(prepared.segmenter, run.path)
     prepared.vocab.save(run.path)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
@@ -204,9 +211,11 @@ def show_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluation
     print(f"translate:  echo {shlex.quote(example)} | nmt-translate {place}")
 
 
-def resume_command(args: argparse.Namespace) -> str:
+def resume_command(args: argparse.Namespace, processes: int) -> str:
     """The command line that goes on with this run."""
-    return shlex.join(["nmt-train", *recipe_words(args), "--resume"])
+    several = ["torchrun", "--nproc-per-node", str(processes), "-m", "nmt.cli.train"]
+    start = several if processes > 1 else ["nmt-train"]
+    return shlex.join([*start, *recipe_words(args), "--resume"])
 
 
 if __name__ == "__main__":

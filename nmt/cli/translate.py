@@ -126,7 +126,7 @@ def _store_few_products() -> None:
     """Set how many compiled matrix products are kept, before the first one; the user's own holds.
 
     Each number of rows and columns is compiled for itself. A search has new ones at each step, so
-    that the 1,024 kept by default save no time, and grow to 700 MiB.
+    that the 1,024 kept by default save no time, and grow to 600 MiB.
     """
     for name in _STORES:
         os.environ.setdefault(name, _STORED)

@@ -155,16 +155,23 @@ def require_same_data(state: TrainState, fingerprint: str) -> None:
         )
 
 
-def require_same_update(state: TrainState, accumulate: int, processes: int) -> None:
-    """Raises UserError when updates of a resumed run would have more or fewer batches."""
-    batches = accumulate * processes
-    if state.update_batches in (0, batches):
+def require_same_update(state: TrainState, accumulate: int, processes: int, changed: bool) -> None:
+    """Raises UserError when updates of a resumed run would have more or fewer batches.
+
+    ``changed``: whether ``accumulate`` is another than before, which a run of an older version, as
+    it does not say how many batches it had, may not have.
+    """
+    known, batches = state.update_batches, accumulate * processes
+    if known == batches or not (known or changed):
         return
     raise UserError(
-        f"an update of this run has {state.update_batches} batches, and would now have {batches}: "
-        f"optim.accumulate = {accumulate}, in {processes} process{'es' * (processes > 1)}",
-        fix=f"set optim.accumulate so that it is {state.update_batches} again, or start another "
-        "number of processes",
+        f"an update of this run has {known or 'an unknown number of'} batches, and would now have "
+        f"{batches}: optim.accumulate = {accumulate}, in {processes} process"
+        f"{'es' * (processes > 1)}",
+        fix=f"set optim.accumulate so that it is {known} again, or start another number of "
+        "processes"
+        if known
+        else "set optim.accumulate back",
     )
 
 

@@ -1,8 +1,9 @@
 """Matrix products of fp32 numbers by oneDNN instead of MKL, where the result is as exact.
 
-On an AMD processor with AVX-512, updates are a tenth faster with it (benchmarks/README.md). torch
-hands fp32 over to oneDNN only together with leave to round factors to bf16. It makes use of that
-where the processor has AMX, so whether it does is found out first.
+On an AMD processor with AVX-512, the only one this was measured on, updates are up to a tenth
+faster with it (benchmarks/README.md). torch hands fp32 over to oneDNN only together with leave to
+round factors to bf16. It makes use of that where the processor has AMX, so whether it does is found
+out first.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ class Trainer:
         )
 
     def _validation_due(self) -> bool:
-        """At the end of an epoch, and of a schedule that ends within one."""
+        """At the end of an epoch, and at ``total_updates`` of a schedule, if it is within one."""
         update, history = self.state.update, self.state.history
         done = bool(history) and history[-1][0] == update
         of_epoch = update % self.recipe.train.epoch_updates == 0

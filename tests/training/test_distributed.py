@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import torch
 
 from nmt.cli.train import main
 from nmt.errors import UserError
-from nmt.run.checkpoint import load_checkpoint
+from nmt.run.checkpoint import TrainState, load_checkpoint, require_same_update
 from nmt.run.distributed import World, join
 from nmt.run.folder import RunFolder
 from tests.toy import toy_corpus, toy_recipe
@@ -87,10 +88,28 @@ def test_a_signal_to_one_process_stops_all_and_they_go_on_together(alone, recipe
 def test_another_number_of_processes_needs_as_many_batches(alone, recipe, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(alone, run)
+    before = [(run / name).read_bytes() for name in ("config.yaml", "summary.json")]
     more = [recipe, f"out={run}", "train.max_epochs=3", "--resume"]
     assert main(more) == 2  # as if it had been begun by two processes, and went on with one
     assert "an update of this run has 2 batches, and would now have 1" in capsys.readouterr().err
+    assert [(run / name).read_bytes() for name in ("config.yaml", "summary.json")] == before
     assert main([*more, "optim.accumulate=2"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("known", "accumulate", "processes", "changed", "same"),
+    [
+        (4, 1, 4, False, True),
+        (4, 2, 2, True, True),
+        (4, 1, 2, False, False),
+        (0, 1, 4, False, True),  # a run of an older version
+        (0, 2, 2, True, False),
+    ],
+)
+def test_what_may_go_on(known, accumulate, processes, changed, same):
+    state = TrainState(update_batches=known)
+    with contextlib.nullcontext() if same else pytest.raises(UserError, match=r"optim\.accumulate"):
+        require_same_update(state, accumulate, processes, changed)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
+from nmt.run import products
 from nmt.run.average import average_checkpoints
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
@@ -261,6 +262,19 @@ def test_early_stopping(start):
     assert trainer.state.best_update == 4
     assert trainer.run_folder.best() == "u000004"
     assert load_checkpoint(trainer.run_folder, "best").state.update == 4
+
+
+def test_forward_and_backward_take_the_faster_products(start, monkeypatch):
+    monkeypatch.setattr(products, "onednn_is_exact", lambda: True)
+    matmul, seen = torch.backends.mkldnn.matmul, []
+    trainer = start()
+    layer = trainer.model.encoder.layers[0]
+    layer.register_forward_hook(lambda *_: seen.append(matmul.fp32_precision))
+    weight = next(layer.parameters())
+    weight.register_hook(lambda gradient: seen.append(matmul.fp32_precision))
+    first_update(trainer)
+    assert seen == ["bf16", "bf16"]
+    assert matmul.fp32_precision != "bf16"
 
 
 def test_a_falling_rate_ends_the_run(start):
