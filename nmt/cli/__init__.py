@@ -7,6 +7,7 @@ trimming, one heap for all threads. Elsewhere nothing happens.
 """
 
 import ctypes
+import os
 
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
@@ -17,6 +18,16 @@ def _keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, -1)
         mallopt(_MMAP_MAX, 0)
         mallopt(_ARENA_MAX, 1)
+
+
+def store_products(count: int) -> None:
+    """Set how many compiled matrix products are kept, before the first one; the user's own holds.
+
+    Each number of rows is compiled for itself, and nearly every batch has new ones: the 1,024 that
+    oneDNN, and torch's layer over it, keep by default grow to a gigabyte and save no time.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(count))
 
 
 _keep_freed_memory()

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from nmt.analysis.observers import Watch
+from nmt.cli import store_products
 from nmt.cli.corpus import obtain_corpus
 from nmt.cli.main import run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
@@ -40,6 +41,7 @@ from nmt.training.finish import diverged, finish
 from nmt.training.trainer import Trainer
 
 EXAMPLES = 5
+PRODUCTS = 64  # compiled ones kept: as many as an update has
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
+    store_products(PRODUCTS)
     with join() as world:
         return lead(args, world) if world.first else follow(world)
 

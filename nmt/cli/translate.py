@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import signal
 import sys
 import threading
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tqdm import tqdm
 
-from nmt.cli import render
+from nmt.cli import render, store_products
 from nmt.cli.main import run_command
 from nmt.cli.resume import facts_of
 from nmt.cli.search import add_search_flags, search_flags
@@ -29,9 +28,7 @@ from nmt.export.facts import is_export
 if TYPE_CHECKING:
     from nmt.decoding.sentences import Hypothesis
 
-# of oneDNN and of torch's layer over it
-_STORES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-_STORED = "16"
+PRODUCTS = 16  # compiled ones kept: each step of a search has new ones
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the first line is read."""
-    _store_few_products()
+    store_products(PRODUCTS)
     _check(args)
     check_output(args.output, args.input, args.force)
     lines, total = read_input(args.input)
@@ -120,16 +117,6 @@ def body(args: argparse.Namespace) -> int:
                     found = ([one] for one in scored)
                 _write(found, sink, style, done, args.output is None)
     return 0
-
-
-def _store_few_products() -> None:
-    """Set how many compiled matrix products are kept, before the first one; the user's own holds.
-
-    Each number of rows and columns is compiled for itself. A search has new ones at each step, so
-    that the 1,024 kept by default save no time, and grow to 600 MiB.
-    """
-    for name in _STORES:
-        os.environ.setdefault(name, _STORED)
 
 
 def _check(args: argparse.Namespace) -> None:

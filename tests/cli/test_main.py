@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import platform
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import nmt
+from nmt.cli import store_products
 from nmt.cli.main import run_command
 from nmt.errors import MachineError, RunError, Terminated, UserError
 
@@ -140,3 +142,12 @@ def test_commands_keep_memory_that_torch_has_freed():
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="nosuch"):
         _ = nmt.nosuch
+
+
+def test_the_number_of_products_kept_is_the_user_s_if_there_is_one(monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "")  # so that it is put back as it was
+    monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    store_products(64)
+    assert os.environ["LRU_CACHE_CAPACITY"] == "64"
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"
