@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
+from nmt.cli import store_products
+from nmt.cli.train import PRODUCTS
 from nmt.config import ModelConfig, OptimConfig, Recipe
 from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
@@ -61,6 +63,7 @@ class Ours:
     """``Trainer.update`` as nmt-train runs it."""
 
     def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
+        store_products(PRODUCTS)
         prepared = prepare(recipe, progress=False)
         model = model_config(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)

@@ -122,12 +122,11 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
 def test_the_command_streams(tmp_path: Path, flags: list[str]) -> None:
-    """A kilobyte a line would be 49 MiB here."""
     toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
     recipe = toy_recipe(tmp_path, {"train": {"epoch_updates": 1, "max_epochs": 1}})
     assert train.main([str(recipe)]) == 0
     peaks = []
-    for count in (10_000, 60_000):
+    for count in (10_000, 100_000):
         source, target = tmp_path / f"{count}.gl", tmp_path / f"{count}.en"
         lines = itertools.islice(itertools.cycle(lines_of_digits(500, longest=3)), count)
         source.write_text("".join(f"{line}\n" for line in lines))
@@ -135,4 +134,4 @@ def test_the_command_streams(tmp_path: Path, flags: list[str]) -> None:
         peaks.append(run_command(*argv, source=source, target=target))
         written = sum(1 for _ in target.open())
         assert written == count * (2 if "--n-best" in flags else 1)
-    assert peaks[1] < peaks[0] + 35, peaks
+    assert peaks[1] < peaks[0] + 50, peaks
