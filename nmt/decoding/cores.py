@@ -2,23 +2,23 @@
 
 Small matrix products gain little from a second core: the cores wait for each other at each of
 them. One batch a core does not wait, and in processes of their own they do not wait for Python's
-lock either. The processes are forked when there is work, as torch's DataLoader forks its own: they
-find weights and work in the memory that they share with this one, and send back results alone.
+lock either. The processes are forked, as torch's DataLoader forks its own: they find the weights in
+the memory that they share with this one. They stay until they are closed, and with them the memory
+and the compiled products that their work has asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -26,8 +26,6 @@ from nmt.errors import MachineError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-NUMBER = 4  # bytes of the number of an item
-MOST = 16_000  # numbers that a pipe holds
 
 
 def can_fork() -> bool:
@@ -35,62 +33,100 @@ def can_fork() -> bool:
     return sys.platform == "linux" and torch.get_num_threads() > 1
 
 
-def on_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """``map(work, items)`` in as many processes as torch has threads, each computing with one.
+class Cores(Generic[Item, Result]):
+    """Processes that do the same work to one item after the other, each computing with one thread.
 
-    What work changes is lost, but for its result. When this ends early, by an error or an
-    interruption, so do the processes.
-
-    Raises:
-        MachineError: a process was ended from outside.
+    They know what there was when they began: what changes later, here or by their work, changes
+    nothing on the other side. They end when they are closed, and when this process ends.
     """
-    for first in range(0, len(items), MOST):
-        yield from _forked(work, items[first : first + MOST])
 
+    def __init__(self, work: Callable[[Item], Result], count: int) -> None:
+        """``count`` processes; no reference to ``work`` is kept here."""
+        self.count, self._owner = count, os.getpid()
+        self._processes: dict[Connection, Any] = {}
+        fork = multiprocessing.get_context("fork")
+        try:
+            with _signals_later():
+                for _ in range(count):
+                    ours, theirs = fork.Pipe()
+                    # with a copy of this end, it would not see that its parent is gone
+                    copies = [*self._processes, ours]
+                    process = fork.Process(target=_serve, args=(work, theirs, copies), daemon=True)
+                    process.start()
+                    theirs.close()
+                    self._processes[ours] = process
+        except BaseException:
+            self.close()
+            raise
 
-def _forked(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    fork = multiprocessing.get_context("fork")
-    numbers, to_numbers = os.pipe()
-    os.write(to_numbers, b"".join(n.to_bytes(NUMBER, "big") for n in range(len(items))))
-    processes: dict[Connection, Any] = {}
-    ready: dict[int, tuple[Any, Exception | None]] = {}
-    wanted = 0
-    try:
-        with _signals_later():
-            for _ in range(min(torch.get_num_threads(), len(items))):
-                ours, theirs = fork.Pipe(duplex=False)
-                target = (work, items, numbers, to_numbers, theirs, os.getpid())
-                process = fork.Process(target=_serve, args=target, daemon=True)
-                process.start()
-                theirs.close()
-                processes[ours] = process
-        os.close(to_numbers)
-        to_numbers = -1
-        while wanted < len(items):
-            for connection in wait(list(processes)):
-                assert isinstance(connection, Connection)
-                try:
-                    number, *answer = connection.recv()
-                except EOFError:
-                    connection.close()
-                    _ended(processes.pop(connection))
-                    continue
-                ready[number] = (answer[0], answer[1])
-            for number in itertools.takewhile(ready.__contains__, itertools.count(wanted)):
-                result, error = ready.pop(number)
+    @property
+    def alive(self) -> bool:
+        """Whether there are processes to give work to: of this one, not of the one it forked."""
+        return bool(self._processes) and self._owner == os.getpid()
+
+    def map(self, items: Sequence[Item]) -> Generator[Result, None, None]:
+        """``map(work, items)``. When this ends early, by an error or an interruption, all close.
+
+        Raises:
+            MachineError: a process was ended from outside.
+        """
+        left = iter(enumerate(items))
+        busy: set[Connection] = set()
+        ready: dict[int, Any] = {}  # result and error
+
+        def give(connection: Connection) -> None:
+            if (numbered := next(left, None)) is not None:
+                busy.add(connection)
+                connection.send(numbered)
+
+        try:
+            for connection in self._processes:
+                with self._noticing_end(connection):
+                    give(connection)
+            for wanted in range(len(items)):
+                while wanted not in ready:
+                    for answered in wait(list(busy)):
+                        assert isinstance(answered, Connection)
+                        with self._noticing_end(answered):
+                            number, *answer = answered.recv()
+                            busy.remove(answered)
+                            ready[number] = answer
+                            give(answered)
+                result, error = ready.pop(wanted)
                 if error is not None:
                     raise error
-                wanted += 1
                 yield result
-    finally:
-        for descriptor in (numbers, to_numbers):
-            if descriptor >= 0:
-                os.close(descriptor)
-        for connection, process in processes.items():
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the processes, whatever they are at."""
+        if self._owner != os.getpid():
+            return
+        while self._processes:
+            connection, process = self._processes.popitem()
             connection.close()
             process.kill()
             process.join()
             process.close()
+
+    @contextlib.contextmanager
+    def _noticing_end(self, connection: Connection) -> Iterator[None]:
+        """
+        Raises:
+            MachineError: the process at the other end is gone.
+        """
+        try:
+            yield
+        except (EOFError, OSError) as error:
+            process = self._processes[connection]
+            process.join()
+            raise MachineError(
+                f"a process that searched a batch was ended (exit code {process.exitcode})",
+                fix="this is mostly for lack of memory: set OMP_NUM_THREADS to fewer processes, or "
+                "take a smaller --batch-tokens",
+            ) from error
 
 
 @contextlib.contextmanager
@@ -112,39 +148,21 @@ def _signals_later() -> Iterator[None]:
             signal.raise_signal(sent)
 
 
-def _ended(process: Any) -> None:
-    """
-    Raises:
-        MachineError: not because the work was done.
-    """
-    process.join()
-    code = process.exitcode
-    process.close()
-    if code:
-        raise MachineError(
-            f"a process that searched a batch was ended (exit code {code})",
-            fix="this is mostly for lack of memory: set OMP_NUM_THREADS to fewer processes, or "
-            "take a smaller --batch-tokens",
-        )
-
-
 def _serve(
-    work: Callable[[Item], Result],
-    items: Sequence[Item],
-    numbers: int,
-    to_numbers: int,
-    answers: Connection,
-    parent: int,
+    work: Callable[[Item], Result], connection: Connection, copies: Sequence[Connection]
 ) -> None:
-    """What a process does: take the next number, until there is none or its parent is gone."""
-    os.close(to_numbers)
+    """What a process does: the work, to each item that comes, until its parent is gone."""
+    for copy in copies:
+        copy.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption ends
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    while (number := os.read(numbers, NUMBER)) and os.getppid() == parent:
-        result, error = None, None
-        try:
-            result = work(items[int.from_bytes(number, "big")])
-        except Exception as raised:  # raised again where it can be seen
-            error = raised
-        answers.send((int.from_bytes(number, "big"), result, error))
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            number, item = connection.recv()
+            result, error = None, None
+            try:
+                result = work(item)
+            except Exception as raised:  # raised again where it can be seen
+                error = raised
+            connection.send((number, result, error))

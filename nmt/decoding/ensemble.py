@@ -38,6 +38,11 @@ class Ensemble(nn.Module):
         """The models, with their type, which ModuleList does not keep."""
         return cast(Iterable[Transformer], self.models)
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the weights of all stay as they are."""
+        return all(model.frozen for model in self.members())
+
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities [Nt, V], which are logits too."""
         return log_mean([model(batch) for model in self.members()])

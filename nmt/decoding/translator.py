@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,7 +20,7 @@ from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.copying import copy_unknown
-from nmt.decoding.cores import can_fork, on_cores
+from nmt.decoding.cores import Cores, can_fork
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
 from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
@@ -34,6 +37,8 @@ from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
+
+Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
 
 WINDOW = 2048  # lines read ahead and sorted by length
 WORTH_CORES = 4096  # pieces x beam from which on processes on all cores pay for their start
@@ -64,6 +69,8 @@ class Translator:
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
         self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
+        self._cores: Cores[Job, list[list[Found]]] | None = None
+        self._turn = threading.Lock()  # of the threads that call this, at the processes
 
     @classmethod
     def load(
@@ -323,12 +330,30 @@ class Translator:
         runs = shares(lengths, options.batch_tokens, torch.get_num_threads())
         batches = [[order[place] for place in run] for run in runs]
 
-        def search(rows: list[int]) -> list[list[Found]]:
-            return self._search_batch([sentences[row] for row in rows], options)
+        jobs = [([sentences[row] for row in rows], options) for rows in batches]
+        with self._processes() as cores, contextlib.closing(cores.map(jobs)) as found:
+            for pair in zip(batches, found, strict=True):
+                stop()
+                yield pair
 
-        for pair in zip(batches, on_cores(search, batches), strict=True):
-            stop()
-            yield pair
+    @contextlib.contextmanager
+    def _processes(self) -> Iterator[Cores[Job, list[list[Found]]]]:
+        """A process on each core, which stays for later calls if weights do not change."""
+        with self._turn:
+            cores, count = self._cores, torch.get_num_threads()
+            if cores is None or not cores.alive or cores.count != count:
+                if cores is not None:
+                    cores.close()
+                self._cores = cores = Cores(self._search_job, count)
+                weakref.finalize(self, cores.close)
+            try:
+                yield cores
+            finally:
+                if not self.model.frozen:
+                    cores.close()
+
+    def _search_job(self, job: Job) -> list[list[Found]]:
+        return self._search_batch(*job)
 
     def _in_turn(
         self,

@@ -86,7 +86,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.dropout_rng = DropoutRng()
-        self.frozen_type: torch.dtype | None = None
+        self.frozen: torch.dtype | None = None
         pre = config.norm_place == "pre"
         make_norm = _norm_maker(config)
         make_extra_norm = functools.partial(NORMS[config.extra_norm], eps=config.norm_eps)
@@ -130,7 +130,7 @@ class Transformer(nn.Module):
     def freeze(self, dtype: torch.dtype) -> Transformer:
         """From now on for translation alone, with products in ``dtype``; returns itself."""
         freeze_layers(self.eval(), dtype)
-        self.frozen_type = dtype
+        self.frozen = dtype
         return self
 
     def init_weights(self, generator: torch.Generator) -> None:
@@ -190,8 +190,8 @@ class Transformer(nn.Module):
 
         The mask is part of the bias, so it costs no pass over the logits.
         """
-        if self.frozen_type is not None:
-            return product(rows, self.logit_bias(), self.frozen_type)(states)
+        if self.frozen is not None:
+            return product(rows, self.logit_bias(), self.frozen)(states)
         return F.linear(states, rows, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
@@ -217,7 +217,7 @@ class Transformer(nn.Module):
         bias = self.logit_bias()
         if types is not None:
             out_rows, bias = out_rows[types], bias[types]
-        output = product(out_rows, bias, self.frozen_type)
+        output = product(out_rows, bias, self.frozen)
         return DecodeState(
             blocks_of(self.decoder),
             embed,

@@ -2,74 +2,220 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from nmt.decoding import cores
 from nmt.decoding import translator as translator_module
-from nmt.decoding.cores import can_fork, on_cores
+from nmt.decoding.cores import Cores, can_fork
+from nmt.decoding.ensemble import Ensemble
 from nmt.errors import MachineError, UserError
 from tests.decoding.untrained import LINES, untrained
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked")
+ROOT = Path(__file__).parents[2]
+MANY = [*LINES * 4, "", "pan"]
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(translator_module, "WORTH_CORES", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
+    gc.collect()
     open_files = os.listdir("/proc/self/fd")
     yield
     assert torch.get_num_threads() == 2
-    assert multiprocessing.active_children() == []
+    gc.collect()  # a test's exception may have held what it had
+    assert running() == set()
     assert len(os.listdir("/proc/self/fd")) == len(open_files)
     torch.set_num_threads(before)
 
 
+def running() -> set[int | None]:
+    return {child.pid for child in multiprocessing.active_children()}
+
+
+@contextlib.contextmanager
+def two_doing(work: Callable[[Any], Any]) -> Iterator[Cores[Any, Any]]:
+    with contextlib.closing(Cores(work, 2)) as cores:
+        yield cores
+
+
+def mapped(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    with two_doing(work) as cores:
+        return list(cores.map(items))
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_processes_change_no_text(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator_module, "WORTH_CORES", 0)
     searched = []
+    original = Cores.map
 
-    def watched(work: Any, items: list[Any]) -> Iterator[Any]:
+    def watched(self: Any, items: list[Any]) -> Iterator[Any]:
         searched.append(len(items))
-        return on_cores(work, items)
+        return original(self, items)
 
-    monkeypatch.setattr(translator_module, "on_cores", watched)
+    monkeypatch.setattr(Cores, "map", watched)
     translator = untrained()
-    lines = [*LINES * 4, "", "pan"]
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         assert can_fork()
-        found = translator.translate(lines, batch_tokens=40)
+        found = translator.translate(MANY, batch_tokens=40)
         torch.set_num_threads(1)
         assert not can_fork()
-        assert found == translator.translate(lines, batch_tokens=40)
+        assert found == translator.translate(MANY, batch_tokens=40)
     assert len(searched) == 1
     assert searched[0] > 2
     torch.set_num_threads(2)
 
 
+def test_every_wish_of_a_line_reaches_the_processes() -> None:
+    translator = untrained()
+    wishes: dict[str, Any] = {
+        "prefix": ["the"] * len(MANY),
+        "require": [["sea"]] * len(MANY),
+        "forbid": [["dog", "cat"]] * len(MANY),
+        "forbid_all": ["town"],
+    }
+    found = list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
+    torch.set_num_threads(1)
+    assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
+    torch.set_num_threads(2)
+
+
+def test_processes_stay_while_weights_do() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    first = translator.translate(MANY)
+    processes = running()
+    assert len(processes) == 2
+    assert translator.translate(MANY) == first
+    assert len(translator.translate(MANY, beam=2, length_alpha=0.0)) == len(first)
+    assert running() == processes
+    torch.set_num_threads(3)
+    assert translator.translate(MANY) == first
+    assert len(running()) == 3
+    assert not running() & processes
+    torch.set_num_threads(2)
+
+
+def test_an_ensemble_keeps_its_processes_if_all_its_models_stay() -> None:
+    models = [untrained(seed).transformer for seed in (2, 3)]
+    models[0].freeze(torch.float32)
+    translator = untrained()
+    translator.model = Ensemble(models)
+    translator.translate(MANY)
+    assert running() == set()
+    models[1].freeze(torch.float32)
+    translator.translate(MANY)
+    assert len(running()) == 2
+
+
+def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
+    translator = untrained()
+    before = translator.translate(MANY)
+    assert running() == set()
+    with torch.no_grad():
+        for parameter in translator.model.parameters():
+            parameter.mul_(-1.0)
+    after = translator.translate(MANY)
+    torch.set_num_threads(1)
+    assert before != after == translator.translate(MANY)
+    torch.set_num_threads(2)
+
+
+def test_after_a_failed_call_the_next_one_works() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    expected = translator.translate(MANY)
+    for process in running():
+        assert process is not None
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(MachineError, match="exit code -9"):
+        translator.translate(MANY)
+    assert running() == set()
+    assert translator.translate(MANY) == expected
+
+
+def test_threads_take_turns() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
+    found: dict[int, list[str]] = {}
+
+    def translate(number: int) -> None:
+        torch.set_num_threads(2)  # a thread's own in some builds
+        found[number] = translator.translate(lines[number], batch_tokens=40)
+
+    threads = [threading.Thread(target=translate, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: translator.translate(lines[number]) for number in range(4)}
+
+
+def test_a_copy_in_a_forked_process_does_not_touch_them() -> None:
+    with two_doing(lambda n: n + 1) as cores:
+        child = os.fork()
+        if child == 0:
+            cores.close()
+            os._exit(cores.alive)
+        assert os.waitpid(child, 0)[1] == 0
+        assert list(cores.map(range(5))) == [1, 2, 3, 4, 5]
+
+
+ORPHANS = """
+import contextlib, multiprocessing, os, signal, time
+from nmt.decoding.cores import Cores
+
+first, second = (Cores(lambda n: n, 2) for _ in range(2))
+print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_they_end_when_their_parent_is_killed() -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", ORPHANS], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    processes = [int(word) for word in killed.stdout.split()]
+    assert len(processes) == 4
+    until = time.monotonic() + 30
+    while any(_computes(process) for process in processes):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _computes(process: int) -> bool:
+    """Whether it is there, and not only its exit code."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+
+
 def test_each_process_computes_with_one_thread_and_order_is_kept() -> None:
-    found = list(on_cores(lambda n: (n, torch.get_num_threads(), os.getpid()), range(200)))
+    found = mapped(lambda n: (n, torch.get_num_threads(), os.getpid()), range(200))
     assert [(n, threads) for n, threads, _ in found] == [(n, 1) for n in range(200)]
     assert os.getpid() not in {process for *_, process in found}
 
 
-def test_more_items_than_a_pipe_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "MOST", 7)
-    assert list(on_cores(lambda n: n * n, range(50))) == [n * n for n in range(50)]
-
-
-def test_large_results_do_not_wait_for_each_other() -> None:
-    found = on_cores(lambda n: bytes([n]) * 1_000_000, range(20))
-    assert [(answer[0], len(answer)) for answer in found] == [(n, 1_000_000) for n in range(20)]
+def test_large_items_and_results_do_not_wait_for_each_other() -> None:
+    items = [bytes([n]) * 1_000_000 for n in range(20)]
+    assert mapped(lambda item: item * 2, items) == [item * 2 for item in items]
 
 
 def test_an_error_is_raised_here_and_ends_the_processes() -> None:
@@ -78,17 +224,22 @@ def test_an_error_is_raised_here_and_ends_the_processes() -> None:
             raise UserError("not this one", fix="leave it out")
         return n
 
-    found = on_cores(work, range(10_000))
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(UserError, match="not this one") as caught:
-        list(found)
-    assert caught.value.fix == "leave it out"
+    with two_doing(work) as cores:
+        found = cores.map(range(10_000))
+        assert [next(found) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(UserError, match="not this one") as caught:
+            list(found)
+        assert caught.value.fix == "leave it out"
+        assert not cores.alive
+        assert running() == set()
 
 
 def test_whoever_stops_reading_leaves_no_process() -> None:
-    found = on_cores(lambda n: n, range(10_000))
+    cores = Cores(lambda n: n, 2)
+    found = cores.map(range(10_000))
     assert next(found) == 0
     found.close()
+    assert running() == set()
 
 
 def test_a_process_that_is_killed_is_an_error_and_no_wait() -> None:
@@ -98,7 +249,7 @@ def test_a_process_that_is_killed_is_an_error_and_no_wait() -> None:
         return n
 
     with pytest.raises(MachineError, match="exit code -9") as caught:
-        list(on_cores(work, range(100)))
+        mapped(work, range(100))
     assert "OMP_NUM_THREADS" in str(caught.value.fix)
 
 
@@ -109,4 +260,4 @@ def test_an_interruption_reaches_this_process_alone() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         return n
 
-    assert list(on_cores(work, range(4))) == [0, 1, 2, 3]
+    assert mapped(work, range(4)) == [0, 1, 2, 3]
