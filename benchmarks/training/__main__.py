@@ -4,7 +4,7 @@
 
 Every contender has its own process and trains the same model on the same batches; rounds alternate,
 the first is a warm-up and is not counted. Before anything is timed, all losses must be equal. Other
-toolkits take part where they can be imported (see peers.py); the rest is named and left out.
+toolkits take part where they can be imported (see peers); the rest is named and left out.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 
 from benchmarks.training.contenders import model_config, padded
 from benchmarks.training.workload import Workload
-from nmt.data.vocab import BOS, EOS, PAD
+from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.model.transformer import Transformer
 from nmt.run.device import autocast, resolve_device
+
+SPECIALS = {"pad_index": PAD, "bos_index": BOS, "eos_index": EOS, "unk_index": UNK}
 
 
 class Peer(ABC):
@@ -56,6 +59,15 @@ class Peer(ABC):
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
 
+    def cast(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function under autocast, for a trainer that knows it on GPUs alone."""
+
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with autocast(self.device, self.precision):
+                return function(*args, **kwargs)
+
+        return inside
+
     def ids(self, number: int) -> tuple[Tensor, Tensor]:
         """Source with EOS [B, S], target between BOS and EOS [B, T + 1]."""
         batch = self.batches[number]
@@ -68,23 +80,25 @@ def decoder_input(tgt: Tensor) -> Tensor:
     return tgt[:, :-1].masked_fill(tgt[:, :-1] == EOS, PAD)
 
 
-def load_renamed(model: nn.Module, ours: Transformer, names: dict[str, str]) -> None:
+def load_renamed(
+    model: nn.Module, ours: Transformer, names: dict[str, str], *, take_apart: bool = True
+) -> None:
     """Our weights into a model: patterns of our names -> theirs, applied in this order.
 
-    Queries, keys and values are taken apart first: ``qkv`` becomes ``q``, ``k`` and ``v``. Our
-    output bias is zero, so a model without one computes the same.
+    Queries, keys and values are taken apart first, unless theirs are joined too: ``qkv`` becomes
+    ``q``, ``k`` and ``v``. Our biases are zero at first, so a model without them computes the same.
     """
     theirs = {}
     for name, value in ours.state_dict().items():
-        joined = re.search(r"\.(q?kv)\.", name)
+        joined = re.search(r"\.(q?kv)\.", name) if take_apart else None
         for letter, part in apart(joined[1] if joined else "", value):
             new = name.replace(f".{joined[1]}.", f".{letter}.") if joined else name
             for pattern, replacement in names.items():
                 new = re.sub(pattern, replacement, new)
             theirs[new] = part
     missing, unknown = nn.Module.load_state_dict(model, theirs, strict=False)
-    if set(unknown) - {"out_bias"}:
-        raise SystemExit(f"{type(model)} has no {unknown}, and wants {missing}")
+    if lost := [name for name in unknown if theirs[name].any()]:
+        raise SystemExit(f"{type(model)} has no {lost}, and wants {missing}")
 
 
 def apart(letters: str, value: Tensor) -> list[tuple[str, Tensor]]:

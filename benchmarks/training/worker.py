@@ -31,7 +31,7 @@ ScaleNorm = {"norm": "scalenorm", "fixnorm": True}
 
 
 def make_peer(name: str, precision: str, workload: Workload, recipe: Recipe) -> Contender:
-    """A contender of peers.py."""
+    """A contender out of PEERS."""
     return PEERS[name](workload, precision)
 
 
@@ -89,7 +89,9 @@ def main(name: str, workload_file: str, *overrides: str) -> None:
         "round": one_round,
         "operations": lambda: count_operations(lambda: contender.update(0)),
         "memory": memory,
-        "parameters": lambda: sum(p.numel() for p in contender.model.parameters()),
+        "parameters": lambda: sum(
+            p.numel() for p in contender.model.parameters() if p.requires_grad
+        ),
     }
     answers.write("ready\n")
     for line in sys.stdin:
