@@ -5,7 +5,7 @@
 
 Each has processes of its own for each round: ours and CTranslate2 one, which searches a batch a
 core; the others one with all cores, and one a core, and the faster way counts. Engines alternate.
-Loading, and a warm-up on the first 64 lines, are left out. "same" is the share of lines translated
+Loading, and a first pass over all lines, are left out. "same" is the share of lines translated
 as by ours: the searches differ in when they stop. ``--steps N``: hypotheses that ours computes in
 batches of the first N lines, over those that it computes for each line alone, the fewest there can
 be. An engine that is not installed, or cannot express the model, is left out with a line that says
@@ -36,7 +36,6 @@ from nmt.errors import UserError
 from nmt.export.translator import load_exported
 from nmt.model import rows
 
-WARM_UP = 64
 OURS, BF16, BASE = "ours", "ours bf16", "CTranslate2"
 TOOLKITS = ("JoeyNMT", "OpenNMT-py", "transformers")
 
@@ -55,7 +54,7 @@ def load(engine: str, run: str) -> Any:
 def serve(engine: str, run: str, source: Sequence[str], beam: int) -> None:
     """One process of an engine: says that it is ready, waits, and writes translations as JSON."""
     translator = load(engine, run)
-    translator.translate(source[:WARM_UP], beam=beam)
+    translator.translate(source, beam=beam)  # with the memory and the processes that it asks for
     print("ready", flush=True)
     if sys.stdin.readline():
         print(json.dumps(translator.translate(source, beam=beam)), flush=True)
