@@ -70,6 +70,7 @@ class Cores(Generic[Item, Result]):
         Raises:
             MachineError: a process was ended from outside.
         """
+        assert self.alive
         left = iter(enumerate(items))
         busy: set[Connection] = set()
         ready: dict[int, Any] = {}  # result and error
