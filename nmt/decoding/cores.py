@@ -3,8 +3,8 @@
 Small matrix products gain little from a second core: the cores wait for each other at each of
 them. One batch a core does not wait, and in processes of their own they do not wait for Python's
 lock either. The processes are forked, as torch's DataLoader forks its own: they find the weights in
-the memory that they share with this one. They stay until they are closed, and with them the memory
-and the compiled products that their work has asked for.
+the memory that they share with this one. They may stay for later work, and with them the memory and
+the compiled products that it has asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -26,6 +27,8 @@ from nmt.errors import MachineError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+# else another thread's processes could copy a pipe, and hide that its own has ended
+_FORKING = threading.Lock()
 
 
 def can_fork() -> bool:
@@ -37,16 +40,18 @@ class Cores(Generic[Item, Result]):
     """Processes that do the same work to one item after the other, each computing with one thread.
 
     They know what there was when they began: what changes later, here or by their work, changes
-    nothing on the other side. They end when they are closed, and when this process ends.
+    nothing on the other side. They end when they are closed or no longer referred to, and when this
+    process ends.
     """
 
     def __init__(self, work: Callable[[Item], Result], count: int) -> None:
         """``count`` processes; no reference to ``work`` is kept here."""
-        self.count, self._owner = count, os.getpid()
+        self._owner, self._idle = os.getpid(), True
         self._processes: dict[Connection, Any] = {}
+        self.close = weakref.finalize(self, _end, self._processes, self._owner)
         fork = multiprocessing.get_context("fork")
         try:
-            with _signals_later():
+            with _FORKING, _signals_later():
                 for _ in range(count):
                     ours, theirs = fork.Pipe()
                     # with a copy of this end, it would not see that its parent is gone
@@ -61,8 +66,9 @@ class Cores(Generic[Item, Result]):
 
     @property
     def alive(self) -> bool:
-        """Whether there are processes to give work to: of this one, not of the one it forked."""
-        return bool(self._processes) and self._owner == os.getpid()
+        """Whether all wait for work: of this process, not of one that it forked."""
+        mine = self._idle and self.close.alive and self._owner == os.getpid()
+        return mine and all(process.is_alive() for process in self._processes.values())
 
     def map(self, items: Sequence[Item]) -> Generator[Result, None, None]:
         """``map(work, items)``. When this ends early, by an error or an interruption, all close.
@@ -71,6 +77,7 @@ class Cores(Generic[Item, Result]):
             MachineError: a process was ended from outside.
         """
         assert self.alive
+        self._idle = False
         left = iter(enumerate(items))
         busy: set[Connection] = set()
         ready: dict[int, Any] = {}  # result and error
@@ -100,17 +107,7 @@ class Cores(Generic[Item, Result]):
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        """End the processes, whatever they are at."""
-        if self._owner != os.getpid():
-            return
-        while self._processes:
-            connection, process = self._processes.popitem()
-            connection.close()
-            process.kill()
-            process.join()
-            process.close()
+        self._idle = True
 
     @contextlib.contextmanager
     def _noticing_end(self, connection: Connection) -> Iterator[None]:
@@ -121,6 +118,8 @@ class Cores(Generic[Item, Result]):
         try:
             yield
         except (EOFError, OSError) as error:
+            if connection not in self._processes:  # all were closed, as at an exit
+                raise
             process = self._processes[connection]
             process.join()
             raise MachineError(
@@ -128,6 +127,62 @@ class Cores(Generic[Item, Result]):
                 fix="this is mostly for lack of memory: set OMP_NUM_THREADS to fewer processes, or "
                 "take a smaller --batch-tokens",
             ) from error
+
+
+class Staying(Generic[Item, Result]):
+    """``Cores`` from one call to the next, as long as what they know stays the same."""
+
+    def __init__(self) -> None:
+        self._cores: Cores[Item, Result] | None = None
+        self._known: tuple[Any, ...] = ()
+        self._turn = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Staying, ()  # a deep copy has processes of its own
+
+    @contextlib.contextmanager
+    def using(
+        self, work: Callable[[Item], Result], count: int, known: Sequence[Any], stay: bool
+    ) -> Iterator[Cores[Item, Result] | None]:
+        """``count`` processes for ``work``; None while they work for someone else.
+
+        Args:
+            known: what they know of; if anything else comes, they begin anew.
+            stay: until the next call; otherwise they end with this one.
+        """
+        if not self._turn.acquire(blocking=False):
+            yield None
+            return
+        try:
+            autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+            now = (count, *autocast, *known)
+            if self._cores is None or not self._cores.alive or self._known != now:
+                self._end()
+                self._cores, self._known = Cores(work, count), now
+            yield self._cores
+        finally:
+            if not stay:
+                self._end()
+            self._turn.release()
+
+    def _end(self) -> None:
+        if self._cores is not None:
+            self._cores.close()
+        self._cores, self._known = None, ()
+
+
+def _end(processes: dict[Connection, Any], owner: int) -> None:
+    """End processes, whatever they are at, but not those of a process that forked this one."""
+    if owner != os.getpid():
+        return
+    for connection, process in processes.items():
+        connection.close()
+        process.kill()
+    while processes:
+        connection, process = next(iter(processes.items()))
+        process.join()
+        del processes[connection]
+        process.close()
 
 
 @contextlib.contextmanager
@@ -158,7 +213,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption ends
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    with contextlib.suppress(EOFError, BrokenPipeError):
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
             number, item = connection.recv()
             result, error = None, None

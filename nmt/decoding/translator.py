@@ -6,9 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import sys
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +18,7 @@ from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.copying import copy_unknown
-from nmt.decoding.cores import Cores, can_fork
+from nmt.decoding.cores import Staying, can_fork
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
 from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
@@ -39,6 +37,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
 
 Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
+Searching: TypeAlias = Generator[tuple[list[int], list[list[Found]]], None, None]
 
 WINDOW = 2048  # lines read ahead and sorted by length
 WORTH_CORES = 4096  # pieces x beam from which on processes on all cores pay for their start
@@ -69,8 +68,7 @@ class Translator:
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
         self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
-        self._cores: Cores[Job, list[list[Found]]] | None = None
-        self._turn = threading.Lock()  # of the threads that call this, at the processes
+        self._staying: Staying[Job, list[list[Found]]] = Staying()
 
     @classmethod
     def load(
@@ -305,10 +303,11 @@ class Translator:
             searched = self._on_cores(order, sentences, options, stop)
         else:
             searched = self._in_turn(order, sentences, options, stop)
-        for rows, found in searched:
-            for row, of_row in zip(rows, found, strict=True):
-                results[row] = of_row
-            done([sentences[row] for row in rows])
+        with contextlib.closing(searched):
+            for rows, found in searched:
+                for row, of_row in zip(rows, found, strict=True):
+                    results[row] = of_row
+                done([sentences[row] for row in rows])
         return results
 
     def _batch(
@@ -324,33 +323,27 @@ class Translator:
         sentences: Sequence[Sentence],
         options: SearchOptions,
         stop: Callable[[], None],
-    ) -> Iterator[tuple[list[int], list[list[Found]]]]:
+    ) -> Searching:
         """Rows and what was found for them, a batch on each core."""
         lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
         runs = shares(lengths, options.batch_tokens, torch.get_num_threads())
         batches = [[order[place] for place in run] for run in runs]
 
         jobs = [([sentences[row] for row in rows], options) for rows in batches]
-        with self._processes() as cores, contextlib.closing(cores.map(jobs)) as found:
-            for pair in zip(batches, found, strict=True):
-                stop()
-                yield pair
-
-    @contextlib.contextmanager
-    def _processes(self) -> Iterator[Cores[Job, list[list[Found]]]]:
-        """A process on each core, which stays for later calls if weights do not change."""
-        with self._turn:
-            cores, count = self._cores, torch.get_num_threads()
-            if cores is None or not cores.alive or cores.count != count:
-                if cores is not None:
-                    cores.close()
-                self._cores = cores = Cores(self._search_job, count)
-                weakref.finalize(self, cores.close)
-            try:
-                yield cores
-            finally:
-                if not self.model.frozen:
-                    cores.close()
+        stay, count = bool(self.model.frozen), torch.get_num_threads()
+        with self._staying.using(
+            self._search_job,
+            count if stay else min(count, len(jobs)),
+            (self.model, self.sentences),
+            stay,
+        ) as cores:
+            if cores is None:
+                yield from self._in_turn(order, sentences, options, stop)
+                return
+            with contextlib.closing(cores.map(jobs)) as found:
+                for pair in zip(batches, found, strict=True):
+                    stop()
+                    yield pair
 
     def _search_job(self, job: Job) -> list[list[Found]]:
         return self._search_batch(*job)
@@ -361,7 +354,7 @@ class Translator:
         sentences: Sequence[Sentence],
         options: SearchOptions,
         stop: Callable[[], None],
-    ) -> Iterator[tuple[list[int], list[list[Found]]]]:
+    ) -> Searching:
         """Rows and what was found for them, batch by batch, halved when memory is short."""
         first = 0
         while first < len(order):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import multiprocessing
 import os
@@ -136,20 +137,89 @@ def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
     torch.set_num_threads(2)
 
 
-def test_after_a_failed_call_the_next_one_works() -> None:
+def test_processes_that_ended_while_they_waited_begin_anew() -> None:
     translator = untrained()
     translator.model.freeze(torch.float32)
     expected = translator.translate(MANY)
-    for process in running():
+    before = running()
+    for process in before:
         assert process is not None
         os.kill(process, signal.SIGKILL)
-    with pytest.raises(MachineError, match="exit code -9"):
-        translator.translate(MANY)
-    assert running() == set()
+    time.sleep(0.1)
     assert translator.translate(MANY) == expected
+    assert not running() & before
 
 
-def test_threads_take_turns() -> None:
+def test_settings_of_the_caller_are_theirs() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    translator.translate(MANY)
+    processes = running()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        translator.translate(MANY)
+        assert not running() & processes
+    processes = running()
+    translator.model = untrained(3).model
+    found = translator.translate(MANY)
+    assert not running() & processes
+    assert found == untrained(3).translate(MANY)
+
+
+class Fails(Exception):
+    """What a caller's own function raises."""
+
+
+def test_a_call_works_while_the_failure_of_another_is_at_hand() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    expected = translator.translate(MANY)
+
+    def fail(lines: int) -> None:
+        if lines:
+            raise Fails
+
+    try:
+        list(translator.stream(MANY, batch_tokens=40, progress=fail))
+    except Fails:
+        assert translator.translate(MANY) == expected
+
+
+def test_a_call_within_a_call_works() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    expected = translator.translate(MANY)
+    inner = []
+
+    def progress(lines: int) -> None:
+        if not inner:
+            inner.append(translator.translate(MANY))
+
+    found = [best[0].text for best in translator.stream(MANY, progress=progress)]
+    assert [found] == inner == [expected]
+
+
+def test_an_interrupted_end_leaves_nothing_that_is_used_again() -> None:
+    cores = Cores(lambda n: f"new {n}", 2)
+    found = cores.map(range(100))
+    next(found)
+    assert not cores.alive  # at work, whatever ends it
+    found.close()
+    assert not cores.alive
+    assert running() == set()
+
+
+def test_a_deep_copy_has_processes_of_its_own() -> None:
+    translator = untrained()
+    translator.model.freeze(torch.float32)
+    expected = translator.translate(MANY)
+    twin = untrained()
+    twin._staying = copy.deepcopy(translator._staying)
+    twin.model.freeze(torch.float32)
+    assert twin.translate(MANY) == expected
+    assert len(running()) == 4
+
+
+def test_threads_do_not_disturb_each_other() -> None:
     translator = untrained()
     translator.model.freeze(torch.float32)
     lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
