@@ -159,10 +159,12 @@ class Staying(Generic[Item, Result]):
             if self._cores is None or not self._cores.alive or self._known != now:
                 self._end()
                 self._cores, self._known = Cores(work, count), now
-            yield self._cores
+            try:
+                yield self._cores
+            finally:
+                if not stay:
+                    self._end()
         finally:
-            if not stay:
-                self._end()
             self._turn.release()
 
     def _end(self) -> None:

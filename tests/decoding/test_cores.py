@@ -55,6 +55,16 @@ def two_doing(work: Callable[[Any], Any]) -> Iterator[Cores[Any, Any]]:
         yield cores
 
 
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    torch.set_num_threads(1)
+    assert not can_fork()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(2)
+
+
 def mapped(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     with two_doing(work) as cores:
         return list(cores.map(items))
@@ -74,12 +84,10 @@ def test_processes_change_no_text(precision: str, monkeypatch: pytest.MonkeyPatc
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         assert can_fork()
         found = translator.translate(MANY, batch_tokens=40)
-        torch.set_num_threads(1)
-        assert not can_fork()
-        assert found == translator.translate(MANY, batch_tokens=40)
+        with in_this_process():
+            assert found == translator.translate(MANY, batch_tokens=40)
     assert len(searched) == 1
     assert searched[0] > 2
-    torch.set_num_threads(2)
 
 
 def test_every_wish_of_a_line_reaches_the_processes() -> None:
@@ -91,9 +99,8 @@ def test_every_wish_of_a_line_reaches_the_processes() -> None:
         "forbid_all": ["town"],
     }
     found = list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
-    torch.set_num_threads(1)
-    assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
-    torch.set_num_threads(2)
+    with in_this_process():
+        assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
 
 
 def test_processes_stay_while_weights_do() -> None:
@@ -132,9 +139,8 @@ def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
         for parameter in translator.model.parameters():
             parameter.mul_(-1.0)
     after = translator.translate(MANY)
-    torch.set_num_threads(1)
-    assert before != after == translator.translate(MANY)
-    torch.set_num_threads(2)
+    with in_this_process():
+        assert before != after == translator.translate(MANY)
 
 
 def test_processes_that_ended_while_they_waited_begin_anew() -> None:
@@ -198,7 +204,7 @@ def test_a_call_within_a_call_works() -> None:
     assert [found] == inner == [expected]
 
 
-def test_an_interrupted_end_leaves_nothing_that_is_used_again() -> None:
+def test_what_is_at_work_or_was_interrupted_is_not_used_again() -> None:
     cores = Cores(lambda n: f"new {n}", 2)
     found = cores.map(range(100))
     next(found)
@@ -212,9 +218,7 @@ def test_a_deep_copy_has_processes_of_its_own() -> None:
     translator = untrained()
     translator.model.freeze(torch.float32)
     expected = translator.translate(MANY)
-    twin = untrained()
-    twin._staying = copy.deepcopy(translator._staying)
-    twin.model.freeze(torch.float32)
+    twin = copy.deepcopy(translator)
     assert twin.translate(MANY) == expected
     assert len(running()) == 4
 
@@ -248,7 +252,7 @@ def test_a_copy_in_a_forked_process_does_not_touch_them() -> None:
 
 
 ORPHANS = """
-import contextlib, multiprocessing, os, signal, time
+import multiprocessing, os, signal
 from nmt.decoding.cores import Cores
 
 first, second = (Cores(lambda n: n, 2) for _ in range(2))
