@@ -7,7 +7,8 @@ projections, feed-forward, logits, loss) runs on [N, ...] and never touches padd
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,14 +96,8 @@ class Layout:
 
     def map(self, f: Callable[[Tensor], Tensor]) -> Layout:
         """The same layout with ``f`` applied to each tensor, in the order of the fields."""
-        return Layout(
-            f(self.lengths),
-            f(self.positions),
-            f(self.to_padded),
-            f(self.to_flat),
-            f(self.visible),
-            self.padded,
-        )
+        tensors: dict[str, Any] = {k: f(x) for k, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **tensors)
 
     def to(self, device: torch.device) -> Layout:
         """The same layout on another device."""

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nmt.layout import Layout
 from nmt.model.dropout import Dropout
+from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
 
 
@@ -40,11 +41,11 @@ class MultiHeadAttention(nn.Module):
         self.dim, self.heads, self.cross, self.causal = dim, heads, cross, causal
         self.dropout = dropout
         if cross:
-            self.q = nn.Linear(dim, dim, bias=bias)
-            self.kv = nn.Linear(dim, 2 * dim, bias=bias)
+            self.q = Linear(dim, dim, bias=bias)
+            self.kv = Linear(dim, 2 * dim, bias=bias)
         else:
-            self.qkv = nn.Linear(dim, 3 * dim, bias=bias)
-        self.out = nn.Linear(dim, dim, bias=bias)
+            self.qkv = Linear(dim, 3 * dim, bias=bias)
+        self.out = Linear(dim, dim, bias=bias)
         self.head_scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
         self.scale_outside = scale_outside
         self.q_norm = qkv_norm(dim) if qkv_norm else None

@@ -15,6 +15,7 @@ from nmt.config import ModelConfig
 from nmt.layout import Layout
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.dropout import Dropout, DropoutRng
+from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
 
 
@@ -43,8 +44,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig, dropout: Dropout, norm: MakeNorm | None) -> None:
         super().__init__()
         gated = config.activation == "geglu"
-        self.fc1 = nn.Linear(config.dim, config.ffn_dim * (2 if gated else 1), bias=config.bias)
-        self.fc2 = nn.Linear(config.ffn_dim, config.dim, bias=config.bias)
+        self.fc1 = Linear(config.dim, config.ffn_dim * (2 if gated else 1), bias=config.bias)
+        self.fc2 = Linear(config.ffn_dim, config.dim, bias=config.bias)
         self.norm = norm(config.ffn_dim) if norm else None
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = dropout

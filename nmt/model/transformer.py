@@ -25,6 +25,7 @@ from nmt.model.embedding import Positions, TiedEmbedding
 from nmt.model.frozen import freeze_layers, product
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
+from nmt.model.linear import linear
 from nmt.model.norms import NORMS, MakeNorm
 
 MASKED = -1e9  # the bias of a type the target language never has: probability 0, yet finite [A]
@@ -192,7 +193,7 @@ class Transformer(nn.Module):
         """
         if self.frozen is not None:
             return product(rows, self.logit_bias(), self.frozen)(states)
-        return F.linear(states, rows, self.logit_bias())
+        return linear(states, rows, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
         """Output bias and logit mask in one, [V]."""

@@ -69,13 +69,14 @@ class _LabelSmoothed(torch.autograd.Function):
         # converted first: on a CPU, a softmax that converts takes several times as long
         z = logits.to(precise)
         probs = z.softmax(-1)
-        highest, at = z.max(-1, keepdim=True)
-        log_sum = highest - probs.gather(1, at).log()  # [N, 1]; the highest never underflows
+        # [N, 1], from the likeliest type, which never underflows; max with its place is slower
+        log_sum = z.amax(-1, keepdim=True) - probs.amax(-1, keepdim=True).log()
         spread = allowed.to(precise) / allowed.sum()
         nll = _total((log_sum - z.gather(1, targets[:, None]))[:, 0], weights)
         smoothed = (1 - smoothing) * nll
         if smoothing:
-            smoothed = smoothed + smoothing * _total(log_sum[:, 0] - z @ spread, weights)
+            rest = torch.addmv(log_sum[:, 0], z, spread, alpha=-1)
+            smoothed = smoothed + smoothing * _total(rest, weights)
         ctx.save_for_backward(probs, targets, spread, weights)
         ctx.smoothing, ctx.dtype = smoothing, logits.dtype
         ctx.mark_non_differentiable(nll)
@@ -85,11 +86,14 @@ class _LabelSmoothed(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None, None]:
         d_logits, targets, spread, weights = ctx.saved_tensors
-        if ctx.smoothing:
-            d_logits.sub_(spread, alpha=ctx.smoothing)
-        minus = torch.full_like(d_logits[:, :1], ctx.smoothing - 1)
-        d_logits.scatter_add_(1, targets[:, None], minus)
-        d_logits.mul_(grad if weights is None else (grad * weights)[:, None])
+        # (p - smoothing * spread) * each, without weights in one pass
+        if weights is None:
+            each = grad.expand(len(targets), 1)
+            torch.addcmul(spread * (grad * -ctx.smoothing), d_logits, grad, out=d_logits)
+        else:
+            each = (grad * weights.to(grad.dtype))[:, None]
+            d_logits.sub_(spread, alpha=ctx.smoothing).mul_(each)
+        d_logits.scatter_add_(1, targets[:, None], each * (ctx.smoothing - 1))
         return d_logits.to(ctx.dtype), None, None, None, None
 
 

@@ -1,0 +1,83 @@
+"""The linear layer with its own gradient is torch's: results, gradients, types."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.model import linear as module
+from nmt.model.linear import Linear, linear
+
+TYPES = [torch.float32, torch.bfloat16, torch.float64]
+
+
+def inputs(dtype: torch.dtype, bias: bool = True) -> list[Tensor | None]:
+    """Numbers that bf16 holds exactly: x [37, 24], weight [19, 24], bias [19]."""
+    rng = torch.Generator().manual_seed(1)
+    shapes = [(37, 24), (19, 24), (19,)]
+    made: list[Tensor | None] = [
+        torch.randint(-8, 8, shape, generator=rng).to(dtype).div_(8).requires_grad_()
+        for shape in shapes
+    ]
+    return made if bias else [*made[:2], None]
+
+
+def run(f, parts: list[Tensor | None], dtype: torch.dtype | None = None) -> list[Tensor]:
+    """The result, and the gradients of what its squares sum to; autocast to ``dtype``."""
+    with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+        y = f(*parts)
+    y.float().square().sum().backward()
+    return [y.detach(), *(part.grad for part in parts if part is not None)]
+
+
+def fused(y: Tensor) -> bool:
+    return type(y.grad_fn).__name__ == "_FusedBackward"
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_it_is_torch_s_linear_layer(dtype, bias):
+    for found, expected in zip(
+        run(linear, inputs(dtype, bias)), run(F.linear, inputs(dtype, bias)), strict=True
+    ):
+        assert found.dtype == expected.dtype
+        torch.testing.assert_close(found, expected)
+
+
+def test_under_autocast_it_computes_in_its_type_and_gradients_are_those_of_the_weights():
+    ours = run(linear, inputs(torch.float32), torch.bfloat16)
+    theirs = run(F.linear, inputs(torch.float32), torch.bfloat16)
+    assert [t.dtype for t in ours] == [torch.bfloat16] + [torch.float32] * 3
+    for found, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.skipif(not module.FUSED, reason="this torch has no such operation")
+def test_the_operation_is_asked_for_gradients_alone_and_where_it_can_be(monkeypatch):
+    x, weight, bias = inputs(torch.float32)
+    assert fused(linear(x, weight, bias))
+    assert not fused(linear(x, weight, None))
+    assert not fused(linear(*(t.double() for t in (x, weight, bias))))
+    with torch.no_grad():
+        monkeypatch.setattr(module._Fused, "apply", None)
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
+
+
+def test_a_torch_without_it_has_the_plain_one(monkeypatch):
+    expected = run(linear, inputs(torch.float32))
+    monkeypatch.setattr(module, "FUSED", False)
+    assert not fused(linear(*inputs(torch.float32)))
+    for found, plain in zip(run(linear, inputs(torch.float32)), expected, strict=True):
+        torch.testing.assert_close(found, plain)
+
+
+def test_the_layer_has_the_weights_of_torch_s():
+    layer = Linear(24, 19)
+    assert {name: tuple(p.shape) for name, p in layer.named_parameters()} == {
+        "weight": (19, 24),
+        "bias": (19,),
+    }
+    x = inputs(torch.float32)[0]
+    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
