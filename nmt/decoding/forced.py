@@ -19,7 +19,7 @@ from nmt.data.batches import Batch, collate
 from nmt.data.vocab import UNK
 from nmt.decoding.ensemble import Ensemble
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.transformer import Transformer, blocks_of
+from nmt.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _watched(model: Transformer | Ensemble | None) -> Iterator[list[Tensor]]:
 
     handles = []
     for member in model.members() if isinstance(model, Ensemble) else [model] if model else []:
-        blocks = list(blocks_of(member.decoder))
+        blocks = list(member.decoder.blocks)
         attention = blocks[max(len(blocks) - 2, len(blocks) // 2)].cross_attn
         assert attention is not None
         handles.append(attention.register_forward_hook(look))

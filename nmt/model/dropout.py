@@ -6,6 +6,8 @@ generator; on a GPU torch's own fused dropout is used, seeded alike.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -25,12 +27,20 @@ class DropoutRng:
         if torch.cuda.is_available():
             torch.cuda.manual_seed_all(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
-    def keep(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-        """0 with probability p (rounded to 1/65536), else 1, on the CPU."""
+    def mask(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
+        """0 with probability p (rounded to 1/65536), else 1 / (1 - p), on the CPU."""
         words = self._bits.random_raw((shape.numel() + 3) // 4)  # 64 bits hold four 16-bit draws
         draws = torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
-        # a copy into the target type, then a comparison in place: no slow bool-to-float pass
-        return torch.empty(shape, dtype=dtype).copy_(draws).ge_(round(p * 65536) - 32768)
+        # 0 or 1 times the bits of 1 / (1 - p): no pass that turns integers into numbers
+        integers, bits = _bits(1 / (1 - p), dtype)
+        return draws.ge_(min(round(p * 65536), 65535) - 32768).to(integers).mul_(bits).view(dtype)
+
+
+@functools.cache
+def _bits(number: float, dtype: torch.dtype) -> tuple[torch.dtype, int]:
+    """The bits of a number as an integer, and the type of integers of its size."""
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    return integers, int(torch.tensor(number, dtype=dtype).view(integers))
 
 
 class Dropout(nn.Module):
@@ -51,7 +61,7 @@ class Dropout(nn.Module):
             return x
         if x.is_cuda:
             return F.dropout(x, self.p, training=True)
-        return x * self.rng.keep(x.shape, self.p, x.dtype).mul_(1 / (1 - self.p))
+        return x * self.rng.mask(x.shape, self.p, x.dtype)
 
 
 class WordDropout(nn.Module):
@@ -67,4 +77,4 @@ class WordDropout(nn.Module):
             return ids
         if ids.is_cuda:
             return ids.masked_fill(torch.rand(ids.shape, device=ids.device) < self.p, self.unk)
-        return ids.masked_fill(self.rng.keep(ids.shape, self.p, torch.float32) == 0, self.unk)
+        return ids.masked_fill(self.rng.mask(ids.shape, self.p, torch.float32) == 0, self.unk)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -31,39 +31,24 @@ from nmt.model.norms import NORMS, MakeNorm
 MASKED = -1e9  # the bias of a type the target language never has: probability 0, yet finite [A]
 
 
-class Encoder(nn.Module):
-    """A stack of blocks over the source; PreNorm ends with one more norm (T section 2.1)."""
+class Stack(nn.Module):
+    """The blocks of an encoder or a decoder; PreNorm ends with one more norm (T section 2.1)."""
 
     def __init__(self, blocks: list[Block], norm: nn.Module | None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(blocks)
         self.norm = norm
 
-    def forward(self, x: Tensor, layout: Layout) -> Tensor:
-        """[Ns, D] -> [Ns, D]."""
-        for block in blocks_of(self):
-            x = block(x, *block.attend_batch(layout))
+    @property
+    def blocks(self) -> Iterable[Block]:
+        """The layers, with their type, which ModuleList does not keep."""
+        return cast(Iterable[Block], self.layers)
+
+    def forward(self, x: Tensor, *seen: Any) -> Tensor:
+        """[N, D] -> [N, D]; ``seen``: x's layout and, by a decoder, memory and its layout."""
+        for block in self.blocks:
+            x = block(x, *block.attend_batch(*seen))
         return x if self.norm is None else self.norm(x)
-
-
-class Decoder(nn.Module):
-    """A stack of causal blocks that look at the encoder's output."""
-
-    def __init__(self, blocks: list[Block], norm: nn.Module | None) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(blocks)
-        self.norm = norm
-
-    def forward(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
-        """[Nt, D], [Ns, D] -> [Nt, D]."""
-        for block in blocks_of(self):
-            x = block(x, *block.attend_batch(layout, memory, memory_layout))
-        return x if self.norm is None else self.norm(x)
-
-
-def blocks_of(stack: Encoder | Decoder) -> Iterable[Block]:
-    """The blocks of a stack, with their type, which ModuleList does not keep."""
-    return cast(Iterable[Block], stack.layers)
 
 
 class Transformer(nn.Module):
@@ -108,10 +93,10 @@ class Transformer(nn.Module):
                 for i in range(layers)
             ]
 
-        self.encoder = Encoder(
+        self.encoder = Stack(
             stack(config.enc_layers, False), make_norm(config.dim) if pre else None
         )
-        self.decoder = Decoder(
+        self.decoder = Stack(
             stack(config.dec_layers, True), make_last_norm(config.dim) if pre else None
         )
         table = functools.partial(TiedEmbedding, vocab_size, config.dim, config.fixnorm)
@@ -220,7 +205,7 @@ class Transformer(nn.Module):
             out_rows, bias = out_rows[types], bias[types]
         output = product(out_rows, bias, self.frozen)
         return DecodeState(
-            blocks_of(self.decoder),
+            self.decoder.blocks,
             embed,
             lambda x: output(x if self.decoder.norm is None else self.decoder.norm(x)),
             memory,

@@ -19,7 +19,6 @@ from nmt.decoding.forced import Pairs, force
 from nmt.decoding.mbr import UTILITIES, Mbr
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.model.transformer import blocks_of
 from tests.decoding.untrained import LINES, untrained
 from tests.model_cases import batch_of, log_probs
 
@@ -158,7 +157,7 @@ def test_attention_weights_are_those_of_the_forward_pass(translator: Translator)
     """Weights times values, mixed, are what cross-attention puts out."""
     batch = batch_of([[5, 6, 7, 2], [8, 2]], [[5, 6], [7, 8, 9, 4]])
     model = translator.transformer.eval()
-    attention = next(iter(blocks_of(model.decoder))).cross_attn
+    attention = next(iter(model.decoder.blocks)).cross_attn
     assert attention is not None
     seen: list[tuple[tuple, torch.Tensor]] = []
     handle = attention.register_forward_hook(lambda _, args, out: seen.append((args, out)))

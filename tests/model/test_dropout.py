@@ -53,3 +53,14 @@ def test_the_input_is_left_alone():
     x = torch.ones(99)
     Dropout(0.5, DropoutRng()).train()(x)
     assert x.equal(torch.ones(99))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_a_mask_is_the_same_in_every_type(dtype):
+    rng = DropoutRng()
+    rng.seed(1, 2, 3)
+    exact = rng.mask(torch.Size((DRAWS,)), 0.1, torch.float64)
+    rng.seed(1, 2, 3)
+    found = rng.mask(torch.Size((DRAWS,)), 0.1, dtype)
+    assert found.equal(exact.to(dtype))
+    assert set(exact.tolist()) == {0.0, 1 / 0.9}
