@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarks.training.contenders import LR
 from benchmarks.training.peer import Peer, decoder_input
 from nmt.data.vocab import PAD
-from nmt.model.transformer import Transformer, blocks_of
+from nmt.model.transformer import Transformer
 
 
 class Authors(Peer):
@@ -58,7 +58,7 @@ def copy_to_authors(ours: Transformer, theirs: Any) -> None:
     theirs.lang_embedding.zero_()
     for mine, other in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         norms = []
-        for i, block in enumerate(blocks_of(mine)):
+        for i, block in enumerate(mine.blocks):
             copy_joined(other.atts[i], block.self_attn.qkv, block.self_attn.out)
             norms.append(block.self_attn_res.norm)
             if block.cross_attn is not None:
