@@ -26,8 +26,9 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-import nmt.cli  # noqa: F401  the commands' allocator setting
 from benchmarks.eager_loop import EagerLoop, plain
+from nmt.cli import store_products
+from nmt.cli.train import PRODUCTS
 from nmt.config import Recipe
 from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
@@ -150,6 +151,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--until", type=float, metavar="SCORE", required=True, help="on dev")
     p.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
     args = p.parse_intermixed_args(argv)
+    store_products(PRODUCTS)
     with tempfile.TemporaryDirectory() as scratch:
         recipe = load_recipe(args.recipe, [*args.overrides, f"out={scratch}/run"])
         if recipe.optim.accumulate > 1:

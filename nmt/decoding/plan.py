@@ -17,8 +17,6 @@ from nmt.decoding.search import Choose, Found, Rule, State, beam_search
 from nmt.decoding.sentences import Sentence
 from nmt.decoding.surfaces import Surfaces
 
-WHOLE = 64  # columns of logits are a multiple of it
-
 
 class Plan:
     """How a batch of sentences is searched.
@@ -84,13 +82,11 @@ class Plan:
         """The types to make logits of, [A] of ``allowed`` [V] bool; None = all.
 
         Those that the model never produces have no probability, so a plain search needs no logits
-        of them, but for as many as make the rows of logits whole: their product is a fourth faster.
-        Rules and other choices may name any.
+        of them. Rules and other choices may name any.
         """
         if self.rules or self.choose is not None or bool(allowed.all()):
             return None
-        more = -int(allowed.sum()) % WHOLE
-        return (allowed | ((~allowed).cumsum(0) <= more)).nonzero()[:, 0]
+        return allowed.nonzero()[:, 0]
 
     def search(self, state: State, types: Tensor | None) -> list[list[Found]]:
         """The n best of each sentence, best first; samples in the order of their draws."""

@@ -25,7 +25,11 @@ def _runs(lengths: Sequence[int], size: int) -> list[range]:
     """As many sentences in each as fit."""
     runs, first = [], 0
     while first < len(lengths):
-        stop = min(first + max(1, size // lengths[first]), len(lengths))
-        runs.append(range(first, stop))
-        first = stop
+        runs.append(run_from(first, lengths, size))
+        first = runs[-1].stop
     return runs
+
+
+def run_from(first: int, lengths: Sequence[int], most: int) -> range:
+    """The places from ``first`` on that fit together."""
+    return range(first, min(first + max(1, most // lengths[first]), len(lengths)))

@@ -29,7 +29,7 @@ from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found
 from nmt.decoding.searched import Searched
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
-from nmt.decoding.shares import shares
+from nmt.decoding.shares import run_from, shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
@@ -37,7 +37,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
 
 Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
-Searching: TypeAlias = Generator[tuple[list[int], list[list[Found]]], None, None]
+Searching: TypeAlias = Generator[tuple[range, list[list[Found]]], None, None]
 
 WINDOW = 2048  # lines read ahead and sorted by length
 WORTH_CORES = 4096  # pieces x beam from which on processes on all cores pay for their start
@@ -297,40 +297,30 @@ class Translator:
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
         stop = stop or (lambda: None)
-        pieces = options.beam * sum(len(sentence.ids) + 1 for sentence in sentences)
-        many = len(order) > 1 and pieces >= WORTH_CORES
-        if many and self.device.type == "cpu" and can_fork():
-            searched = self._on_cores(order, sentences, options, stop)
-        else:
-            searched = self._in_turn(order, sentences, options, stop)
+        lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
+        many = len(order) > 1 and sum(lengths) >= WORTH_CORES
+        cores = many and self.device.type == "cpu" and can_fork()
+        way = self._on_cores if cores else self._in_turn
+        searched = way([sentences[row] for row in order], lengths, options, stop)
         with contextlib.closing(searched):
-            for rows, found in searched:
+            for run, found in searched:
+                rows = order[run.start : run.stop]
                 for row, of_row in zip(rows, found, strict=True):
                     results[row] = of_row
                 done([sentences[row] for row in rows])
         return results
 
-    def _batch(
-        self, order: list[int], first: int, sentences: Sequence[Sentence], options: SearchOptions
-    ) -> list[int]:
-        """The rows from ``first`` on that are searched together."""
-        each = (len(sentences[order[first]].ids) + 1) * options.beam
-        return order[first : first + max(1, min(options.batch_tokens, self.room) // each)]
-
     def _on_cores(
         self,
-        order: list[int],
         sentences: Sequence[Sentence],
+        lengths: Sequence[int],
         options: SearchOptions,
         stop: Callable[[], None],
     ) -> Searching:
-        """Rows and what was found for them, a batch on each core."""
-        lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
-        runs = shares(lengths, options.batch_tokens, torch.get_num_threads())
-        batches = [[order[place] for place in run] for run in runs]
-
-        jobs = [([sentences[row] for row in rows], options) for rows in batches]
+        """Places of sentences and what was found for them, a batch on each core."""
         stay, count = bool(self.model.frozen), torch.get_num_threads()
+        runs = shares(lengths, options.batch_tokens, count)
+        jobs = [(sentences[run.start : run.stop], options) for run in runs]
         with self._staying.using(
             self._search_job,
             count if stay else min(count, len(jobs)),
@@ -338,10 +328,10 @@ class Translator:
             stay,
         ) as cores:
             if cores is None:
-                yield from self._in_turn(order, sentences, options, stop)
+                yield from self._in_turn(sentences, lengths, options, stop)
                 return
             with contextlib.closing(cores.map(jobs)) as found:
-                for pair in zip(batches, found, strict=True):
+                for pair in zip(runs, found, strict=True):
                     stop()
                     yield pair
 
@@ -350,32 +340,31 @@ class Translator:
 
     def _in_turn(
         self,
-        order: list[int],
         sentences: Sequence[Sentence],
+        lengths: Sequence[int],
         options: SearchOptions,
         stop: Callable[[], None],
     ) -> Searching:
-        """Rows and what was found for them, batch by batch, halved when memory is short."""
+        """Places of sentences and what was found for them, halved when memory is short."""
         first = 0
-        while first < len(order):
+        while first < len(sentences):
             stop()
-            rows = self._batch(order, first, sentences, options)
+            run = run_from(first, lengths, min(options.batch_tokens, self.room))
             try:
-                found = self._search_batch([sentences[row] for row in rows], options)
+                found = self._search_batch(sentences[run.start : run.stop], options)
             except torch.OutOfMemoryError as error:
-                each = (len(sentences[rows[0]].ids) + 1) * options.beam
-                if len(rows) == 1:
+                if len(run) == 1:
                     raise MachineError(
-                        f"no memory on {self.device} for one sentence of {each // options.beam} "
-                        f"pieces and {options.beam} beams",
+                        f"no memory on {self.device} for one sentence of "
+                        f"{lengths[first] // options.beam} pieces and {options.beam} beams",
                         fix="take a smaller beam, or device cpu",
                     ) from error
                 if self.room == sys.maxsize:
                     print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
-                self.room = len(rows) * each // 2
+                self.room = len(run) * lengths[first] // 2
                 continue
-            yield rows, found
-            first += len(rows)
+            yield run, found
+            first = run.stop
 
     @torch.no_grad()
     def _search_batch(

@@ -19,6 +19,7 @@ from nmt.model.layers import FeedForward
 
 Product = Callable[[Tensor], Tensor]
 ROWS = 256  # for how many rows the layout is chosen; it serves any number
+WHOLE = 64  # logits are computed for a multiple of so many types
 NAMES = ("_reorder_linear_weight", "_linear_pointwise")
 
 
@@ -47,6 +48,19 @@ def product(
     if relu:
         return lambda x: linear(x.to(dtype), packed, bias, "relu", [], "")
     return lambda x: linear(x.to(dtype), packed, bias, "none", [], "").to(x.dtype)
+
+
+def output(rows: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Product:
+    """``product`` for logits, whose number of types is any: filled up to a whole number and cut.
+
+    In fp32 a product for 5,504 types takes three fourths of the time of one for 5,475.
+    """
+    types = len(rows)
+    more = -types % WHOLE
+    if more * 16 > types:  # of so few, more would cost more
+        return product(rows, bias, dtype)
+    filled = product(F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more)), dtype)
+    return lambda x: filled(x)[:, :types]
 
 
 class FrozenLinear(nn.Module):

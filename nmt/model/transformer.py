@@ -22,7 +22,7 @@ from nmt.layout import Layout
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import Positions, TiedEmbedding
-from nmt.model.frozen import freeze_layers, product
+from nmt.model.frozen import freeze_layers, output
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
 from nmt.model.linear import linear
@@ -177,7 +177,7 @@ class Transformer(nn.Module):
         The mask is part of the bias, so it costs no pass over the logits.
         """
         if self.frozen is not None:
-            return product(rows, self.logit_bias(), self.frozen)(states)
+            return output(rows, self.logit_bias(), self.frozen)(states)
         return linear(states, rows, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
@@ -203,11 +203,11 @@ class Transformer(nn.Module):
         bias = self.logit_bias()
         if types is not None:
             out_rows, bias = out_rows[types], bias[types]
-        output = product(out_rows, bias, self.frozen)
+        project = output(out_rows, bias, self.frozen)
         return DecodeState(
             self.decoder.blocks,
             embed,
-            lambda x: output(x if self.decoder.norm is None else self.decoder.norm(x)),
+            lambda x: project(x if self.decoder.norm is None else self.decoder.norm(x)),
             memory,
             layout,
             beam,

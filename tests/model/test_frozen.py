@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from nmt.config import ModelConfig
 from nmt.model import frozen
-from nmt.model.frozen import FrozenLinear, product
+from nmt.model.frozen import FrozenLinear, output, product
 from nmt.model.rows import ROUND, Rows
 from nmt.model.transformer import Transformer
 from tests.decoding.untrained import LINES, untrained
@@ -32,6 +32,27 @@ def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
         found = product(weight, shift, dtype, relu=True)(x)
         assert found.dtype == dtype
         torch.testing.assert_close(found.float(), expected.relu(), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(("types", "computed"), [(64, 64), (127, 128), (129, 129), (1025, 1088)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, monkeypatch):
+    """Unless that is over a sixteenth more; what comes out is for the types alone."""
+    widths = []
+
+    def watched(weight, *args):
+        widths.append(len(weight))
+        return product(weight, *args)
+
+    monkeypatch.setattr(frozen, "product", watched)
+    rng = torch.Generator().manual_seed(1)
+    x, rows = torch.randn(9, 24, generator=rng), torch.randn(types, 24, generator=rng)
+    bias = torch.randn(types, generator=rng)
+    found = output(rows, bias, dtype)(x)
+    assert widths == [computed]
+    assert found.shape == (9, types)
+    atol = 1e-5 if dtype == torch.float32 else 0.2
+    torch.testing.assert_close(found, F.linear(x, rows, bias), rtol=0, atol=atol)
 
 
 def test_a_frozen_model_translates_and_scores_as_before():
