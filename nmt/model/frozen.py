@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model.layers import FeedForward
+from nmt.model.linear import FUSED
 
 Product = Callable[[Tensor], Tensor]
 ROWS = 256  # for how many rows the layout is chosen; it serves any number
@@ -36,10 +37,8 @@ def product(
         casts = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if casts else weight.dtype
     weight, bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
-    packable = weight.device.type == "cpu" and dtype in (torch.float32, torch.bfloat16)
-    if not (packable and torch.backends.mkldnn.is_available()) or not all(
-        hasattr(torch.ops.mkldnn, name) for name in NAMES
-    ):
+    there = all(hasattr(torch.ops.mkldnn, name) for name in NAMES)
+    if weight.device.type != "cpu" or dtype not in FUSED or not there:
         if relu:
             return lambda x: F.linear(x.to(dtype), weight, bias).relu_()
         return lambda x: F.linear(x.to(dtype), weight, bias).to(x.dtype)

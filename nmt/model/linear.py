@@ -16,19 +16,29 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-FUSED = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+def _types() -> tuple[torch.dtype, ...]:
+    onednn = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available() or not hasattr(onednn, "_linear_pointwise"):
+        return ()
+    if onednn._is_mkldnn_bf16_supported():
+        return torch.float32, torch.bfloat16
+    return (torch.float32,)
+
+
+FUSED = _types()  # what oneDNN's linear layer computes on this processor
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x @ weight.T + bias``, [N, I] -> [N, O], as ``F.linear``, under autocast too."""
     device = x.device.type
     # a search asks for another number of rows at each step: kernels for them take longer to make
-    if not FUSED or bias is None or device != "cpu" or not torch.is_grad_enabled():
+    if bias is None or device != "cpu" or not torch.is_grad_enabled():
         return F.linear(x, weight, bias)
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
-    if x.dtype not in (torch.float32, torch.bfloat16):
+    if x.dtype not in FUSED:
         return F.linear(x, weight, bias)
     return _Fused.apply(x, weight, bias)
 
