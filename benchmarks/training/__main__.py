@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -175,8 +174,9 @@ def table(
     rows.append("|---|---:|---:|---:|---:|---:|---:|---:|")
     for name, process in processes.items():
         batches = workload.shuffled if "random" in name else workload.batches
+        ratio = f"{rates[name] / base:.2f}" if base else "-"
         rows.append(
-            f"| {name} | {rates[name]:,.0f} | {rates[name] / base if base else math.nan:.2f} "
+            f"| {name} | {rates[name]:,.0f} | {ratio} "
             f"| {rates[name] * per_token / peaks[precision_of(name)]:.1%} "
             f"| {padding_share(batches):.1%} | {process.ask('operations'):,} "
             f"| {process.ask('memory') / 1e6:,.0f} | {process.ask('parameters'):,} |"
