@@ -52,7 +52,7 @@ def product(
 def output(rows: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Product:
     """``product`` for logits, whose number of types is any: filled up to a whole number and cut.
 
-    In fp32 a product for 5,504 types takes three fourths of the time of one for 5,475.
+    In fp32 a product for 5,504 types takes four fifths of the time of one for 5,475.
     """
     types = len(rows)
     more = -types % WHOLE

@@ -32,7 +32,8 @@ FUSED = _types()  # what oneDNN's linear layer computes on this processor
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x @ weight.T + bias``, [N, I] -> [N, O], as ``F.linear``, under autocast too."""
     device = x.device.type
-    # a search asks for another number of rows at each step: kernels for them take longer to make
+    # without a bias there is nothing to bring; a search asks for another number of rows at each
+    # step, and kernels for them take longer to make than they save
     if bias is None or device != "cpu" or not torch.is_grad_enabled():
         return F.linear(x, weight, bias)
     if torch.is_autocast_enabled(device):
