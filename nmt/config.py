@@ -284,7 +284,7 @@ class DecodeConfig(Strict):
         50, "output has at most source length + this many pieces", "V, A", ge=1
     )
     allow_unk: bool = key(False, "whether UNK may be produced", "A")
-    batch_tokens: int = key(8192, "source pieces x beam per batch, at most", "O", ge=1)
+    batch_tokens: int = key(16384, "source pieces x beam per batch, at most", "O", ge=1)
 
 
 class ScoreConfig(Strict):

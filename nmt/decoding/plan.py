@@ -79,14 +79,12 @@ class Plan:
             )
 
     def types(self, allowed: Tensor) -> Tensor | None:
-        """The types to make logits of, [A] of ``allowed`` [V] bool; None = all.
+        """The types to make logits of: ``allowed`` [A], what the model produces; None = all V.
 
-        Those that the model never produces have no probability, so a plain search needs no logits
-        of them. Rules and other choices may name any.
+        The others have no probability, so a plain search needs no logits of them. Rules and other
+        choices may name any.
         """
-        if self.rules or self.choose is not None or bool(allowed.all()):
-            return None
-        return allowed.nonzero()[:, 0]
+        return None if self.rules or self.choose is not None else allowed
 
     def search(self, state: State, types: Tensor | None) -> list[list[Found]]:
         """The n best of each sentence, best first; samples in the order of their draws."""

@@ -12,7 +12,6 @@ Equal scores are ordered by beam, so the order does not depend on the batch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,9 +20,9 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
+from nmt.model import kernels
 from nmt.model.rows import ALL, Rows
 
-DEPTH = 16  # types that share a peak when the best are looked for
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
 
 
@@ -31,7 +30,10 @@ class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
     def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
-        """Tokens of this position [B, K] -> logits of the next [R, A], fp32, to overwrite."""
+        """Tokens of this position [B, K] -> logits of the next [R, A], to overwrite.
+
+        For a plain search they may have more columns, of -inf.
+        """
 
     def select(self, parents: Tensor) -> None:
         """The beam that each new beam continues, [B, K]."""
@@ -159,7 +161,7 @@ def beam_search(
         rows = Rows.where(needed & ~over[:, None])
         logits = state.advance(tokens, rows)
         if whole:
-            logits, rows = rows.spread(logits).unflatten(0, tokens.shape), ALL
+            logits, rows = rows.spread(logits.float()).unflatten(0, tokens.shape), ALL
         total = _log_sum_exp(logits)
         # a rule may ask for the logits as they were, and only then is a copy worth its time
         fill = logits.index_fill if rules else logits.index_fill_
@@ -197,30 +199,15 @@ def _columns(ids: Tensor, types: Tensor | None) -> Tensor:
 
 
 def _log_sum_exp(logits: Tensor) -> Tensor:
-    """[..., A] -> [..., 1]; by powers of two, which take a fourth of logsumexp's time on a CPU."""
-    peak = logits.amax(-1, keepdim=True)
-    bits = math.log2(math.e)
-    powers = torch.add(peak * -bits, logits, alpha=bits).exp2_()
-    return peak + powers.sum(-1, keepdim=True).log_()
+    """[..., A] -> [..., 1] fp32."""
+    if kernels.suit(logits):
+        return kernels.log_sum_exp(logits)
+    return logits.float().logsumexp(-1, keepdim=True)
 
 
 def _top(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``logits.topk(count)``, [..., V] -> [..., count] twice, in a fourth of the time on a CPU.
-
-    Types are dealt to W columns of DEPTH: the best are in the columns with the highest peaks.
-    """
-    types = logits.shape[-1]
-    width = types // DEPTH
-    if logits.device.type != "cpu" or width < 2 * count:
-        return logits.topk(count, dim=-1)
-    columns = logits[..., : width * DEPTH].unflatten(-1, (DEPTH, width))
-    column = columns.amax(-2).topk(count, dim=-1).indices  # [..., count]
-    depth = torch.arange(DEPTH)[:, None] * width
-    places = (column[..., None, :] + depth).flatten(-2)
-    rest = torch.arange(width * DEPTH, types).expand(*places.shape[:-1], -1)
-    places = torch.cat([places, rest], dim=-1)
-    highest, order = logits.gather(-1, places).topk(count, dim=-1)
-    return highest, places.gather(-1, order)
+    """``logits.topk(count)``, [..., A] -> [..., count] twice."""
+    return kernels.top(logits, count) if kernels.suit(logits) else logits.topk(count, dim=-1)
 
 
 def extend(

@@ -65,6 +65,7 @@ class Translator:
         """``precision``: of the model's matrix products with weights."""
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.precision = precision
+        self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
         self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
@@ -373,6 +374,6 @@ class Translator:
         src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
         plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
-        types, longest = plan.types(self.model.allowed), int(plan.max_len.max())
+        types, longest = plan.types(self._types), int(plan.max_len.max())
         state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
         return plan.search(state, types)

@@ -1,6 +1,7 @@
 """Multi-head attention with HeadScale and query/key/value norms (V 3.2; N 2.1, table 4).
 
-Legend: N flat tokens, B sentences, T queries, S keys, K beams, D model dim, H heads, E = D / H.
+Legend: N flat tokens, B sentences, T queries, S keys, K beams, R rows of B * K, C slots of a cache,
+D model dim, H heads, E = D / H.
 Masks are boolean, True = may look.
 """
 
@@ -11,9 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.layout import Layout
+from nmt.model import kernels
 from nmt.model.dropout import Dropout
 from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
+from nmt.model.rows import Rows
+
+SHORT = 20  # positions up to which torch's attention on a CPU takes up to three times as long
 
 
 class MultiHeadAttention(nn.Module):
@@ -63,7 +68,12 @@ class MultiHeadAttention(nn.Module):
         if self.cross:
             q, k, v, visible = self._across(x, layout, memory, memory_layout)
         else:
-            q, k, v = self._heads(layout.pad(self.project(x)), parts=3)
+            qkv = self.project(x)
+            length, visible = layout.shape[1], layout.visible[:, None]
+            if length < SHORT and not (self.causal or self.dropout.active) and kernels.suit(qkv):
+                places = Rows(layout.to_flat)
+                return self.mix(self.look(qkv, places, length, layout.pad(qkv), visible))
+            q, k, v = self._heads(layout.pad(qkv), parts=3)
             # right padding is never in a causal row's past, so only a free row needs the mask
             hidden = layout.padded and not self.causal
             visible = layout.visible[:, None, None, :] if hidden else None
@@ -99,15 +109,19 @@ class MultiHeadAttention(nn.Module):
         q, k, _, visible = self._across(x, layout, memory, memory_layout)
         return self.weigh(q, k, visible)
 
-    def look(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
+    def look(self, q: Tensor, rows: Rows, beam: int, kv: Tensor, visible: Tensor) -> Tensor:
         """Attention of K beams at one position to what ``visible`` shows them, without dropout.
 
-        [B, H, K, E], [B, H, S, E], [B, 1, K or 1, S] -> [B, H, K, E]. For so few queries torch's
-        fused CPU kernel takes up to three times as long as the products one by one.
+        [R, D or more], [B, C, 2D], [B, K or 1, up to C] -> [R, H, E].
         """
-        if q.device.type == "cpu":
-            return self.weigh(q, k, visible) @ v
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        if kernels.suit(q):
+            return kernels.attend(q, rows.which, beam, kv, visible, self.heads, self.dim)
+        split = (self.heads, self.dim // self.heads)
+        q = rows.spread(q[:, : self.dim]).view(-1, beam, *split)
+        slots = kv[:, : visible.shape[-1]].unflatten(-1, (2, *split))  # [B, C, 2, H, E]
+        k, v = slots.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=visible[:, None])
+        return rows.take(mixed.transpose(1, 2).flatten(0, 1))
 
     def mix(self, h: Tensor) -> Tensor:
         """HeadScale and the output projection: [..., H, E] -> [..., D]."""

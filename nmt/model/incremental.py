@@ -1,9 +1,9 @@
 """Decoding position by position: caches that are written once and seldom moved.
 
-Legend: B sentences, K beams, H heads, E = D / H, S source length, C slots allocated, R rows of
+Legend: B sentences, K beams, D model dim, S source length, C slots allocated, R rows of
 B * K that are computed, A types that logits have columns for.
 
-Keys and values of a position are written into the next K slots of a [B, H, C, E] buffer and stay
+Keys and values of a position are written into the next K slots of a [B, C, 2D] buffer and stay
 there, whichever beams survive. Which slots a beam descends from is a boolean ancestry [B, K, C]:
 one small gather per position instead of copying every cache. What no beam descends from any more
 goes when sentences leave, as caches are copied then anyway. Cross-attention keys exist once per
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.layout import Layout
+from nmt.model import kernels
 from nmt.model.layers import Block
 from nmt.model.rows import ALL, Rows
 
@@ -38,18 +39,20 @@ class DecodeState:
         beam: int,
         max_len: int,
     ) -> None:
-        """``embed(tokens [N], position)`` -> [N, D]; ``project([N, D])`` -> logits [N, A]."""
+        """``embed(tokens [N], position)`` -> [N, D]; ``project([N, D])`` -> logits [N, A or more],
+        what is more being -inf.
+        """
         self.embed, self.project = embed, project
         self.beam, self.max_len = beam, max_len
         self.position = self.used = 0
         batch, device = memory_layout.shape[0], memory.device
-        self.source_visible = memory_layout.visible[:, None, None, :]  # [B, 1, 1, S]
+        self.source_visible = memory_layout.visible[:, None, :]  # [B, 1, S]
         slots = min(ROOM, max_len) * beam
         self.ancestry = torch.zeros(batch, beam, slots, dtype=torch.bool, device=device)
         self.layers = [_LayerCache(block, memory, memory_layout, batch, slots) for block in blocks]
 
     def advance(self, tokens: Tensor, rows: Rows = ALL) -> Tensor:
-        """Take the tokens at this position, [B, K]; return fp32 logits of the next, [R, A].
+        """Take the tokens at this position, [B, K]; return logits of the next, [R, A or more].
 
         What is not among ``rows`` is never asked for again: matrix products leave it out.
         """
@@ -61,13 +64,13 @@ class DecodeState:
         self.ancestry[:, :, first : first + beam] = torch.eye(
             beam, dtype=torch.bool, device=tokens.device
         )
-        visible = self.ancestry[:, None, :, : first + beam]  # [B, 1, K, slots]
+        visible = self.ancestry[:, :, : first + beam]
         x = self.embed(rows.take(tokens.reshape(-1)), self.position)  # [R, D]
         for layer in self.layers:
             x = layer.step(x, first, beam, visible, self.source_visible, rows)
         self.position += 1
         self.used += beam
-        return self.project(x).float()
+        return self.project(x)
 
     def select(self, parents: Tensor) -> None:
         """Say which beam each new beam continues: parents [B, K] int64."""
@@ -105,16 +108,9 @@ class _LayerCache:
         self.block = block
         assert block.cross_attn is not None
         self.self_attn, self.cross_attn = block.self_attn, block.cross_attn
-        self.heads = self.self_attn.heads
-        self.head_dim = self.self_attn.dim // self.heads
-        kv = layout.pad(self.cross_attn.keys_values(memory))  # [B, S, 2D]
-        kv = kv.view(*kv.shape[:2], 2, self.heads, self.head_dim)
-        self.source_k, self.source_v = (
-            part.transpose(1, 2).contiguous() for part in kv.unbind(2)
-        )  # [B, H, S, E]
-        self.k, self.v = (
-            kv.new_empty(batch, self.heads, slots, self.head_dim) for _ in range(2)
-        )  # a slot is written, for every sentence, before it is looked at
+        self.source = layout.pad(self.cross_attn.keys_values(memory))  # [B, S, 2D]
+        # a slot is written, for every sentence, before it is looked at
+        self.slots = self.source.new_empty(batch, slots, self.source.shape[-1])
 
     def step(
         self,
@@ -126,28 +122,17 @@ class _LayerCache:
         rows: Rows,
     ) -> Tensor:
         """[R, D] -> [R, D]; writes this position's keys and values from slot ``first`` on."""
-        split = (-1, beam, self.heads, self.head_dim)  # [B, K, H, E]
-
-        def gathered(mixed: Tensor) -> Tensor:  # [B, H, K, E] -> [R, H, E]
-            return rows.take(mixed.transpose(1, 2).flatten(0, 1))
 
         def attend_self(h: Tensor) -> Tensor:
             attention = self.self_attn
-            q, k, v = (
-                part.view(split).transpose(1, 2)
-                for part in rows.spread(attention.project(h)).chunk(3, -1)
-            )
-            stop = first + beam
-            self.k[:, :, first:stop] = k
-            self.v[:, :, first:stop] = v
-            mixed = attention.look(q, self.k[:, :, :stop], self.v[:, :, :stop], visible)
-            return attention.mix(gathered(mixed))
+            qkv = attention.project(h)  # [R, 3D]
+            self._write(qkv, rows, beam, first)
+            return attention.mix(attention.look(qkv, rows, beam, self.slots, visible))
 
         def attend_source(h: Tensor) -> Tensor:
             attention = self.cross_attn
-            q = rows.spread(attention.queries(h)).view(split).transpose(1, 2)
-            mixed = attention.look(q, self.source_k, self.source_v, source_visible)
-            return attention.mix(gathered(mixed))
+            q = attention.queries(h)
+            return attention.mix(attention.look(q, rows, beam, self.source, source_visible))
 
         return self.block(x, attend_self, attend_source)
 
@@ -156,19 +141,21 @@ class _LayerCache:
 
         ``order``: [B', C'], the slots of each that are kept.
         """
-        self.source_k = self.source_k[:, :, :longest].index_select(0, sentences)
-        self.source_v = self.source_v[:, :, :longest].index_select(0, sentences)
-        _, heads, slots, _ = self.k.shape
-        of_heads = sentences[:, None] * heads + torch.arange(heads, device=sentences.device)
-        place = of_heads[..., None] * slots + order[:, None]  # [B', H, C']
-        for name in ("k", "v"):
-            kept = getattr(self, name).flatten(0, 2).index_select(0, place.flatten())
-            setattr(self, name, kept.unflatten(0, place.shape))
+        self.source = self.source[:, :longest].index_select(0, sentences)
+        place = sentences[:, None] * self.slots.shape[1] + order
+        kept = self.slots.flatten(0, 1).index_select(0, place.flatten())
+        self.slots = kept.unflatten(0, place.shape)
 
     def grow(self, slots: int) -> None:
         """Allocate more slots."""
-        for name in ("k", "v"):
-            old = getattr(self, name)
-            wider = old.new_empty(*old.shape[:2], old.shape[2] + slots, old.shape[-1])
-            wider[:, :, : old.shape[2]] = old
-            setattr(self, name, wider)
+        batch, old, width = self.slots.shape
+        wider = self.slots.new_empty(batch, old + slots, width)
+        wider[:, :old] = self.slots
+        self.slots = wider
+
+    def _write(self, qkv: Tensor, rows: Rows, beam: int, first: int) -> None:
+        if kernels.suit(qkv):
+            kernels.write(qkv, rows.place, self.slots, first)
+            return
+        kv = rows.spread(qkv)[:, -self.slots.shape[-1] :]
+        self.slots[:, first : first + beam] = kv.unflatten(0, (-1, beam))

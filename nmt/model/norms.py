@@ -54,7 +54,7 @@ class ScaleNorm(nn.Module):
 
     def __init__(self, dim: int, eps: float, learned: bool = True) -> None:
         super().__init__()
-        self.eps = eps
+        self.dim, self.eps = dim, eps
         gain = torch.tensor(float(dim) ** 0.5)
         if learned:
             self.g = nn.Parameter(gain)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from nmt.config import ModelConfig
 from nmt.data.batches import Batch
@@ -22,7 +23,7 @@ from nmt.layout import Layout
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import Positions, TiedEmbedding
-from nmt.model.frozen import freeze_layers, output
+from nmt.model.frozen import Product, freeze_layers, output
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
 from nmt.model.linear import linear
@@ -51,6 +52,9 @@ class Stack(nn.Module):
         return x if self.norm is None else self.norm(x)
 
 
+Tables: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
 class Transformer(nn.Module):
     """Source and target ids in, logits over the target's types out.
 
@@ -73,6 +77,7 @@ class Transformer(nn.Module):
         self.config = config
         self.dropout_rng = DropoutRng()
         self.frozen: torch.dtype | None = None
+        self._tables: Tables | None = None
         pre = config.norm_place == "pre"
         make_norm = _norm_maker(config)
         make_extra_norm = functools.partial(NORMS[config.extra_norm], eps=config.norm_eps)
@@ -116,6 +121,9 @@ class Transformer(nn.Module):
     def freeze(self, dtype: torch.dtype) -> Transformer:
         """From now on for translation alone, with products in ``dtype``; returns itself."""
         freeze_layers(self.eval(), dtype)
+        with torch.no_grad():
+            self._tables = self.tables()
+        self._outputs = WeakTensorKeyDictionary()
         self.frozen = dtype
         return self
 
@@ -160,8 +168,10 @@ class Transformer(nn.Module):
         states = self.decoder(self.embed_dropout(x), batch.tgt_layout, memory, batch.src_layout)
         return self.logits(states, out_rows)
 
-    def tables(self) -> tuple[Tensor, Tensor, Tensor]:
+    def tables(self) -> Tables:
         """Source, target and output tables [V, D], normalised once for a whole forward."""
+        if self._tables is not None:
+            return self._tables
         tgt = self.embed.rows()
         src = tgt if self.src_embed is None else self.src_embed.rows()
         return src, tgt, tgt if self.out_embed is None else self.out_embed.rows()
@@ -177,7 +187,7 @@ class Transformer(nn.Module):
         The mask is part of the bias, so it costs no pass over the logits.
         """
         if self.frozen is not None:
-            return output(rows, self.logit_bias(), self.frozen)(states)
+            return self._output(rows, None)(states)[:, : len(rows)]
         return linear(states, rows, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
@@ -191,7 +201,8 @@ class Transformer(nn.Module):
     ) -> DecodeState:
         """Encode B sentences and make the state that decodes them position by position.
 
-        ``types``: [A] ids that its logits have columns for; all V if None.
+        ``types``: [A] ids that the first columns of its logits are for, others being -inf; None =
+        columns are for all V.
         """
         src_rows, tgt_rows, out_rows = self.tables()
         memory = self.encode(src, layout, src_rows)
@@ -200,19 +211,29 @@ class Transformer(nn.Module):
             places = torch.full_like(tokens, position)
             return self._embed(tokens, tgt_rows, places, position + 1)
 
-        bias = self.logit_bias()
-        if types is not None:
-            out_rows, bias = out_rows[types], bias[types]
-        project = output(out_rows, bias, self.frozen)
+        project = self._output(out_rows, types)
+        last = self.decoder.norm
+        columns = len(out_rows) if types is None else None
         return DecodeState(
             self.decoder.blocks,
             embed,
-            lambda x: project(x if self.decoder.norm is None else self.decoder.norm(x)),
+            lambda x: project(x if last is None else last(x))[:, :columns],
             memory,
             layout,
             beam,
             max_len,
         )
+
+    def _output(self, rows: Tensor, types: Tensor | None) -> Product:
+        """``output`` for these types, None = all; a frozen model makes one for the same once."""
+        key = rows if types is None else types
+        if self.frozen is not None and key in self._outputs:
+            return self._outputs[key]
+        chosen = slice(None) if types is None else types
+        project = output(rows[chosen], self.logit_bias()[chosen], self.frozen)
+        if self.frozen is not None:
+            self._outputs[key] = project
+        return project
 
     def _embed(self, ids: Tensor, rows: Tensor, positions: Tensor, longest: int) -> Tensor:
         """``sqrt(D) * row + sinusoid`` (V section 3.4), [N] -> [N, D]."""

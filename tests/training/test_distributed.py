@@ -60,7 +60,7 @@ def assert_same_training(run: Path, other: Path) -> None:
     for name, tensor in one.model.items():
         torch.testing.assert_close(two.model[name], tensor, atol=1e-6, rtol=0)
     for one_record, two_record in zip(records(run), records(other), strict=True):
-        assert two_record == pytest.approx(one_record, abs=1e-6)
+        assert two_record == pytest.approx(one_record, abs=1e-5)
 
 
 def test_two_processes_are_one_that_accumulates(alone, recipe, tmp_path):

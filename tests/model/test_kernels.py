@@ -1,0 +1,230 @@
+"""Compiled loops beside torch's own operations."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.config import ModelConfig
+from nmt.layout import Layout
+from nmt.model import attention, kernels
+from nmt.model.frozen import freeze_layers
+from nmt.model.norms import NORMS
+from nmt.model.rows import ALL, Rows
+from nmt.model.transformer import Transformer
+from tests.export.cases import made, pairs
+
+ROOT = Path(__file__).parents[2]
+PRECISIONS = pytest.mark.parametrize("dtype", kernels.PRECISIONS)
+B, K, C, H, E = 3, 2, 12, 2, 24
+D = H * E
+
+
+@pytest.fixture(autouse=True)
+def without_gradients():
+    with torch.no_grad():
+        yield
+
+
+def numbers(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def assert_close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    """Sums are fp32, so what is left is the rounding of the result."""
+    assert found.dtype == dtype
+    rounding = 2e-6 if dtype == torch.float32 else 2**-8
+    torch.testing.assert_close(found.float(), expected, rtol=rounding, atol=rounding)
+
+
+def reference(q: Tensor, kv: Tensor, visible: Tensor, beam: int) -> Tensor:
+    """Attention of all hypotheses: [N, D], [B, C, 2D], [B, K or 1, C] -> [N, H, E], fp32."""
+    q, k, v = (x.float().unflatten(-1, (H, E)) for x in (q, kv[..., :D], kv[..., D:]))
+    q, k, v = (x.transpose(1, 2) for x in (q.unflatten(0, (-1, beam)), k, v))
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=visible[:, None])
+    return mixed.transpose(1, 2).flatten(0, 1)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("shared", [True, False])
+def test_attention_of_rows_is_that_of_torch(dtype, shared):
+    """To what each hypothesis sees alone, be it one slot; a row is computed where it is needed."""
+    q, kv = numbers(B * K, 3 * D).to(dtype), numbers(B, C, 2 * D, seed=2).to(dtype)
+    visible = numbers(B, 1 if shared else K, C - 3, seed=3) > 0
+    visible[..., 0] = True
+    visible[0, 0, 1:] = False
+    expected = reference(q[:, :D], kv[:, : C - 3], visible, K)
+    assert_close(kernels.attend(q, None, K, kv, visible, H, D), expected, dtype)
+    some = torch.tensor([5, 0, 3])
+    assert_close(kernels.attend(q[some], some, K, kv, visible, H, D), expected[some], dtype)
+
+
+@PRECISIONS
+def test_keys_and_values_are_those_after_other_columns(dtype):
+    qkv = numbers(B * C, 3 * D).to(dtype)
+    visible = torch.ones(B, 1, C, dtype=torch.bool)
+    padded = qkv.view(B, C, 3 * D)
+    expected = reference(qkv[:, :D], padded[..., D:], visible, C)
+    assert_close(kernels.attend(qkv, None, C, padded, visible, H, D), expected, dtype)
+
+
+@PRECISIONS
+def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
+    for place in (None, torch.tensor([0, 0, 1, 1, 1, 2])):
+        qkv = numbers(B * K if place is None else 3, 3 * D).to(dtype)
+        cache = torch.zeros(B, C, 2 * D, dtype=dtype)
+        kernels.write(qkv, place, cache, 4)
+        rows = qkv if place is None else qkv[place]
+        assert torch.equal(cache[:, 4 : 4 + K], rows[:, D:].unflatten(0, (B, K)))
+        assert not cache[:, :4].any()
+        assert not cache[:, 4 + K :].any()
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("source", kernels.PRECISIONS)
+@PRECISIONS
+def test_a_norm_is_that_of_training(name, source, dtype):
+    """On rows of zeros too, and with whatever gains."""
+    norm = NORMS[name](D, 1e-5)
+    for parameter in norm.parameters():
+        parameter += numbers(*parameter.shape, seed=4)
+    x = numbers(7, D).mul_(3).add_(1).to(source)
+    x[3] = 0
+    model = torch.nn.Sequential(norm)
+    expected = norm(x.float())
+    freeze_layers(model, dtype)
+    assert_close(model(x), expected, dtype)
+    assert [*model.state_dict()] == [f"0.{key}" for key in norm.state_dict()]
+
+
+@PRECISIONS
+@pytest.mark.parametrize("types", [3, 127, 128, 300])
+def test_log_sums_are_those_of_torch(dtype, types):
+    logits = numbers(2, 5, types).mul_(4).to(dtype)
+    logits[0, 0, 1:] = -torch.inf
+    logits[1, 1] -= 1000
+    logits[1, 2, 0] = 500
+    found = kernels.log_sum_exp(logits)
+    torch.testing.assert_close(
+        found, logits.float().logsumexp(-1, keepdim=True), rtol=2e-7, atol=1e-6
+    )
+
+
+def test_a_log_sum_of_one_is_exact():
+    for x in (0.0, -3.25, 17.5):
+        logits = torch.full((1, 200), -torch.inf)
+        logits[0, 77] = x
+        assert kernels.log_sum_exp(logits).item() == pytest.approx(x, rel=1e-7)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("types", [5, 31, 32, 33, 1000])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_highest_are_those_of_torch(dtype, types, count):
+    logits = numbers(2, 9, types).to(dtype).float()
+    logits = logits.sort(dim=-1, descending=True).values
+    for arranged in (torch.arange(types), torch.arange(types).flip(0), torch.randperm(types)):
+        highest, place = kernels.top(logits[..., arranged].to(dtype), count)
+        assert torch.equal(highest, logits[..., :count])
+        assert torch.equal(logits[..., arranged].gather(-1, place), highest)
+        assert bool((place.sort(dim=-1).values.diff() > 0).all())
+
+
+def test_equal_ones_stand_in_order_and_what_is_not_allowed_comes_last():
+    logits = torch.full((1, 70), -torch.inf)
+    logits[0, [3, 40, 66]] = torch.tensor([1.0, 2.0, 1.0])
+    highest, place = kernels.top(logits, 5)
+    assert highest.tolist() == [[2.0, 1.0, 1.0, -torch.inf, -torch.inf]]
+    assert place[0, :3].tolist() == [40, 3, 66]
+    assert bool((place < 70).all())
+
+
+def test_what_is_no_number_is_none_of_the_highest():
+    logits = numbers(1, 70)
+    logits[0, 5] = torch.nan
+    assert 5 not in kernels.top(logits, 3)[1]
+    everything = kernels.top(torch.full((1, 70), torch.nan), 3)
+    assert everything[0].isneginf().all()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"norm_place": "post", "norm": "rmsnorm"},
+        {"norm": "layernorm", "qkv_norm": True},
+        {"normformer": True, "res_scale": "ffn"},
+    ],
+)
+def test_a_search_is_the_same_with_torch_operations(keys, precision, monkeypatch):
+    ours, plain = made(**keys), made(**keys)
+    if precision == "bf16":
+        for one in (ours, plain):
+            one.transformer.freeze(torch.bfloat16)
+    lines = [source for source, _ in pairs()[:30]]
+    found = [best[0] for best in ours.stream(lines, beam=3)]
+    monkeypatch.setattr(kernels, "suit", lambda x: False)
+    expected = [best[0] for best in plain.stream(lines, beam=3)]
+    same = [(a, b) for a, b in zip(found, expected, strict=True) if a.text == b.text]
+    exact = precision == "fp32"
+    assert len(same) >= (len(lines) if exact else len(lines) // 2)
+    for a, b in same:
+        assert a.log_prob == pytest.approx(b.log_prob, abs=1e-4 if exact else 0.3)
+
+
+def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
+    model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2), 50).eval()
+    layout = Layout.of([7, 3, 1])
+    ids = torch.arange(11) + 5
+    rows, asked = model.tables()[0], []
+    attend = kernels.attend
+    monkeypatch.setattr(kernels, "attend", lambda *args: asked.append(1) or attend(*args))
+    short = model.encode(ids, layout, rows)
+    assert len(asked) == model.config.enc_layers
+    monkeypatch.setattr(attention, "SHORT", 7)
+    torch.testing.assert_close(short, model.encode(ids, layout, rows), rtol=0, atol=1e-5)
+    assert len(asked) == model.config.enc_layers
+
+
+def test_kernels_are_for_cpus_and_not_for_training():
+    assert kernels.suit(torch.ones(1))
+    assert not kernels.suit(torch.ones(1, dtype=torch.float64))
+    assert not kernels.suit(torch.ones(1, device="meta"))
+    with torch.enable_grad():
+        assert not kernels.suit(torch.ones(1))
+
+
+def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
+    """A package that belongs to the system, and a home that is not there."""
+    code = "\n".join(
+        [
+            "import torch",
+            "from numba.core import caching",
+            "caching.CacheImpl._locator_classes = []",
+            "from nmt.model import kernels",
+            "torch.set_grad_enabled(False)",
+            "print(kernels.top(torch.tensor([[1.0, 3.0, 2.0]]), 2)[1].tolist())",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout == "[[1, 2]]\n", done.stderr
+
+
+def test_rows_that_are_all_need_no_index():
+    """ALL has none, and the kernels then take hypotheses in order."""
+    assert ALL.which is None
+    assert Rows.where(torch.ones(9, dtype=torch.bool)).which is None
