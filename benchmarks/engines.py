@@ -5,12 +5,11 @@
 
 Each has processes of its own for each round: ours and CTranslate2 one, which searches a batch a
 core; the others one with all cores, and one a core, and the faster way counts. Each has the batch
-size that is best for it. Engines alternate.
-Loading, and a first pass over all lines, are left out. "same" is the share of lines translated
-as by ours: the searches differ in when they stop. ``--steps N``: hypotheses that ours computes in
-batches of the first N lines, over those that it computes for each line alone, the fewest there can
-be. An engine that is not installed, or cannot express the model, is left out with a line that says
-so.
+size that is best for it. Engines alternate. Loading, and a first pass over all lines, are left out.
+"same" is the share of lines translated as by ours: the searches differ in when they stop.
+``--steps N``: hypotheses that ours computes in batches of the first N lines, over those that it
+computes for each line alone, the fewest there can be. An engine that is not installed, or cannot
+express the model, is left out with a line that says so.
 """
 
 from __future__ import annotations
@@ -203,7 +202,8 @@ def main() -> None:
         print(f"{engine} is left out: {why}")
     if args.steps:
         for beam in args.beam:
-            share = wasted(Translator.load(args.run, "cpu"), source[: args.steps], beam=beam)
+            options = {"beam": beam, "batch_tokens": BATCH_TOKENS[OURS]}
+            share = wasted(Translator.load(args.run, "cpu"), source[: args.steps], **options)
             print(f"beam {beam}: {share:.3f} x the fewest hypothesis-steps")
 
 

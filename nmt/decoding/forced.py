@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import UNK
 from nmt.decoding.ensemble import Ensemble
+from nmt.model import kernels
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.transformer import Transformer
 
@@ -82,10 +83,10 @@ def force(
         rows = order[first : first + max(1, batch_tokens // each)]
         batch = collate(pairs, rows).to(device)
         with _watched(model if align else None) as looks:
-            logits = model(batch).float()
+            logits = model(batch)
         said = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
-        log_probs = logits.gather(1, said[:, None])[:, 0] - logits.logsumexp(-1)
-        of_tokens = iter(log_probs.tolist())
+        log_probs = logits.gather(1, said[:, None]) - kernels.log_sum_exp(logits)
+        of_tokens = iter(log_probs[:, 0].tolist())
         of_pieces = _most_looked_at(looks, batch)
         for place, row in enumerate(rows.tolist()):
             length = int(pairs.tgt_len[row])

@@ -100,7 +100,7 @@ def best(
 ) -> tuple[Beams, Tensor]:
     """The K continuations with the highest score, from logits [B, K, V] or of some rows [R, A]."""
     # the K best of K beams are among the K best of each
-    highest, token = _top(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
+    highest, token = kernels.top(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
     token = token if types is None else types[token]
     token, log_prob = (
         rows.spread(x).view(*beams.log_prob.shape, -1) for x in (token, highest - total)
@@ -162,7 +162,7 @@ def beam_search(
         logits = state.advance(tokens, rows)
         if whole:
             logits, rows = rows.spread(logits.float()).unflatten(0, tokens.shape), ALL
-        total = _log_sum_exp(logits)
+        total = kernels.log_sum_exp(logits)
         # a rule may ask for the logits as they were, and only then is a copy worth its time
         fill = logits.index_fill if rules else logits.index_fill_
         allowed = fill(-1, at_first if begins else never, -torch.inf)
@@ -196,18 +196,6 @@ def beam_search(
 def _columns(ids: Tensor, types: Tensor | None) -> Tensor:
     """Where some ids [F] have their logits; those without a column are left out."""
     return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
-
-
-def _log_sum_exp(logits: Tensor) -> Tensor:
-    """[..., A] -> [..., 1] fp32."""
-    if kernels.suit(logits):
-        return kernels.log_sum_exp(logits)
-    return logits.float().logsumexp(-1, keepdim=True)
-
-
-def _top(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``logits.topk(count)``, [..., A] -> [..., count] twice."""
-    return kernels.top(logits, count) if kernels.suit(logits) else logits.topk(count, dim=-1)
 
 
 def extend(

@@ -105,9 +105,9 @@ class MultiHeadAttention(nn.Module):
         return scores.to(precise).softmax(-1).to(scores.dtype)
 
     def weights(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
-        """What ``forward`` of cross-attention looks at, given the same: [B, H, T, S]."""
+        """What ``forward`` of cross-attention looks at, given the same: [B, H, T, S], fp32."""
         q, k, _, visible = self._across(x, layout, memory, memory_layout)
-        return self.weigh(q, k, visible)
+        return self.weigh(q.float(), k.float(), visible)
 
     def look(self, q: Tensor, rows: Rows, beam: int, kv: Tensor, visible: Tensor) -> Tensor:
         """Attention of K beams at one position to what ``visible`` shows them, without dropout.

@@ -1,7 +1,7 @@
 """Loops that a search spends its time in, compiled for one core of a CPU by Numba.
 
-torch takes several operations for each, and as many passes over memory. Where numbers are neither
-fp32 nor bf16 or on another device, callers leave the work to torch.
+torch takes several operations for each, and as many passes over memory. It does the work where
+numbers are neither fp32 nor bf16, on another device, or in need of gradients.
 
 numpy has no bf16: such numbers come as the 16 bits that they are, the upper half of fp32. Whatever
 comes in, sums are fp32. The first run of each type on a machine compiles the loops, which takes
@@ -87,16 +87,17 @@ class Norm:
 
 def log_sum_exp(logits: Tensor) -> Tensor:
     """[..., A] -> [..., 1] fp32."""
+    if not suit(logits):
+        return logits.float().logsumexp(-1, keepdim=True)
     total = torch.empty(*logits.shape[:-1], 1)
     _log_sum_exp(_rows(logits), total.view(-1).numpy())
     return total
 
 
 def top(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest, falling, and their places: [..., A] -> [..., count] fp32 and int64.
-
-    Equal ones stand in the order of their places; what is -inf is none.
-    """
+    """``logits.topk(count)``, [..., A] -> [..., count] twice; equal ones in the order of places."""
+    if not suit(logits):
+        return logits.topk(count, dim=-1)
     highest = torch.empty(*logits.shape[:-1], count)
     place = torch.empty(highest.shape, dtype=torch.int64)
     _top(_rows(logits), *(x.view(-1, count).numpy() for x in (highest, place)))
