@@ -17,7 +17,6 @@ from nmt.layout import Layout
 from nmt.model import attention, kernels
 from nmt.model.frozen import freeze_layers
 from nmt.model.norms import NORMS
-from nmt.model.rows import ALL, Rows
 from nmt.model.transformer import Transformer
 from tests.export.cases import made, pairs
 
@@ -222,9 +221,3 @@ def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stdout == "[[1, 2]]\n", done.stderr
-
-
-def test_rows_that_are_all_need_no_index():
-    """ALL has none, and the kernels then take hypotheses in order."""
-    assert ALL.which is None
-    assert Rows.where(torch.ones(9, dtype=torch.bool)).which is None
