@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt.config import ModelConfig
-from nmt.model import frozen
+from nmt.model import frozen, transformer
 from nmt.model.frozen import FrozenLinear, output, product
 from nmt.model.rows import ROUND, Rows
 from nmt.model.transformer import Transformer
@@ -82,6 +82,25 @@ def test_what_is_more_than_relu_stays_between_the_products(keys):
             model.freeze(torch.float32)
             torch.testing.assert_close(ffn(x), expected, rtol=0, atol=1e-5)
             assert (ffn.fc1(x).amin() == 0) == ("bias" in of_model or not of_model)
+
+
+def test_a_frozen_model_lays_its_output_out_once(monkeypatch):
+    """For the types of a plain search, and for all; a model that may be trained on, each time."""
+    made = []
+    monkeypatch.setattr(
+        transformer, "output", lambda *args: made.append(len(args[0])) or output(*args)
+    )
+    plain, frozen_one = untrained(), untrained()
+    frozen_one.transformer.freeze(torch.float32)
+    for _ in range(3):
+        frozen_one.translate(LINES, batch_tokens=40)
+        frozen_one.translate(LINES, no_repeat_ngram=2)
+    types = frozen_one.transformer.allowed
+    assert made == [int(types.sum()), len(types)]
+    made.clear()
+    plain.translate(LINES)
+    plain.translate(LINES)
+    assert len(made) > 1
 
 
 def test_bf16_is_used_in_search_and_in_scores():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -169,7 +170,14 @@ def test_a_search_is_the_same_with_torch_operations(keys, precision, monkeypatch
         for one in (ours, plain):
             one.transformer.freeze(torch.bfloat16)
     lines = [source for source, _ in pairs()[:30]]
+    used = set()
+    loops = {"_write", "_attend", "_log_sum_exp", "_top"}
+    for name in loops:
+        compiled = getattr(kernels, name)
+        watched = functools.partial(lambda of, do, *args: used.add(of) or do(*args), name, compiled)
+        monkeypatch.setattr(kernels, name, watched)
     found = [best[0] for best in ours.stream(lines, beam=3)]
+    assert used == loops
     monkeypatch.setattr(kernels, "suit", lambda x: False)
     expected = [best[0] for best in plain.stream(lines, beam=3)]
     same = [(a, b) for a, b in zip(found, expected, strict=True) if a.text == b.text]
