@@ -351,8 +351,11 @@ class Recipe(Strict):
         form="auto, cpu, cuda or cuda:N",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
     )
-    precision: Literal["auto", "fp32", "bf16"] = key(
-        "auto", "auto = bf16 where GPU or CPU has it, else fp32", "O"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = key(
+        "auto",
+        "auto = bf16 where GPU or CPU has it, fp16 on other GPUs with tensor cores (V100, T4), "
+        "else fp32",
+        "O",
     )
     graphs: Literal["auto", "off"] = key("auto", "auto = CUDA graphs of updates on a GPU", "O")
     time_limit: float | None = key(None, "hours after which training saves and ends", "O", gt=0)

@@ -63,9 +63,9 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--precision",
-        choices=["fp32", "bf16", "auto"],
+        choices=["fp32", "bf16", "fp16", "auto"],
         default="fp32",
-        help="of products with weights; auto = bf16 where the device has it; default: fp32",
+        help="of products with weights; auto = the fastest of the device's own; default: fp32",
     )
     p.add_argument(
         "--engine",

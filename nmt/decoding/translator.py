@@ -34,7 +34,7 @@ from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
-from nmt.run.device import resolve_device, resolve_precision
+from nmt.run.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
 Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
 Searching: TypeAlias = Generator[tuple[range, list[list[Found]]], None, None]
@@ -86,20 +86,21 @@ class Translator:
                 segmenter and languages. The first one's ``decode`` holds.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
-            precision: of matrix products with weights: fp32, bf16, or auto, which is bf16 where
-                the device has instructions for it.
+            precision: of matrix products with weights: fp32, bf16, fp16 or auto, which is the
+                fastest that the device computes itself.
 
         Raises:
             UserError: no run, no such checkpoint, a damaged one, or runs that do not match.
-            MachineError: the device is not there or lacks bf16.
+            MachineError: there is no such device, or it lacks bf16.
         """
         where = resolve_device(device)
         precision = resolve_precision(precision, where)
-        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        if note := emulation_note(precision, where):
+            print(f"note: {note}", file=sys.stderr)
         runs = [run] if isinstance(run, str | Path) else run
         loaded = [load_run(one, checkpoint) for one in runs]
         require_same_text(loaded)
-        models = [one.model.to(where).freeze(dtype) for one in loaded]
+        models = [one.model.to(where).freeze(DTYPES[precision]) for one in loaded]
         first = loaded[0]
         return cls(
             models[0] if len(models) == 1 else Ensemble(models),

@@ -89,7 +89,8 @@ class FrozenNorm(nn.Module):
         gain = norm.g.expand(norm.dim) if isinstance(norm, ScaleNorm) else norm.weight
         bias = norm.bias if isinstance(norm, LayerNorm) else torch.zeros_like(gain)
         how = {"centred": centred, "length": length}
-        self.compiled = kernels.Norm(gain, bias, norm.eps, **how) if gain.is_cpu else None
+        compiles = gain.is_cpu and dtype in kernels.PRECISIONS
+        self.compiled = kernels.Norm(gain, bias, norm.eps, **how) if compiles else None
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, D] -> [N, D]."""

@@ -64,7 +64,9 @@ class ScaleNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         if not torch.is_grad_enabled():  # in half the time, for few rows
-            return x * _in_type_of(x, self.g / _row_norm(x).clamp_(min=self.eps))
+            wide = _wide(x)
+            factor = self.g / _row_norm(x).clamp_(min=self.eps)
+            return (wide * factor.to(wide.dtype)).to(x.dtype)
         return _ScaleNorm.apply(x, self.g, self.eps)
 
 
@@ -88,48 +90,53 @@ def _stats_type(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _in_type_of(x: Tensor, factor: Tensor) -> Tensor:
-    """``factor`` in x's type; g / eps of a zero vector is beyond fp16's range and saturates."""
-    if x.dtype == torch.float16:
-        limit = torch.finfo(torch.float16).max
-        factor = factor.clamp(-limit, limit)
-    return factor.to(x.dtype)
+def _wide(x: Tensor) -> Tensor:
+    """Convert fp16 to fp32: g / eps, or x times a scaled gradient, is beyond the range of fp16."""
+    return x.float() if x.dtype == torch.float16 else x
 
 
 class _ScaleNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, g: Tensor, eps: float) -> Tensor:
-        length = _row_norm(x)
+        wide, length = _wide(x), _row_norm(x)
         inverse = length.clamp(min=eps).reciprocal()
         if any(ctx.needs_input_grad):
             # below eps the length is a constant, so backward projects nothing out there
             ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
-        return x * _in_type_of(x, g * inverse)
+        return (wide * (g * inverse).to(wide.dtype)).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        x, g, inverse, pull = ctx.saved_tensors
+        narrow, g, inverse, pull = ctx.saved_tensors
+        x, grad = _wide(narrow), _wide(grad)
         along = _row_dot(grad, x) * inverse  # the gradient's component along x / |x|
         dx = torch.addcmul(grad, x, (along * pull).to(x.dtype), value=-1)
-        dx.mul_(_in_type_of(x, g * inverse))
+        factor = g * inverse
+        if narrow.dtype == torch.float16:
+            # g / eps of a zero vector overflows fp16; unlimited, it would skip every update
+            limit = torch.finfo(torch.float16).max
+            factor = torch.where(pull > 0, factor, factor.clamp(-limit, limit))
+        dx = dx.mul_(factor.to(x.dtype)).to(narrow.dtype)
         return dx, along.sum().to(g.dtype) if ctx.needs_input_grad[1] else None, None
 
 
 class _RMSNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = _wide(x)
         inverse = (_row_norm(x).square() / x.shape[-1] + eps).rsqrt()
         ctx.save_for_backward(x, weight, inverse)
-        return (x * inverse.to(x.dtype)).mul_(weight.to(x.dtype))
+        return (wide * inverse.to(wide.dtype)).mul_(weight.to(wide.dtype)).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, weight, inverse = ctx.saved_tensors
+        narrow, weight, inverse = ctx.saved_tensors
+        x, grad = _wide(narrow), _wide(grad)
         unit = x * inverse.to(x.dtype)
         d_weight = (grad * unit).reshape(-1, x.shape[-1]).sum(0, dtype=_stats_type(x))
         scaled = grad * weight.to(x.dtype)
         mean = _row_dot(scaled, unit) / x.shape[-1]
         dx = scaled.addcmul_(unit, mean.to(x.dtype), value=-1).mul_(inverse.to(x.dtype))
-        return dx, d_weight.to(weight.dtype), None
+        return dx.to(narrow.dtype), d_weight.to(weight.dtype), None

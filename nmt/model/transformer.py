@@ -29,7 +29,9 @@ from nmt.model.layers import Block, FeedForward
 from nmt.model.linear import linear
 from nmt.model.norms import NORMS, MakeNorm
 
-MASKED = -1e9  # the bias of a type the target language never has: probability 0, yet finite [A]
+# The bias of a type the target language never has: probability 0, and finite in fp16 too, where
+# A's -1e9 is -inf, and -inf times the 0 of label smoothing is NaN.
+MASKED = -1e4
 
 
 class Stack(nn.Module):
@@ -182,7 +184,7 @@ class Transformer(nn.Module):
         return self.encoder(self.embed_dropout(x), layout)
 
     def logits(self, states: Tensor, rows: Tensor) -> Tensor:
-        """``states @ rows.T + out_bias``, [..., D] -> [..., V]; masked types get -1e9.
+        """``states @ rows.T + out_bias``, [..., D] -> [..., V]; masked types get -1e4.
 
         The mask is part of the bias, so it costs no pass over the logits.
         """

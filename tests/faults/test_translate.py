@@ -17,6 +17,7 @@ import pytest
 from nmt.cli import train
 from nmt.cli.translate import main
 from nmt.decoding import sentences
+from nmt.run import device
 from tests.toy import toy_corpus, toy_recipe
 
 LINES = ["3 1 4 1", "", "5 9 2", "\u3000", "6 5 3 5 8 9 7 9"]
@@ -168,6 +169,21 @@ def test_output_that_cannot_be_written(translate: Command, tmp_path: Path) -> No
     assert "no such folder" in err
     for place in (tmp_path, Path(os.devnull)):
         assert "no regular file" in refused(translate, "--output", place, "--force", stdin=b"3\n")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_precision_that_the_cpu_emulates_is_said_to_be_slow(
+    translate: Command, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    monkeypatch.setattr(device, "_cpu_has_bf16", lambda: False)
+    _, exact, said = translate("--scores", stdin=b"3 1 4\n5 9\n")
+    assert "emulated" not in said
+    code, rounded, said = translate("--scores", "--precision", precision, stdin=b"3 1 4\n5 9\n")
+    assert code == 0
+    assert said.count("slower than fp32") == 1
+    for one, two in zip(exact.splitlines(), rounded.splitlines(), strict=True):
+        assert float(two.split(b"\t")[0]) == pytest.approx(float(one.split(b"\t")[0]), rel=0.02)
+    assert translate("--precision", "auto", stdin=b"3 1 4\n")[2].count("emulated") == 0
 
 
 def test_n_best_and_scores(translate: Command) -> None:

@@ -55,7 +55,7 @@ def test_the_input_is_left_alone():
     assert x.equal(torch.ones(99))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_mask_is_the_same_in_every_type(dtype):
     rng = DropoutRng()
     rng.seed(1, 2, 3)

@@ -48,7 +48,7 @@ def test_fixnorm_gradient_is_at_right_angles_to_the_row():
     assert embedding.weight.grad.norm() > 1
 
 
-# no fp16: 1 / 1e-5 is beyond its range, and weights are never fp16 in this toolkit
+# weights are never fp16 in this toolkit: fp16 is autocast, under which the rows stay fp32
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_zero_row_is_finite_and_so_is_its_gradient(dtype):
     embedding = table(fixnorm=True)
@@ -59,6 +59,21 @@ def test_a_zero_row_is_finite_and_so_is_its_gradient(dtype):
     assert rows.isfinite().all()
     assert rows[2].abs().max() == 0
     rows.float().sum().backward()
+    assert embedding.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_zero_row_under_autocast_is_finite_and_so_is_its_scaled_gradient(dtype):
+    embedding = table(fixnorm=True)
+    with torch.no_grad():
+        embedding.weight[2] = 0
+    with torch.autocast("cpu", dtype):
+        rows = embedding.rows()
+        logits = torch.ones(3, 8) @ rows.t()
+    assert rows.dtype == torch.float32
+    assert logits.dtype == dtype
+    assert logits[:, 2].abs().max() == 0
+    (logits.float().sum() * 2.0**13).backward()
     assert embedding.weight.grad.isfinite().all()
 
 

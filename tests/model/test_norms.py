@@ -149,6 +149,26 @@ def test_half_precision_takes_statistics_in_fp32(name, dtype):
     assert relative < torch.finfo(dtype).eps
 
 
+# Lengths from just above eps to 2,000, gradients as large as a loss scale makes them: g / length,
+# 1 / length and gradient times x are beyond the range of fp16, the results are not.
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("size", [1e-5, 1e-3, 1.0, 900.0])
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_half_precision_keeps_the_formula_for_short_and_long_vectors(name, size, dtype):
+    exact = (sample(4, DIM) / 3 * size).to(dtype)
+    x = exact.clone().requires_grad_()
+    norm, wide = NORMS[name](DIM, EPS), exact.double().requires_grad_()
+    out, expected = norm(x), NORMS[name](DIM, EPS).double()(wide)
+    weights = sample(4, DIM, seed=9) * min(size, 1.0) * 2.0**10
+    assert out.dtype == dtype
+    (out.float() * weights).sum().backward()
+    (expected * weights.double()).sum().backward()
+    close = {"rtol": 8 * torch.finfo(dtype).eps, "atol": 8 * torch.finfo(dtype).eps}
+    torch.testing.assert_close(out.double(), expected, **close)
+    largest = float(wide.grad.abs().max())
+    torch.testing.assert_close(x.grad.double() / largest, wide.grad / largest, **close)
+
+
 @pytest.mark.parametrize("name", NORMS)
 def test_gradient_is_the_finite_difference_of_the_formula(name):
     norm = randomised(NORMS[name](DIM, EPS))
