@@ -37,7 +37,7 @@ from nmt.config import Recipe
 from nmt.config_loader import load_recipe
 from nmt.data.batches import Prefetcher, collate
 from nmt.data.prepare import Prepared, prepare
-from nmt.run.device import resolve_device, resolve_precision
+from nmt.run.device import DTYPES, resolve_device, resolve_precision
 from nmt.run.folder import RunFolder
 from nmt.run.logs import Silence
 from nmt.training.loss import label_smoothed
@@ -110,8 +110,7 @@ def timed(contender: Contender, updates: int, device: torch.device) -> tuple[flo
 def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> list[str]:
     """Rows of the table for one batch size."""
     device = resolve_device(recipe.device)
-    bf16 = resolve_precision(recipe.precision, device) == "bf16"
-    peak = peak_flops(torch.bfloat16 if bf16 else torch.float32, device)
+    peak = peak_flops(DTYPES[resolve_precision(recipe.precision, device)], device)
     all_of_them = contenders(recipe, prepared, device)
     losses = {n: c.loss() for n, c in all_of_them.items() if n != "ours, as in the recipe"}
     if max(losses.values()) > min(losses.values()) * (1 + 1e-4):

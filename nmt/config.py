@@ -352,10 +352,7 @@ class Recipe(Strict):
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = key(
-        "auto",
-        "auto = bf16 where GPU or CPU has it, fp16 on other GPUs with tensor cores (V100, T4), "
-        "else fp32",
-        "O",
+        "auto", "auto = bf16 where GPU or CPU has it, fp16 on V100 and T4, else fp32", "O"
     )
     graphs: Literal["auto", "off"] = key("auto", "auto = CUDA graphs of updates on a GPU", "O")
     time_limit: float | None = key(None, "hours after which training saves and ends", "O", gt=0)

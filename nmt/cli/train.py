@@ -30,7 +30,7 @@ from nmt.run.checkpoint import (
     require_same_update,
     space_needed,
 )
-from nmt.run.device import resolve_device, resolve_precision
+from nmt.run.device import emulation_note, resolve_device, resolve_precision
 from nmt.run.distributed import World, join
 from nmt.run.files import require_space, write_atomic
 from nmt.run.folder import RunFolder
@@ -160,6 +160,8 @@ def start(
     """Write what the run folder needs for translating, and build or resume the trainer."""
     for note in run.notes:
         log.text(f"note: {note}")
+    if emulated := emulation_note(precision, device):
+        log.text(f"note: {emulated}")
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
     save_segmenter(prepared.segmenter, run.path)
     prepared.vocab.save(run.path)

@@ -52,6 +52,8 @@ class TrainState:
         interval: the log line under way.
         text_fingerprint: of vocabulary and segmenter; translation must have the same.
         update_batches: batches of an update, of all processes together; 0 = not known.
+        loss_scale: what fp16 multiplies the loss by before the next backward pass.
+        loss_scale_updates: updates in a row with finite gradients at that scale.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -68,6 +70,8 @@ class TrainState:
     interval: IntervalState = field(default_factory=IntervalState)
     text_fingerprint: str = ""
     update_batches: int = 0
+    loss_scale: float = 2.0**16
+    loss_scale_updates: int = 0
 
     def to_json(self) -> str:
         """JSON text; ``from_json`` gives an equal state back."""

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from nmt.config import OptimConfig
 
+LOWEST_SCALE = 1.0  # gradients that overflow fp16 unscaled will not fit by scaling
+
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
@@ -30,6 +32,57 @@ def make_optimizer(config: OptimConfig, model: nn.Module) -> torch.optim.Optimiz
         eps=config.eps,
         weight_decay=config.weight_decay,
     )
+
+
+class LossScale:
+    """The factor on the loss that keeps small gradients within the range of fp16.
+
+    It is torch's ``GradScaler`` with its usual numbers: halved after an update whose gradients are
+    not finite, doubled after 2,000 finite ones in a row. Its ``step`` is left out, as ``take_step``
+    already skips and clips inside the fused optimizer. In other precisions the scale is always 1.
+
+    The scale is a tensor that keeps its address, so recorded CUDA graphs read it, and nothing here
+    waits for a GPU.
+
+    Args:
+        device: of the model.
+        enabled: whether the precision is fp16.
+        scale: what to multiply by first.
+        updates: updates with finite gradients at that scale so far.
+    """
+
+    def __init__(self, device: torch.device, enabled: bool, scale: float, updates: int) -> None:
+        self._scaler = torch.amp.GradScaler(device.type, enabled=enabled)
+        before = {"scale": scale, "_growth_tracker": updates}
+        self._scaler.load_state_dict({**self._scaler.state_dict(), **before})
+        self._one = torch.ones((), device=device)
+        self._now()  # GradScaler makes its tensors at the first call; a recording may not make them
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """Multiply the loss, before ``backward``."""
+        return self._scaler.scale(loss)
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divide the gradients; norm, observers and clipping see them as in fp32."""
+        self._scaler.unscale_(optimizer)
+
+    def at_floor(self) -> Tensor:
+        """Return whether the scale cannot be lowered: a bool scalar on the device."""
+        return self._now() <= LOWEST_SCALE
+
+    def adjust(self) -> None:
+        """Set the scale of the next update by the gradients that ``unscale`` saw."""
+        self._scaler.update()
+        # GradScaler has no floor: after 150 bad updates its scale would be 0
+        self._scaler.update(self._now().clamp(min=LOWEST_SCALE))
+
+    def stored(self) -> tuple[float, int]:
+        """Return ``scale`` and ``updates`` for a checkpoint; waits for a GPU."""
+        state = self._scaler.state_dict()
+        return state["scale"], state["_growth_tracker"]
+
+    def _now(self) -> Tensor:
+        return self._scaler.scale(self._one)
 
 
 def take_step(

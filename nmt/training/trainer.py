@@ -36,6 +36,8 @@ from nmt.training.evaluate import Evaluation, Stopped, evaluate
 from nmt.training.graphs import CudaRecord, Record, Replays
 from nmt.training.loss import label_smoothed
 from nmt.training.optimizer import (
+    LOWEST_SCALE,
+    LossScale,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
@@ -86,6 +88,10 @@ class Trainer:
             self.state = start.state
             self.model.load_state_dict(start.model)
             load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
+        state = self.state
+        self.loss_scale = LossScale(
+            device, precision == "fp16", state.loss_scale, state.loss_scale_updates
+        )
         self.state.update_batches = recipe.optim.accumulate * world.size
         self._saved = (self.state.update, len(self.state.history)) if start else None
         # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
@@ -150,6 +156,7 @@ class Trainer:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.world.add([*gradients, losses])
         self.interval.add(losses[0], losses[1], update.tokens)
+        self.loss_scale.unscale(self.optimizer)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.state.update += 1
         self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
@@ -158,11 +165,14 @@ class Trainer:
         self._step(norm, update)
         self.state.seconds = time.monotonic() - self.started
         if self.state.update % self.recipe.train.log_every == 0:
-            self.log.record(record := self.interval.close(self.lr(), norm))
+            record = self.interval.close(self.lr(), norm)
+            if self.precision == "fp16":
+                record["loss_scale"] = self.loss_scale.stored()[0]
+            self.log.record(record)
             self.log.text(self.interval.line(record))
 
     def compute(self, batch: Batch, tokens: int | Tensor) -> Tensor:
-        """Forward and backward: adds the batch's share of the mean loss to the gradients.
+        """Forward and backward: adds the batch's share of the mean loss to the gradients, scaled.
 
         Returns:
             [2], the sums of the smoothed loss and of the cross-entropy.
@@ -172,7 +182,7 @@ class Trainer:
             with autocast(self.device, self.precision):
                 logits = self.model(batch)
             sums = label_smoothed(logits, batch.tgt_out, allowed, smoothing, batch.weights)
-            (sums.smoothed / tokens).backward()
+            self.loss_scale.scale(sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
 
     def lr(self) -> float:
@@ -230,6 +240,8 @@ class Trainer:
             return
         self.state.seconds = time.monotonic() - self.started
         self.state.bad_updates = int(self.bad_updates)
+        if self.precision == "fp16":
+            self.state.loss_scale, self.state.loss_scale_updates = self.loss_scale.stored()
         self.interval.store()
         save_checkpoint(
             self.run_folder,
@@ -251,11 +263,18 @@ class Trainer:
         return limit is not None and self.state.seconds > limit * 3600
 
     def _step(self, norm: Tensor, update: Update) -> None:
-        """Clip and step; a non-finite gradient touches nothing."""
+        """Clip and step; a non-finite gradient changes neither weights nor moments.
+
+        The update counts all the same: batches and rates are functions of its number, which no
+        process has to read from a GPU. In fp16 it is bad only when the loss scale is at its floor;
+        above it, the scale was too high and is halved.
+        """
         finite, limit = norm.isfinite(), self.recipe.optim.clip_norm
-        self.bad_updates = torch.where(finite, 0, self.bad_updates + 1)
+        bad = self.bad_updates + self.loss_scale.at_floor()
+        self.bad_updates = torch.where(finite, 0, bad)
         shrink = (norm / limit).clamp(min=1.0) if limit else None
         take_step(self.optimizer, self.lr(), shrink, ~finite)
+        self.loss_scale.adjust()
         if self.state.update % self.look_every == 0:
             self._end_if_stuck(update)
 
@@ -264,10 +283,15 @@ class Trainer:
         self.state.bad_updates = int(self.bad_updates)
         if self.state.bad_updates >= self.recipe.train.max_bad_updates:
             rows = ", ".join(str(r + 1) for r in update.planned[0].batch.rows[:8])
+            floor = ""
+            fix = "resume from the last checkpoint with a lower learning rate, or precision=fp32"
+            if self.precision == "fp16":
+                floor = f", with the fp16 loss scale at its floor of {LOWEST_SCALE:g}"
+                fix = "start over with precision=fp32 or a lower learning rate, and --fresh"
             raise RunError(
                 f"gradients were not finite for {self.state.bad_updates} updates in a row, up to "
-                f"update {self.state.update} (training pairs {rows}, ...)",
-                fix="resume from the last checkpoint with a lower learning rate, or precision=fp32",
+                f"update {self.state.update} (training pairs {rows}, ...){floor}",
+                fix=fix,
             )
 
     def updates(self) -> Iterator[Update]:

@@ -1,0 +1,275 @@
+"""Training in fp16 on a CPU: the loss scale, what it skips, and that a resumed run is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.cli.train import main
+from nmt.config_loader import dump_recipe, load_recipe
+from nmt.data.prepare import prepare
+from nmt.errors import RunError
+from nmt.model.transformer import Transformer
+from nmt.run import device
+from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint
+from nmt.run.distributed import World
+from nmt.run.folder import RunFolder
+from nmt.run.logs import MetricsLog
+from nmt.training import graphs
+from nmt.training.trainer import Trainer
+from tests.toy import toy_corpus, toy_recipe
+from tests.training.test_graphs import Recorder
+from tests.training.test_trainer import (
+    Reads,
+    equal,
+    gradients,
+    moments,
+    norm,
+    records,
+    spoil_gradients,
+    weights,
+)
+
+CPU = torch.device("cpu")
+FIRST = 2.0**16
+Start = Callable[..., Trainer]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    toy_corpus(folder, {"train": 100, "dev": 4, "test": 4})
+    return toy_recipe(folder)
+
+
+@pytest.fixture
+def start(recipe, tmp_path) -> Iterator[Start]:
+    """Makes trainers in fp16, each with a run folder of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def make(
+            *overrides: str,
+            precision: str = "fp16",
+            checkpoint: Checkpoint | None = None,
+            stop_after: int = 10**9,
+            observe: Callable[[int, Transformer], None] = lambda update, model: None,
+            world: World = World(),  # noqa: B008  it cannot change
+        ) -> Trainer:
+            resolved = load_recipe(recipe, [*overrides])
+            number = len(list(tmp_path.glob("run*")))
+            folder = RunFolder.for_training(tmp_path / f"run{number}", dump_recipe(resolved))
+            run = stack.enter_context(folder)
+            log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
+            prepared = prepare(resolved)
+            trainer = Trainer(
+                resolved, prepared, run, CPU, precision, log,
+                lambda: trainer.state.update >= stop_after, checkpoint, observe, world,
+            )  # fmt: skip
+            trainer.started = 0.0
+            return trainer
+
+        yield make
+
+
+def at_scale(trainer: Trainer, scale: float, updates: int = 0) -> Trainer:
+    """As if it had got there by itself."""
+    found = trainer.loss_scale._scaler
+    found.load_state_dict({**found.state_dict(), "scale": scale, "_growth_tracker": updates})
+    return trainer
+
+
+def test_it_learns_what_fp32_learns(start):
+    """fp16 keeps 11 bits: an error of 2^-11 a product; of the loss 2.6e-4 was the largest seen."""
+    losses = []
+    for precision in ("fp32", "fp16"):
+        trainer = start(precision=precision)
+        for update in itertools.islice(trainer.updates(), 40):
+            trainer.update(update)
+        losses.append([r["loss"] for r in records(trainer.run_folder.path, "train")])
+        assert int(trainer.bad_updates) == 0
+    exact, rounded = losses
+    assert len(exact) == len(rounded) == 40
+    assert rounded == pytest.approx(exact, rel=4 * 2**-11)
+    assert rounded[-1] < 0.85 * rounded[0]
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "radam"])
+def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
+    trainer = start(f"optim.kind={kind}", "optim.accumulate=2")
+    updates = trainer.updates()
+    trainer.update(next(updates))
+    assert trainer.loss_scale.stored() == (FIRST, 1)
+    kept_weights, kept_moments = weights(trainer), moments(trainer)
+    at_scale(trainer, 2.0**40)
+    for number in (1, 2):
+        trainer.update(next(updates))
+        assert not all(g.isfinite().all() for g in gradients(trainer).values())
+        assert trainer.loss_scale.stored() == (2.0 ** (40 - number), 0)
+        assert equal(weights(trainer), kept_weights)
+        assert equal(moments(trainer), kept_moments)
+    assert int(trainer.bad_updates) == 0
+    assert trainer.state.update == 3  # batches and rates move on
+    at_scale(trainer, 2.0**10)
+    trainer.update(next(updates))
+    assert trainer.loss_scale.stored() == (2.0**10, 1)
+    assert not equal(weights(trainer), kept_weights)
+
+
+def test_the_scale_doubles_after_2000_finite_updates(start):
+    trainer = at_scale(start(), FIRST, 1998)
+    updates = trainer.updates()
+    trainer.update(next(updates))
+    assert trainer.loss_scale.stored() == (FIRST, 1999)
+    trainer.update(next(updates))
+    assert trainer.loss_scale.stored() == (2 * FIRST, 0)
+
+
+def test_activations_that_overflow_skip_the_update(start):
+    trainer = start("model.activation=relu2")
+    with torch.no_grad():
+        for parameter in trainer.model.encoder.layers[0].ffn.fc1.parameters():
+            parameter.fill_(300)
+    kept = weights(trainer)
+    trainer.update(next(trainer.updates()))
+    assert equal(weights(trainer), kept)
+    assert trainer.loss_scale.stored() == (FIRST / 2, 0)
+
+
+def test_the_scale_has_a_floor_where_bad_updates_are_counted(start):
+    trainer = at_scale(start("train.max_bad_updates=3"), 4.0)
+    spoil_gradients(trainer, set(range(1, 9)))
+    updates, scales = trainer.updates(), []
+    for _ in range(4):
+        trainer.update(next(updates))
+        scales.append((trainer.loss_scale.stored()[0], int(trainer.bad_updates)))
+    with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 5") as e:
+        trainer.update(next(updates))
+    assert scales == [(2, 0), (1, 0), (1, 1), (1, 2)]
+    assert "fp16 loss scale at its floor of 1" in e.value.what
+    assert e.value.fix is not None
+    assert "precision=fp32" in e.value.fix
+    assert "lower learning rate" in e.value.fix
+
+
+def test_gradients_are_seen_unscaled(start):
+    """By the log, by observers and by clipping; a scale that is a power of 2 rounds nothing."""
+    seen = []
+    for precision in ("fp32", "fp16"):
+        trainer = start(
+            "optim.clip_norm=0.25",
+            precision=precision,
+            observe=lambda update, model: seen.append(
+                norm({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+            ),
+        )
+        trainer.update(next(trainer.updates()))
+        assert norm(gradients(trainer)) == pytest.approx(0.25, rel=1e-5)
+        logged = records(trainer.run_folder.path, "train")[0]
+        assert logged["grad_norm"] == pytest.approx(seen[-1], rel=1e-6)
+        assert logged.get("loss_scale") == (FIRST if precision == "fp16" else None)
+    assert seen[1] == pytest.approx(seen[0], rel=0.01)
+
+
+def test_a_resumed_run_equals_one_that_never_stopped(start):
+    """With overflows before and after the stop, and a scale that doubles in between."""
+    keys = ("optim.accumulate=2", "train.epoch_updates=6", "train.max_epochs=2")
+
+    def run(**more: object) -> Trainer:
+        trainer = start(*keys, **more)
+        spoil_gradients(trainer, {2, 7})
+        if "checkpoint" not in more:
+            at_scale(trainer, 2.0**20, 1999)  # updates 1 and 3 overflow by themselves
+        trainer.run()
+        return trainer
+
+    whole, stopped = run(), run(stop_after=5)
+    checkpoint = load_checkpoint(stopped.run_folder)
+    assert checkpoint.state.update == 5
+    scale, updates = stopped.loss_scale.stored()
+    assert (checkpoint.state.loss_scale, checkpoint.state.loss_scale_updates) == (scale, updates)
+    assert scale not in (FIRST, 2.0**20)
+    assert updates > 0
+    resumed = run(checkpoint=checkpoint)
+    assert resumed.state.update == whole.state.update == 12
+    assert equal(weights(resumed), weights(whole))
+    assert equal(moments(resumed), moments(whole))
+    assert resumed.loss_scale.stored() == whole.loss_scale.stored()
+
+
+def test_a_checkpoint_of_an_older_version_begins_with_the_first_scale():
+    assert TrainState.from_json('{"update": 3}') == TrainState(update=3)
+    assert (TrainState().loss_scale, TrainState().loss_scale_updates) == (FIRST, 0)
+
+
+def test_other_precisions_have_no_scale(start):
+    trainer = start(precision="bf16")
+    trainer.update(next(trainer.updates()))
+    loss = torch.tensor(3.0)
+    assert trainer.loss_scale.scale(loss) is loss
+    assert bool(trainer.loss_scale.at_floor())  # every non-finite update is a bad one
+
+
+def test_updates_read_nothing_between_log_lines(start):
+    trainer = start("train.log_every=4", "optim.accumulate=2")
+    trainer.look_every = 4  # as on a GPU
+    at_scale(trainer, 2.0**40)
+    updates = trainer.updates()
+    with Reads() as reads:
+        for _ in range(3):
+            trainer.update(next(updates))
+    assert reads.count == 0
+    assert trainer.loss_scale.stored() == (2.0**37, 0)
+
+
+def test_recorded_updates_read_the_scale_where_it_stays(start, monkeypatch):
+    monkeypatch.setattr(graphs, "VISITS", 2)
+    found = []
+    for record in (None, Recorder()):
+        trainer = at_scale(start("train.epoch_updates=8", "train.max_epochs=1"), 2.0**22)
+        trainer.replay_with(record or (lambda work: work))
+        scale = trainer.loss_scale._scaler._scale
+        trainer.run()
+        assert trainer.loss_scale._scaler._scale is scale
+        assert scale < 2.0**22
+        found.append((weights(trainer), float(scale)))
+    assert equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+class Other(World):
+    """Another process whose gradients overflow in the second update."""
+
+    updates = 0
+
+    def add(self, tensors: Sequence[Tensor]) -> None:
+        Other.updates += 1
+        if Other.updates == 2:
+            tensors[0].view(-1)[0] = math.inf
+
+
+def test_an_overflow_of_another_process_is_skipped_by_all(start):
+    trainer = start(world=Other())
+    updates = trainer.updates()
+    trainer.update(next(updates))
+    kept = weights(trainer)
+    trainer.update(next(updates))
+    assert equal(weights(trainer), kept)
+    assert trainer.loss_scale.stored() == (FIRST / 2, 0)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_an_emulated_precision_is_said_once(recipe, tmp_path, monkeypatch, precision):
+    monkeypatch.setattr(device, "_cpu_has_bf16", lambda: False)
+    run = tmp_path / "run"
+    short = ["train.epoch_updates=1", "train.max_epochs=1"]
+    assert main([str(recipe), f"out={run}", *short, f"precision={precision}"]) == 0
+    log = (run / "train.log").read_text()
+    assert log.count("slower than fp32") == 1
+    assert f"cpu, {precision}" in log
