@@ -105,8 +105,8 @@ def code_lines(path: Path) -> int:
     )
 
 
-def test_the_core_is_under_1600_lines_of_code():
-    assert 500 < sum(code_lines(ROOT / "nmt" / name) for name in CORE) < 1600
+def test_the_core_is_under_1700_lines_of_code():
+    assert 500 < sum(code_lines(ROOT / "nmt" / name) for name in CORE) < 1700
 
 
 def test_rooms_import_downwards_only():
