@@ -245,7 +245,11 @@ class ModelConfig(Strict):
 class OptimConfig(Strict):
     """The optimizer and the loss."""
 
-    kind: Literal["adam", "adamw", "radam"] = key("adam", "optimizer", "T appendix A, section 5")
+    kind: Literal["adam", "adamw", "radam", "muon"] = key(
+        "adam",
+        "optimizer; muon = Muon for the matrices of layers, AdamW for the rest",
+        "T appendix A, section 5",
+    )
     betas: tuple[Probability, Probability] = key((0.9, 0.999), "Adam's betas", "T appendix A")
     eps: float = key(1e-8, "Adam's epsilon", "T appendix A", gt=0)
     weight_decay: float = key(0.0, "weight decay", "T appendix C", ge=0)

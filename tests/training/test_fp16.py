@@ -100,7 +100,7 @@ def test_it_learns_what_fp32_learns(start):
     assert rounded[-1] < 0.85 * rounded[0]
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "radam"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon"])
 def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
     trainer = start(f"optim.kind={kind}", "optim.accumulate=2")
     updates = trainer.updates()

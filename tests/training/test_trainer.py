@@ -117,7 +117,7 @@ def script_scores(trainer: Trainer, scores: list[float]) -> None:
     trainer.evaluate = evaluate  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("kind", ["adam", "radam"])
+@pytest.mark.parametrize("kind", ["adam", "radam", "muon"])
 def test_non_finite_gradients_skip_the_update(start, kind):
     trainer = start(f"optim.kind={kind}")
     spoil_gradients(trainer, {2, 3})
@@ -181,7 +181,7 @@ def test_updates_read_nothing_between_log_lines(start):
     assert reads.count > 0
 
 
-@pytest.mark.parametrize("kind", ["adam", "radam"])
+@pytest.mark.parametrize("kind", ["adam", "radam", "muon"])
 def test_gradients_are_clipped_to_the_norm(start, kind):
     optim = ["optim.kind=" + kind, *NO_DROPOUT]
     free, clipped = (start(f"optim.clip_norm={limit}", *optim) for limit in (0, 0.25))
