@@ -56,21 +56,25 @@ class Inputs:
             UserError: one of them is not there.
         """
         self._states = {path: self._state(path) for path in paths}
+        self._digests: dict[Path, str] = {}
 
-    def digest(self) -> str:
-        """SHA-256 of sizes and contents, in order."""
-        total = hashlib.sha256()
-        for path, (_, size, _) in self._states.items():
-            total.update(f"{size} ".encode())
+    def sha256(self, paths: Iterable[Path]) -> str:
+        """One SHA-256 of the contents of these files, in order; each file is read once."""
+        return hashlib.sha256(" ".join(self._digest(path) for path in paths).encode()).hexdigest()
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            digest = hashlib.sha256()
             try:
                 with open(path, "rb") as file:
                     while block := file.read(1 << 20):
-                        total.update(block)
+                        digest.update(block)
             except OSError as error:
                 raise UserError(
                     f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
                 ) from error
-        return total.hexdigest()
+            self._digests[path] = digest.hexdigest()
+        return self._digests[path]
 
     def require_unchanged(self) -> None:
         """Raises UserError when a file is another one than at the start."""
