@@ -123,7 +123,7 @@ def lead(args: argparse.Namespace, world: World) -> int:
 def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
     try:
-        recipe, checkpoint, precision = world.share()
+        recipe, precision, checkpoint = world.share()
     except RunError:  # it had nothing to train, or has said what is wrong
         return 0
     device = world.own(resolve_device(recipe.device))
@@ -159,7 +159,7 @@ def resumed(
     changed = any(change.startswith("optim.accumulate:") for change in run.changes)
     require_same_update(state, recipe.optim.accumulate, world.size, changed)
     began = state.precision or run.recipe().precision
-    precision = resumed_precision(recipe, began, device)
+    precision = resumed_precision(recipe.precision, began, device)
     prepared = prepare_resumed(recipe, run.path, state)
     require_complete(recipe, checkpoint, len(prepared.vocab))
     return prepared, precision
@@ -181,8 +181,12 @@ def start(
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
     if checkpoint is None:
         save_text(prepared, run)
+    elif checkpoint.state.precision not in ("", precision):
+        log.text(
+            f"note: this run began in {checkpoint.state.precision} and continues in {precision}"
+        )
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
-    world.share((recipe, checkpoint, precision))
+    world.share((recipe, precision, checkpoint))
     trainer = Trainer(
         recipe,
         prepared,

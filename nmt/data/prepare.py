@@ -59,7 +59,7 @@ class Prepared:
 
     Attributes:
         fingerprint: changes when any of it does.
-        content: SHA-256 of the files of train, dev, test and segment, wherever they are.
+        content: SHA-256 of each file of train, dev, test and segment, wherever it is.
     """
 
     segmenter: Segmenter
@@ -69,7 +69,7 @@ class Prepared:
     test: EvalSet | None
     report: dict[str, Any]
     fingerprint: str
-    content: dict[str, str]
+    content: dict[str, list[str]]
 
 
 def missing_files(recipe: Recipe) -> list[str]:
@@ -91,11 +91,12 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
     """
     files = find_files(_prefixes(recipe), (recipe.src, recipe.tgt))
     inputs = Inputs([*(path for sides in files.values() for path in sides), *_given(recipe)])
+    digests = inputs.digests()
     content = {
-        role: inputs.sha256(path for prefix in prefixes for path in files[prefix])
+        role: [digests[path] for prefix in prefixes for path in files[prefix]]
         for role, prefixes in _roles(recipe).items()
     }
-    content["segment"] = inputs.sha256(_given(recipe))
+    content["segment"] = [digests[path] for path in _given(recipe)]
     fingerprint = _fingerprint(recipe, content, segmenter)
     cache = Path(recipe.out).parent / ".cache" / fingerprint[:16]
     if not cache.is_dir():
@@ -123,7 +124,7 @@ def _given(recipe: Recipe) -> list[Path]:
     return [Path(name) for name in names if name != "learn"]
 
 
-def _fingerprint(recipe: Recipe, content: dict[str, str], segmenter: Segmenter | None) -> str:
+def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segmenter | None) -> str:
     """SHA-256 over the files' contents and the keys that decide what becomes of them."""
     data, segment = recipe.data, recipe.segment
     keys = {
@@ -211,7 +212,7 @@ def _fill(
 
 
 def _open(
-    cache: Path, fingerprint: str, content: dict[str, str], dev: Sides, test: Sides | None
+    cache: Path, fingerprint: str, content: dict[str, list[str]], dev: Sides, test: Sides | None
 ) -> Prepared:
     try:
         report = json.loads((cache / REPORT).read_text(encoding="utf-8"))

@@ -56,25 +56,23 @@ class Inputs:
             UserError: one of them is not there.
         """
         self._states = {path: self._state(path) for path in paths}
-        self._digests: dict[Path, str] = {}
 
-    def sha256(self, paths: Iterable[Path]) -> str:
-        """One SHA-256 of the contents of these files, in order; each file is read once."""
-        return hashlib.sha256(" ".join(self._digest(path) for path in paths).encode()).hexdigest()
+    def digests(self) -> dict[Path, str]:
+        """Return the SHA-256 of each file's content."""
+        return {path: self._digest(path) for path in self._states}
 
-    def _digest(self, path: Path) -> str:
-        if path not in self._digests:
-            digest = hashlib.sha256()
-            try:
-                with open(path, "rb") as file:
-                    while block := file.read(1 << 20):
-                        digest.update(block)
-            except OSError as error:
-                raise UserError(
-                    f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
-                ) from error
-            self._digests[path] = digest.hexdigest()
-        return self._digests[path]
+    @staticmethod
+    def _digest(path: Path) -> str:
+        digest = hashlib.sha256()
+        try:
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
+            ) from error
+        return digest.hexdigest()
 
     def require_unchanged(self) -> None:
         """Raises UserError when a file is another one than at the start."""

@@ -31,12 +31,12 @@ CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 REPLACED = ".old-"  # a checkpoint that is being replaced by one of the same name
 
 # Keys that a resumed run may change: they say how long and where to work, not what is learned.
-# That the corpora have the same content, and that the precision is the same, is checked by itself.
+# That corpora at another place have the same content is checked by itself.
 FREE_ON_RESUME = frozenset(
     {
         "out",
         "device",
-        "precision",
+        "precision",  # like the device, it decides how sums are rounded
         "time_limit",
         "data.train",
         "data.dev",

@@ -19,6 +19,7 @@ from nmt.run.device import resolve_precision
 from nmt.run.state import TrainState
 from nmt.run.stored import MODEL, OPTIMIZER, Shapes, require_fit, shapes_of
 
+LOWERINGS = 16  # updates that fp16 may skip at first, as 2^16 is its first loss scale
 ELSEWHERE = "or train in another folder with out=PATH"
 
 
@@ -58,31 +59,25 @@ def prepare_resumed(
     return prepared
 
 
-def resumed_precision(recipe: Recipe, began: str, device: torch.device) -> str:
-    """Resolve the precision of a resumed run: it keeps the one that it began with.
+def resumed_precision(wanted: str, began: str, device: torch.device) -> str:
+    """Resolve the precision of a resumed run: ``auto`` keeps the one that it began with.
 
     Args:
-        began: that precision; auto = not known, in a run of an older version.
+        wanted: by the recipe.
+        began: resolved; auto = not known, in a run of an older version.
 
     Raises:
-        UserError: the recipe names another one.
         MachineError: the device lacks it.
     """
-    if began == "auto":
-        return resolve_precision(recipe.precision, device)
-    if recipe.precision not in ("auto", began):
-        raise UserError(
-            f"this run began in {began}, and the recipe says {recipe.precision}",
-            at="precision",
-            fix=f"set precision={began} or precision=auto, {ELSEWHERE}",
-        )
+    if wanted != "auto":
+        return resolve_precision(wanted, device)
     try:
         return resolve_precision(began, device)
     except MachineError as error:
         raise MachineError(
             f"{error.what}, and this run began in {began}",
             at="precision",
-            fix=f"resume on a device that has {began}, {ELSEWHERE}",
+            fix=f"resume on a device that has {began}, or continue in fp32 with precision=fp32",
         ) from error
 
 
@@ -90,7 +85,10 @@ def require_complete(recipe: Recipe, checkpoint: Checkpoint, types: int) -> None
     """Raise UserError when a checkpoint lacks a tensor of the model or of its optimizer."""
     model = skeleton(recipe, types)
     require_fit(checkpoint.model, shapes_of(model.state_dict()), checkpoint.path / MODEL)
-    if checkpoint.optimizer or checkpoint.state.update > checkpoint.state.bad_updates:
+    state = checkpoint.state
+    # before its first step an optimizer has no tensors: RAdam makes none in skipped updates
+    skipped = state.bad_updates + (LOWERINGS if state.precision == "fp16" else 0)
+    if checkpoint.optimizer or state.update > skipped:
         expected = optimizer_shapes(shapes_of(dict(model.named_parameters())))
         require_fit(checkpoint.optimizer, expected, checkpoint.path / OPTIMIZER)
 
@@ -119,7 +117,9 @@ def _require_own_text(folder: Path, state: TrainState) -> None:
         )
 
 
-def _require_same_content(recipe: Recipe, state: TrainState, content: Mapping[str, str]) -> None:
+def _require_same_content(
+    recipe: Recipe, state: TrainState, content: Mapping[str, list[str]]
+) -> None:
     changed = [role for role in state.content if state.content[role] != content.get(role)]
     if changed:
         data, segment = recipe.data, recipe.segment
@@ -129,16 +129,12 @@ def _require_same_content(recipe: Recipe, state: TrainState, content: Mapping[st
             "test": f"data.test ({data.test or 'none'})",
             "segment": f"segment ({getattr(segment, 'codes', getattr(segment, 'model', ''))})",
         }
-        raise UserError(
-            "\n  ".join(
-                [
-                    "the data changed since this run began:",
-                    *(
-                        f"{files[role]}: SHA-256 {content[role][:12]}, "
-                        f"it was {state.content[role][:12]}"
-                        for role in changed
-                    ),
-                ]
-            ),
-            fix=f"restore these files, {ELSEWHERE}",
-        )
+        lines = ["the data changed since this run began:"]
+        for role in changed:
+            now, before = (_short(hashes) for hashes in (content[role], state.content[role]))
+            lines.append(f"{files[role]}: SHA-256 {now}; at the beginning {before}")
+        raise UserError("\n  ".join(lines), fix=f"restore these files, {ELSEWHERE}")
+
+
+def _short(hashes: list[str]) -> str:
+    return ", ".join(text[:12] for text in hashes) or "no file"

@@ -12,9 +12,8 @@ import safetensors.torch
 import torch
 
 from nmt.cli.train import main
-from nmt.config_loader import load_recipe
 from nmt.data import segment
-from nmt.errors import MachineError, UserError
+from nmt.errors import MachineError
 from nmt.run.folder import RunFolder
 from nmt.training import resume
 from nmt.training.trainer import Trainer
@@ -109,7 +108,7 @@ def test_a_changed_vocabulary_is_refused_before_the_training(here, capsys):
     )
 
 
-def test_the_precision_of_the_beginning_stays(here, monkeypatch):
+def test_the_precision_of_the_beginning_stays(monkeypatch):
     """``auto`` on a machine that would choose another."""
 
     def resolve(name: str, device: torch.device) -> str:
@@ -118,15 +117,17 @@ def test_the_precision_of_the_beginning_stays(here, monkeypatch):
         return "bf16" if name == "auto" else name
 
     monkeypatch.setattr(resume, "resolve_precision", resolve)
-    recipe = load_recipe(here / "toy.yaml", ["precision=auto"])
     cpu = torch.device("cpu")
-    assert resume.resumed_precision(recipe, "fp32", cpu) == "fp32"
-    assert resume.resumed_precision(recipe, "auto", cpu) == "bf16"
-    other = load_recipe(here / "toy.yaml", ["precision=bf16"])
-    with pytest.raises(UserError, match=r"began in fp32, and the recipe says bf16\n  -> set prec"):
-        resume.resumed_precision(other, "fp32", cpu)
+    assert resume.resumed_precision("auto", "fp32", cpu) == "fp32"
+    assert resume.resumed_precision("auto", "auto", cpu) == "bf16"  # not known
+    assert resume.resumed_precision("bf16", "fp32", cpu) == "bf16"  # the user's wish
     with pytest.raises(MachineError, match=r"no fp16, and this run began in fp16\n  -> resume on"):
-        resume.resumed_precision(recipe, "fp16", cpu)
+        resume.resumed_precision("auto", "fp16", cpu)
+
+
+def test_another_precision_is_said(here):
+    assert resumed(here, "precision=bf16") == 0
+    assert "this run began in fp32 and continues in bf16" in (here / "run/train.log").read_text()
 
 
 def test_auto_after_an_explicit_precision_is_no_other_recipe(here):

@@ -32,7 +32,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
     }
     optimizer = {"w.step": torch.tensor(7, dtype=torch.int64), "w.exp_avg": model["w"] / 3}
     interval = IntervalState(1.25, 0.1, 9, 6, 0.5, math.inf, 2.0)
-    before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, {"dev": "abc"}, interval)
+    before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, {"dev": ["abc"]}, interval)
     with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
         save_checkpoint(run, before, model, optimizer, keep=1)
     loaded = load_checkpoint(RunFolder.open(tmp_path / "run"))
