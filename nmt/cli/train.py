@@ -36,11 +36,17 @@ from nmt.run.distributed import World, join
 from nmt.run.files import require_space, write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog, Silence
+from nmt.run.memory import require_memory
 from nmt.run.signals import StopRequest, stop_signals
 from nmt.run.stored import shapes_of
 from nmt.training.evaluate import Evaluation, Stopped
 from nmt.training.finish import diverged, finish
-from nmt.training.resume import prepare_resumed, require_complete, resumed_precision
+from nmt.training.resume import (
+    prepare_resumed,
+    require_complete,
+    resumed_precision,
+    skeleton,
+)
 from nmt.training.trainer import Trainer
 
 EXAMPLES = 5
@@ -95,9 +101,10 @@ def lead(args: argparse.Namespace, world: World) -> int:
     else:
         prepared = prepare(recipe)
     print(describe_report(prepared.report), file=sys.stderr)
+    size = parameters(skeleton(recipe, len(prepared.vocab)))
+    require_memory(size, device)
     if args.dry_run:
-        model = Transformer(recipe.model, len(prepared.vocab))
-        print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
+        print(f"{size:,} parameters; {device}, {precision}", file=sys.stderr)
         return 0
     with stop_signals() as stop, run, MetricsLog(run) as log:
         trainer = start(recipe, prepared, run, device, precision, log, stop, world)

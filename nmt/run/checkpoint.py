@@ -225,8 +225,8 @@ def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:
     if bad:
         raise RunError(
             f"checkpoint {name} is not written: NaN or infinity in {bad}",
-            fix="go on from the checkpoint before with --resume, with a lower learning rate "
-            "if it happens again",
+            fix="continue from the checkpoint before with --resume; if it happens again, train in "
+            "another folder (out=PATH) with a lower learning rate",
         )
 
 

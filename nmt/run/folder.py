@@ -211,7 +211,7 @@ class RunFolder:
             raise UserError(
                 f"names no checkpoint of this run: {name!r}",
                 at=str(self.best_file),
-                fix="write the name of a folder under checkpoints into it, or delete it",
+                fix="write the name of a folder in checkpoints into it",
             )
         return name
 
@@ -339,9 +339,17 @@ class RunFolder:
             with open(self.config_file, encoding="utf-8") as file:
                 return file.read(1 << 20)
         except FileNotFoundError:
-            raise UserError("not a run folder: it has no config.yaml", at=str(self.path)) from None
+            raise UserError(
+                "not a run folder: it has no config.yaml",
+                at=str(self.path),
+                fix="give the folder that nmt-train wrote",
+            ) from None
         except UnicodeDecodeError as error:
-            raise UserError(f"not UTF-8: {error.reason}", at=str(self.config_file)) from error
+            raise UserError(
+                f"not UTF-8: {error.reason}",
+                at=str(self.config_file),
+                fix="restore the config.yaml that nmt-train wrote",
+            ) from error
 
     def _refuse_unwritable(self) -> None:
         place = self.path.absolute()
