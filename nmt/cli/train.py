@@ -188,10 +188,11 @@ def start(
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
     if checkpoint is None:
         save_text(prepared, run)
-    elif checkpoint.state.precision not in ("", precision):
-        log.text(
-            f"note: this run began in {checkpoint.state.precision} and continues in {precision}"
-        )
+    else:
+        began, model = checkpoint.state.precision, skeleton(recipe, len(prepared.vocab))
+        if began not in ("", precision):
+            log.text(f"note: this run began in {began} and continues in {precision}")
+        secure_best(run, checkpoint.state, shapes_of(model.state_dict()), log.text)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
     world.share((recipe, precision, checkpoint))
     trainer = Trainer(
@@ -206,8 +207,6 @@ def start(
         Watch(recipe.analysis, log),
         world,
     )
-    if checkpoint is not None:
-        secure_best(run, trainer.state, shapes_of(trainer.model.state_dict()), log.text)
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
     require_space(run.path, space_needed(size, kept(recipe.train)))

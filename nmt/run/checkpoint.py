@@ -187,7 +187,7 @@ def secure_best(
         run.set_best(checkpoint_name(state.best_update))
         say(
             f"best is {checkpoint_name(state.best_update)} now, of dev score "
-            f"{scores[state.best_update]:.2f} against {scores[lost]:.2f}"
+            f"{scores[state.best_update]:.2f} against {scores.get(lost, math.nan):.2f}"
         )
 
 

@@ -7,6 +7,7 @@ Nothing inside refers to its own place, so a run folder can be moved and still t
     RUN/metrics.jsonl        one object a line       RUN/train.log             the same for people
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
+    RUN/lock, RUN/lock.json  see lock.py
 """
 
 from __future__ import annotations
@@ -329,8 +330,8 @@ class RunFolder:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),
                 at=str(self.path),
-                fix="set these keys back, or choose another folder with out=PATH, or start over "
-                f"with --fresh; a resumed run may change {', '.join(sorted(FREE_ON_RESUME))}",
+                fix="set these keys back, or choose another folder with out=PATH, or move this run "
+                f"aside with --fresh; a resumed run may change {', '.join(sorted(FREE_ON_RESUME))}",
             )
         return changes
 
