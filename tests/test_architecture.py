@@ -86,9 +86,9 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_no_file_is_over_400_lines():
+def test_no_file_is_over_450_lines():
     lengths = {str(p): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
-    assert {name: n for name, n in lengths.items() if n > 400} == {}
+    assert {name: n for name, n in lengths.items() if n > 450} == {}
 
 
 def code_lines(path: Path) -> int:

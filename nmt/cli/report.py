@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from nmt.cli.main import run_command
 from nmt.config_loader import Variant, load_variants
-from nmt.run.results import result_of
+from nmt.run.results import readable, result_of
 
 Cell: TypeAlias = str | int | float | None
 
@@ -96,7 +96,7 @@ def table(rows: Sequence[dict[str, Cell]]) -> str:
 
 def _short(cell: Cell) -> str:
     if isinstance(cell, float):
-        return f"{cell:.2f}"
+        return readable(cell)
     return f"{cell:,}" if isinstance(cell, int) else cell or "-"
 
 

@@ -45,6 +45,19 @@ def _by_muon(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     return matrices, [p for p in model.parameters() if id(p) not in known]
 
 
+def optimizer_shapes(kind: str, model: nn.Module) -> dict[str, torch.Size]:
+    """Return the shapes of what ``optimizer_tensors`` gives after the first step."""
+    matrices = {id(p) for p in _by_muon(model)[0]} if kind == "muon" else set()
+    shapes = {}
+    for name, parameter in model.named_parameters():
+        if id(parameter) in matrices:
+            shapes[f"{name}/momentum"] = parameter.shape
+        else:
+            shapes[f"{name}/step"] = torch.Size()
+            shapes |= {f"{name}/{of}": parameter.shape for of in ("exp_avg", "exp_avg_sq")}
+    return shapes
+
+
 class LossScale:
     """The factor on the loss that keeps small gradients within the range of fp16.
 

@@ -12,6 +12,7 @@ from nmt.training.muon import A, B, C, Muon, orthogonal
 from nmt.training.optimizer import (
     load_optimizer_tensors,
     make_optimizer,
+    optimizer_shapes,
     optimizer_tensors,
     take_step,
 )
@@ -124,6 +125,15 @@ def test_weight_decay_shrinks_matrices_by_the_rate():
     step(muon(decayed, weight_decay=0.5), 1e-2)
     difference = plain.get_parameter(name) - decayed.get_parameter(name)
     torch.testing.assert_close(difference, 1e-2 * 0.5 * before, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon"])
+def test_a_checkpoint_is_compared_with_the_tensors_of_its_optimizer(kind):
+    model = model_with_gradients()
+    optimizer = make_optimizer(OptimConfig(kind=kind), model)
+    step(optimizer, 1e-3)
+    found = {name: t.shape for name, t in optimizer_tensors(optimizer, model).items()}
+    assert found == optimizer_shapes(kind, model)
 
 
 def test_stored_tensors_continue_exactly():
