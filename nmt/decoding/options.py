@@ -35,9 +35,6 @@ class SearchOptions(DecodeConfig):
     )
     no_repeat_ngram: int = key(0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0)
     forbid_all: tuple[str, ...] = key((), "phrases that no translation says", "O")
-    copy_unk: bool = key(
-        False, "UNK may be produced, and becomes the source word it looks at most", "Luong 2015"
-    )
     token_scores: bool = key(
         False, "log-probability of each piece; written as one JSON object a hypothesis", "O"
     )
@@ -88,13 +85,6 @@ def search_options(
         raise UserError("; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors())) from error
     if any(not phrase.strip() for phrase in options.forbid_all):
         raise UserError("forbid_all: a phrase is blank", fix="leave it out")
-    if options.copy_unk:
-        if given.get("allow_unk") is False:
-            raise UserError(
-                "copy_unk and allow_unk contradict each other: what is never said is not copied",
-                fix="leave allow_unk out",
-            )
-        options = options.model_copy(update={"allow_unk": True})
     _refuse_contradictions(options, given, wishes)
     wanted = options.wanted
     if options.n_best > wanted:

@@ -17,7 +17,6 @@ from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter
 from nmt.data.vocab import Vocab
-from nmt.decoding.copying import copy_unknown
 from nmt.decoding.cores import Staying, can_fork
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
@@ -198,10 +197,6 @@ class Translator:
             made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
                 made = examine(self.model, self.sentences, searched, options, self.device)
-            if options.copy_unk:
-                made = copy_unknown(
-                    self.model, self.sentences, searched, made, options, self.device
-                )
             yield from made
 
     def _chosen(
@@ -263,8 +258,6 @@ class Translator:
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
         checked = self.checked(options)
-        if checked.copy_unk:
-            raise UserError("copy_unk needs lines of text", fix="leave it out")
         sentences = [Sentence(sources[row], (row + 1, 0)) for row in rows]
         found = self._search(sentences, checked, stop)
         for row, sentence, of_row in zip(rows, sentences, found, strict=True):

@@ -34,7 +34,6 @@ WAYS: list[dict[str, Any]] = [
     {"sample": True, "top_k": 3, "top_p": 0.8, "seed": 4},
     {"groups": 2, "beam": 4, "diversity": 0.8},
     {"no_repeat_ngram": 2, "beam": 2},
-    {"copy_unk": True},
 ]
 
 
@@ -152,38 +151,6 @@ def test_unk_when_it_is_allowed(translator: Translator) -> None:
         likely.model.out_bias[UNK] += 9.0
     assert "<unk>" in likely.translate(["pan"], allow_unk=True)[0]
     assert "<unk>" not in likely.translate(["pan"])[0]
-
-
-def test_an_unknown_word_is_the_source_word_it_looks_at() -> None:
-    """In several parts too; what is no UNK stays, and so do the scores."""
-    likely = untrained(eos_bias=0.0)
-    assert likely.model.out_bias is not None  # type: ignore[union-attr]
-    with torch.no_grad():
-        likely.model.out_bias[UNK] += 7.0  # type: ignore[index, operator, union-attr]
-    lines = ["pan", "", "o can €uro", "señor, o mar ☃☃"]
-    plain = likely.n_best(lines, 2, allow_unk=True)
-    aligned = likely.n_best(lines, 2, allow_unk=True, align=True)
-    copied = likely.n_best(lines, 2, copy_unk=True)
-    count = 0
-    for line, before, links, after in zip(lines, plain, aligned, copied, strict=True):
-        words = likely.segmenter.words(likely.segmenter.encode(line, "gl"), "gl").split()
-        for h, with_links, copy in zip(before, links, after, strict=True):
-            assert (copy.score, copy.log_prob) == pytest.approx((h.score, h.log_prob), abs=1e-4)
-            said = "".join(map(likely.segmenter.surface, h.pieces)).split()
-            shown = "".join(map(likely.segmenter.surface, copy.pieces)).split()
-            source = dict(map(reversed, with_links.alignment))  # type: ignore[arg-type]
-            for place, (old, new) in enumerate(zip(said, shown, strict=True)):
-                if old == "<unk>":
-                    assert new == words[source[place]]
-                    count += 1
-                elif "<unk>" not in old:
-                    assert new == old
-            assert "<unk>" not in copy.text
-    assert count > 3
-    with pytest.raises(UserError, match="copy_unk and allow_unk contradict"):
-        likely.stream(["pan"], copy_unk=True, allow_unk=False)
-    with pytest.raises(UserError, match="copy_unk needs lines of text"):
-        likely.translate_ids([np.array([4])], copy_unk=True)
 
 
 def test_a_beam_larger_than_the_target_types_says_no_masked_type(translator: Translator) -> None:
@@ -387,7 +354,7 @@ def test_options_that_contradict_each_other_are_both_named(
 
 @pytest.mark.parametrize(
     "option",
-    [{"beam": 0}, {"length_alpha": -1.0}, {"length_alpha": 1e3}, {"batch_tokens": 0}, {"bem": 3}],
+    [{"beam": 0}, {"length_alpha": -1.0}, {"length_alpha": 1e3}, {"batch_tokens": 0}, {"bem": 3}, {"copy_unk": True}],
     ids=lambda option: next(iter(option)),
 )
 def test_options_that_cannot_be_are_named_at_once(
