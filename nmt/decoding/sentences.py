@@ -13,6 +13,7 @@ import numpy as np
 from nmt.data.segment import Segmenter
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
+from nmt.decoding.required import Requirement, Symbol
 from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.wishes import FREE, Wish
 from nmt.errors import UserError
@@ -20,6 +21,7 @@ from nmt.errors import UserError
 if TYPE_CHECKING:
     from nmt.decoding.search import Found
 
+SIGN = "\u2581"
 LONGEST = 512  # source pieces searched at once; longer lines are translated in parts
 
 
@@ -57,9 +59,11 @@ class Pieces:
     pieces: tuple[str, ...] = ()
     ids: tuple[int, ...] = ()
 
-    def restore(self, pieces: list[str], place: int) -> None:
-        """Write them where they stand in a hypothesis, so that none is shown as UNK."""
-        pieces[place : place + len(self.pieces)] = self.pieces
+    @property
+    def symbols(self) -> list[Symbol]:
+        """Ids, and the piece itself instead of UNK."""
+        pairs = zip(self.pieces, self.ids, strict=True)
+        return [piece if token == UNK else token for piece, token in pairs]
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ class Sentence:
     prefix: Pieces = Pieces()
     require: tuple[Pieces, ...] = ()
     forbid: tuple[str, ...] = ()
+
+    def requirement(self, surfaces: Surfaces) -> Requirement:
+        """Return what its hypotheses must say."""
+        phrases = [phrase.symbols for phrase in self.require]
+        return Requirement(self.prefix.symbols, phrases, surfaces.of)
 
 
 class Sentences:
@@ -115,19 +124,22 @@ class Sentences:
                 file=sys.stderr,
             )
         parts = np.array_split(ids, count) if count else []
-        forbid = self.patterns(wish.forbid)
+        at = f"line {number}"
+        forbid = self.patterns(wish.forbid, at)
         require = tuple(
-            self.pieces(phrase) for phrase in dict.fromkeys(wish.require) if not is_blank(phrase)
+            self.pieces(phrase, at)
+            for phrase in dict.fromkeys(wish.require)
+            if not is_blank(phrase)
         )
         for phrase in require:
             said = f" {self.surfaces.spelled(phrase.pieces).strip(' ')} "
             if both := [pattern for pattern in (*forbid, *never) if pattern in said]:
                 raise UserError(
                     f"{said.strip()!r} is required and {both[0].strip()!r} is forbidden",
-                    at=f"line {number}",
+                    at=at,
                     fix="drop one of them from require or forbid",
                 )
-        prefix = self.pieces(wish.prefix)
+        prefix = self.pieces(wish.prefix, at)
         return [
             Sentence(part, (number, place), prefix, require, forbid)
             if place == 0
@@ -135,16 +147,35 @@ class Sentences:
             for place, part in enumerate(parts)
         ]
 
-    def patterns(self, phrases: Sequence[str]) -> tuple[str, ...]:
-        """How forbidden phrases look in tokenised text."""
-        return tuple(p for text in phrases if text.strip() for p in self.surfaces.patterns(text))
+    def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
+        """Return how forbidden phrases, given ``at`` some place, look in tokenised text."""
+        found = []
+        for text in phrases:
+            if text.strip():
+                self._require_sign(text, self.segmenter.encode(text, self.tgt), at)
+                found += self.surfaces.patterns(text)
+        return tuple(found)
 
-    def pieces(self, text: str) -> Pieces:
-        """Target text as pieces."""
+    def pieces(self, text: str, at: str) -> Pieces:
+        """Return target text, given ``at`` some place, as pieces."""
         text = clean_line(text)
         pieces = () if is_blank(text) else tuple(self.segmenter.encode(text, self.tgt))
+        self._require_sign(text, pieces, at)
         ids = (token if self._known[token] else UNK for token in self.vocab.ids(pieces))
         return Pieces(pieces, tuple(ids))
+
+    def _require_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
+        """
+        Raises:
+            UserError: the text has SentencePiece's sign for a space, and its pieces do not.
+        """
+        if SIGN in text and SIGN not in "".join(map(self.segmenter.surface, pieces)):
+            raise UserError(
+                f"U+2581 in {text!r}: SentencePiece takes this sign for a space, so it cannot be "
+                "given",
+                at=at,
+                fix="leave it out, or write another sign, such as _",
+            )
 
     def source_pieces(self, line: str) -> list[str]:
         """Pieces of a line to translate; a blank one has none."""
@@ -162,13 +193,11 @@ class Sentences:
     def hypothesis(self, found: Found, sentence: Sentence) -> Hypothesis:
         """What was found, as text."""
         pieces = self.vocab.pieces(found.ids)
-        if UNK in found.ids:
-            sentence.prefix.restore(pieces, 0)
-            for phrase in sentence.require:
-                size = len(phrase.ids)
-                for place in range(len(found.ids) - size + 1):
-                    if tuple(found.ids[place : place + size]) == phrase.ids:
-                        phrase.restore(pieces, place)
+        if UNK in found.ids:  # what was given is written as given
+            symbols = sentence.requirement(self.surfaces).symbols(found.ids)
+            for place, symbol in enumerate(symbols):
+                if isinstance(symbol, str):
+                    pieces[place] = symbol
         text = self.segmenter.decode(pieces, self.tgt)
         return Hypothesis(pieces, text, found.score, found.log_prob, found.finished)
 

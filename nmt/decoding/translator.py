@@ -178,7 +178,7 @@ class Translator:
         progress: Callable[[int], None],
     ) -> Iterator[list[Hypothesis]]:
         mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
-        never = self.sentences.patterns(options.forbid_all)
+        never = self.sentences.patterns(options.forbid_all, "forbid_all")
 
         def done(batch: Sequence[Sentence]) -> None:
             progress(sum(sentence.place[1] == 0 for sentence in batch))

@@ -354,7 +354,14 @@ def test_options_that_contradict_each_other_are_both_named(
 
 @pytest.mark.parametrize(
     "option",
-    [{"beam": 0}, {"length_alpha": -1.0}, {"length_alpha": 1e3}, {"batch_tokens": 0}, {"bem": 3}, {"copy_unk": True}],
+    [
+        {"beam": 0},
+        {"length_alpha": -1.0},
+        {"length_alpha": 1e3},
+        {"batch_tokens": 0},
+        {"bem": 3},
+        {"copy_unk": True},
+    ],
     ids=lambda option: next(iter(option)),
 )
 def test_options_that_cannot_be_are_named_at_once(
