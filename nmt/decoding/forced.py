@@ -8,6 +8,8 @@ Legend: B sentences, H heads, T target tokens incl. EOS, S source tokens incl. E
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ from torch import Tensor
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import UNK
 from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.search import NonFiniteScores
 from nmt.model import kernels
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.transformer import Transformer
@@ -37,10 +40,16 @@ class Forced:
 
 
 class Pairs:
-    """Encoded sentences and their translations, as a corpus that batches are made of."""
+    """Encoded sentences and their translations, as a corpus that batches are made of.
 
-    def __init__(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
-        self._sources, self._targets = sources, targets
+    Attributes:
+        lines: number of the line that each is from.
+    """
+
+    def __init__(
+        self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], lines: Sequence[int]
+    ) -> None:
+        self._sources, self._targets, self.lines = sources, targets, lines
         self.src_len = np.array([len(ids) for ids in sources], dtype=np.int64)
         self.tgt_len = np.array([len(ids) for ids in targets], dtype=np.int64)
 
@@ -73,6 +82,9 @@ def force(
             a longer pair is alone.
         align: find ``sources`` too.
         done: is told how many pairs each batch had.
+
+    Raises:
+        NonFiniteScores: NaN or infinity among the scores of a pair; with its line.
     """
     results: list[Forced] = [Forced([], [])] * len(pairs.src_len)
     longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
@@ -90,10 +102,10 @@ def force(
         of_pieces = _most_looked_at(looks, batch)
         for place, row in enumerate(rows.tolist()):
             length = int(pairs.tgt_len[row])
-            results[row] = Forced(
-                [next(of_tokens) for _ in range(length + 1)],
-                of_pieces[place][:length] if align else [],
-            )
+            of_row = list(itertools.islice(of_tokens, length + 1))
+            if not all(map(math.isfinite, of_row)):
+                raise NonFiniteScores(pairs.lines[row])
+            results[row] = Forced(of_row, of_pieces[place][:length] if align else [])
         first += len(rows)
         done(len(rows))
     return results

@@ -31,6 +31,7 @@ class Loaded:
     model: Transformer
     segmenter: Segmenter
     vocab: Vocab
+    checkpoint: Path
 
 
 def load_run(run: Run, checkpoint: str) -> Loaded:
@@ -68,7 +69,7 @@ def load_run(run: Run, checkpoint: str) -> Loaded:
             at=str(folder.path),
             fix="restore the files that nmt-train wrote",
         )
-    return Loaded(folder.path, recipe, model.eval(), segmenter, vocab)
+    return Loaded(folder.path, recipe, model.eval(), segmenter, vocab, saved.path)
 
 
 def require_same_text(runs: Sequence[Loaded]) -> None:

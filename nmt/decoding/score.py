@@ -52,18 +52,18 @@ def score_lines(
     numbered = itertools.islice(pairs_of_lines, skip, None)
     for pairs in windows(numbered, window, lambda pair: sum(len(side or "") for side in pair[1])):
         encoded = [_encode(sentences, number, *pair) for number, pair in pairs]
-        usable = [pieces for pieces in encoded if pieces is not None and all(pieces)]
-        ids = [
-            [np.array(sentences.vocab.ids(side), dtype=np.int64) for side in pieces]
-            for pieces in usable
+        usable = [
+            (number, *(np.array(sentences.vocab.ids(side), dtype=np.int64) for side in pieces))
+            for (number, _), pieces in zip(pairs, encoded, strict=True)
+            if pieces is not None and all(pieces)
         ]
         progress(len(pairs) - len(usable))
+        lines, src, tgt = zip(*usable, strict=True) if usable else ((), (), ())
         forced = iter(
             force(
-                model, Pairs([s for s, _ in ids], [t for _, t in ids]),
-                options.batch_tokens, device, options.align, progress,
+                model, Pairs(src, tgt, lines), options.batch_tokens, device, options.align, progress
             )
-        )  # fmt: skip
+        )
         for (_, (_, target)), pieces in zip(pairs, encoded, strict=True):
             if pieces is None or any(pieces) != all(pieces):
                 yield Hypothesis([], target, -math.inf, -math.inf, True)

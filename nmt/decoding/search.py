@@ -26,6 +26,14 @@ from nmt.model.rows import ALL, Rows
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
 
 
+class NonFiniteScores(ArithmeticError):
+    """A model gives NaN or infinite scores to a sentence of a batch, or to a line."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"the scores of {number} are not finite")
+        self.number = number
+
+
 class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
@@ -135,6 +143,10 @@ def beam_search(
         groups: beams that start apart: ``choose`` never lets a group displace another.
         types: [A] ids of the columns of the state's logits, in order; None = all. Rules and
             ``choose`` need all.
+
+    Raises:
+        NonFiniteScores: NaN or infinity among the logits of a hypothesis that is searched; with
+            the place of the sentence.
     """
     whole = bool(rules) or choose is not None
     assert not (whole and types is not None)
@@ -151,6 +163,7 @@ def beam_search(
     longest_penalty = length_penalty(max_len, alpha)
     results: list[list[Found]] = [[] for _ in range(batch)]
     over = torch.zeros(batch, dtype=torch.bool, device=device)
+    broken = torch.zeros(batch, dtype=torch.bool, device=device)
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
     never = _columns(forbidden, types)
     at_first = torch.cat([never, _columns(forbidden.new_tensor([EOS]), types)])
@@ -158,11 +171,14 @@ def beam_search(
         begins = beams.ids.shape[-1] == 0
         # the beams of the first position are alike; what follows an end is never looked at
         needed = torch.arange(beam, device=device) == 0 if begins else ~beams.ended
-        rows = Rows.where(needed & ~over[:, None])
+        needed = needed & ~over[:, None]
+        rows = Rows.where(needed)
         logits = state.advance(tokens, rows)
         if whole:
             logits, rows = rows.spread(logits.float()).unflatten(0, tokens.shape), ALL
         total = kernels.log_sum_exp(logits)
+        infinite = rows.spread(~total.isfinite()).view(tokens.shape)
+        broken[beams.sentence] |= (infinite & needed).any(1)
         # a rule may ask for the logits as they were, and only then is a copy worth its time
         fill = logits.index_fill if rules else logits.index_fill_
         allowed = fill(-1, at_first if begins else never, -torch.inf)
@@ -178,6 +194,8 @@ def beam_search(
         fresh = now_over & ~over
         over = over | now_over
         if bool(fresh.any()):
+            if bool(broken.any()):  # asked here, as a GPU is waited for here anyway
+                raise NonFiniteScores(int(broken.nonzero()[0]))
             _collect(beams.rows(fresh), n_best, results)
             count = int(over.sum())
             if count == len(over):

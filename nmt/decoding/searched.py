@@ -28,9 +28,10 @@ class Searched:
     def pairs(self) -> Pairs:
         """Return the hypotheses with their sources: line by line, part by part, rank by rank."""
         each = [
-            (sentence.ids, np.array(one.ids, dtype=np.int64))
+            (sentence.ids, np.array(one.ids, dtype=np.int64), sentence.place[0])
             for of_line in zip(self.parts, self.found, strict=True)
             for sentence, ranks in zip(*of_line, strict=True)
             for one in ranks
         ]
-        return Pairs([source for source, _ in each], [target for _, target in each])
+        sources, targets, lines = zip(*each, strict=True) if each else ((), (), ())
+        return Pairs(sources, targets, lines)

@@ -183,7 +183,18 @@ class Sentences:
         return [] if is_blank(line) else self.segmenter.encode(line, self.src)
 
     def join(self, found: Sequence[list[Found]], sentences: Sequence[Sentence]) -> list[Hypothesis]:
-        """Hypotheses of one line from those of its parts, rank by rank."""
+        """Return hypotheses of one line from those of its parts, rank by rank.
+
+        Raises:
+            UserError: there is none, as everything that a part could say is forbidden.
+        """
+        for sentence, of_part in zip(sentences, found, strict=True):
+            if not of_part:
+                raise UserError(
+                    "every translation is forbidden",
+                    at=f"line {sentence.place[0]}",
+                    fix="forbid fewer phrases",
+                )
         ranks = [
             [self.hypothesis(*pair) for pair in zip(rank, sentences, strict=True)]
             for rank in zip(*found, strict=False)

@@ -25,13 +25,13 @@ from nmt.decoding.mbr import Mbr
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.plan import Plan
 from nmt.decoding.score import score_lines
-from nmt.decoding.search import Found
+from nmt.decoding.search import Found, NonFiniteScores
 from nmt.decoding.searched import Searched
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
 from nmt.decoding.shares import run_from, shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
-from nmt.errors import MachineError, UserError
+from nmt.errors import MachineError, RunError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
 
@@ -60,8 +60,14 @@ class Translator:
         decode: DecodeConfig,
         device: torch.device,
         precision: str = "fp32",
+        source: str | None = None,
     ) -> None:
-        """``precision``: of the model's matrix products with weights."""
+        """
+        Args:
+            precision: of the model's matrix products with weights.
+            source: where the weights are from, for errors; None = a model in training.
+        """
+        self.source = source
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.precision = precision
         self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
@@ -109,6 +115,7 @@ class Translator:
             first.recipe.decode,
             where,
             precision,
+            source=", ".join(str(one.checkpoint) for one in loaded),
         )
 
     @property
@@ -196,7 +203,8 @@ class Translator:
             searched = Searched([line for _, (line, _) in window], parts, found)
             made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
-                made = examine(self.model, self.sentences, searched, options, self.device)
+                with self._finite_scores():
+                    made = examine(self.model, self.sentences, searched, options, self.device)
             yield from made
 
     def _chosen(
@@ -239,11 +247,23 @@ class Translator:
                     f"{name} means nothing to given translations", fix=f"leave {name} out"
                 )
         checked = self.checked(options)
+        return self._scored(sources, targets, checked, window or WINDOW, skip, progress)
+
+    def _scored(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        options: SearchOptions,
+        window: int,
+        skip: int,
+        progress: Callable[[int], None],
+    ) -> Iterator[Hypothesis]:
         self.model.eval()
-        return score_lines(
-            self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
-            self.device, progress,
-        )  # fmt: skip
+        with self._finite_scores():
+            yield from score_lines(
+                self.model, self.sentences, sources, targets, options, window, skip,
+                self.device, progress,
+            )  # fmt: skip
 
     def translate_ids(
         self,
@@ -369,4 +389,27 @@ class Translator:
         plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
         types, longest = plan.types(self._types), int(plan.max_len.max())
         state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
-        return plan.search(state, types)
+        with self._finite_scores(sentences):
+            return plan.search(state, types)
+
+    @contextlib.contextmanager
+    def _finite_scores(self, sentences: Sequence[Sentence] | None = None) -> Iterator[None]:
+        """
+        Args:
+            sentences: what is searched, if its scores are known by their places.
+
+        Raises:
+            RunError: scores are NaN or infinite.
+        """
+        try:
+            yield
+        except NonFiniteScores as error:
+            line = error.number if sentences is None else sentences[error.number].place[0]
+            raise RunError(
+                f"the scores of line {line} are not finite: the weights hold NaN or are too large",
+                at=self.source,
+                fix="train with a lower learning rate, or clip gradients"
+                if self.source is None
+                else "take another checkpoint of the run with --checkpoint"
+                + ("" if self.precision == "fp32" else ", or precision fp32"),
+            ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ import torch
 
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found, length_penalty
+from nmt.decoding.search import Found, NonFiniteScores, length_penalty
 from nmt.errors import MachineError, UserError
 from nmt.export.fold import MASKED
 from nmt.export.program import ctranslate2_penalty
@@ -89,7 +90,7 @@ class Engine:
             if length < longest and max(map(len, result.hypotheses)) >= limit:
                 beyond.append(row)
             else:
-                found[row] = self._ranked(result, options)
+                found[row] = self._ranked(row, result, options)
         return beyond
 
     def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
@@ -108,13 +109,15 @@ class Engine:
             return_end_token=True,
         )
 
-    def _ranked(self, result: Any, options: SearchOptions) -> list[Found]:
+    def _ranked(self, row: int, result: Any, options: SearchOptions) -> list[Found]:
         found = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
             log_prob = score * len(ids) ** _power(options)
             ended = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
+            if math.isnan(log_prob):
+                raise NonFiniteScores(row)
             # a beam wider than there are hypotheses holds impossible ones
             if log_prob > MASKED / 2:
                 found.append(Found(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))

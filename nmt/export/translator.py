@@ -32,12 +32,17 @@ ABLE = {
 class ExportedTranslator(Translator):
     """A Translator whose search is CTranslate2's; lines, parts and options are treated alike."""
 
-    def __init__(self, folder: Path, device: str) -> None:
-        """``folder``: an exported one, which is no longer needed afterwards.
+    def __init__(self, folder: Path, device: str, source: str) -> None:
+        """
+        Args:
+            folder: an exported one, which is no longer needed afterwards.
+            device: auto, cpu, cuda or cuda:N.
+            source: where the weights are from, for errors.
 
         Raises:
             UserError: it is damaged.
         """
+        self.source = source
         facts, self.decode = read_facts(folder)
         self.precision = "fp32"  # what its weights are stored in is part of the fingerprint
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
@@ -57,7 +62,8 @@ class ExportedTranslator(Translator):
     ) -> list[list[Found]]:
         if stop is not None:
             stop()
-        found = self.engine.search([s.ids for s in sentences], options)
+        with self._finite_scores(sentences):
+            found = self.engine.search([s.ids for s in sentences], options)
         done(sentences)
         return found
 
@@ -109,12 +115,13 @@ def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "bes
                 at="--checkpoint",
                 fix="give it to nmt-export, or give the run folder",
             )
-        return ExportedTranslator(Path(path), device)
+        return ExportedTranslator(Path(path), device, str(path))
     original = Translator.load(path, "cpu", checkpoint)
     check_expressible(original.transformer.config)
     with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
         write(original, Path(folder), None)
-        return ExportedTranslator(Path(folder), device)
+        assert original.source is not None
+        return ExportedTranslator(Path(folder), device, original.source)
 
 
 def _open(folder: Path, vocab: Vocab, never: Sequence[str], device: str) -> Engine:

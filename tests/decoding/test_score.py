@@ -182,7 +182,7 @@ def test_what_a_piece_looks_at_is_no_padding_and_the_same_in_any_batch(
     t, model = translator, translator.transformer.eval()
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
-    pairs = Pairs(sources, targets)
+    pairs = Pairs(sources, targets, [1, 2])
     together = force(model, pairs, 4096, t.device, align=True)
     apart = force(model, pairs, 1, t.device, align=True)
     assert [f.sources for f in together] == [f.sources for f in apart]
