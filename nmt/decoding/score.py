@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import torch
 
-from nmt.data.text import clean_line, is_blank
+from nmt.decoding import sentences as sentences_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import links, word_ends
 from nmt.decoding.forced import Forced, Pairs, force
@@ -21,7 +21,7 @@ from nmt.decoding.windows import windows
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 
-LONGEST = 4096  # pieces of a side; attention of longer ones would not fit in memory
+LONGEST = 4096  # pieces of a target; attention of longer ones would not fit in memory
 
 
 def score_lines(
@@ -39,7 +39,8 @@ def score_lines(
 
     A pair of blank lines has log-probability 0: a blank line is always translated by one. Where
     one side alone is blank it is minus infinity: no search says so; and for a pair that is too
-    long, with a note on standard error.
+    long, with a note on standard error. A source line that a search translates in parts is too
+    long: which part of the target belongs to which is not known.
 
     Args:
         window: pairs that are read ahead and sorted by length.
@@ -83,18 +84,21 @@ def _encode(
             f"the {side} ends before line {number}, the other side goes on",
             fix="give two texts of as many lines",
         )
-    segmenter, langs = sentences.segmenter, (sentences.src, sentences.tgt)
-    lines = [clean_line(line) for line in (source, target)]
-    src, tgt = (
-        [] if is_blank(line) else segmenter.encode(line, lang)
-        for line, lang in zip(lines, langs, strict=True)
-    )
-    if (longest := max(len(src), len(tgt))) > LONGEST:
-        print(
-            f"note: line {number} has {longest} pieces, over {LONGEST}; it is not scored",
-            file=sys.stderr,
-        )
-        return None
+    encoded = []
+    for side, line, encode, most in (
+        ("source", source, sentences.source_pieces, sentences_module.LONGEST),
+        ("target", target, sentences.target_pieces, LONGEST),
+    ):
+        what = sentences.too_long(line)
+        pieces = [] if what else encode(line)
+        if len(pieces) > most:
+            what = f"{len(pieces):,} pieces, at most {most:,} are allowed"
+        if what:
+            print(f"note: line {number} is not scored: its {side} has {what}", file=sys.stderr)
+            return None
+        encoded.append(pieces)
+    src, tgt = encoded
+    sentences.source_ids(number, src)
     return src, tgt
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from nmt.data.segment import Segmenter
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
+from nmt.decoding.parts import part_ends
 from nmt.decoding.required import Requirement, Symbol
 from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.wishes import FREE, Wish
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from nmt.decoding.search import Found
 
 SIGN = "\u2581"
+MOST_CHARACTERS = 100_000  # of a line, or of text that is given for it
+NAMED = 5  # lines that are named one by one
 LONGEST = 512  # source pieces searched at once; longer lines are translated in parts
 
 
@@ -90,16 +93,56 @@ class Sentence:
         return Requirement(self.prefix.symbols, phrases, surfaces.of)
 
 
+@dataclass
+class Unknown:
+    """How much of the source text is unknown to the model: never on the source side of training.
+
+    Attributes:
+        pieces, unknown: all, and those that are unknown.
+        lines, lines_with, lines_only: lines that are not blank, those with unknown pieces, and
+            those with no others.
+        first: numbers of the first lines with no others.
+    """
+
+    pieces: int = 0
+    unknown: int = 0
+    lines: int = 0
+    lines_with: int = 0
+    lines_only: int = 0
+    first: list[int] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """Return the share of the pieces that are unknown."""
+        return self.unknown / self.pieces if self.pieces else 0.0
+
+    def add(self, number: int, unknown: int, pieces: int) -> None:
+        """Count a line with so many pieces."""
+        self.pieces += pieces
+        self.unknown += unknown
+        self.lines += pieces > 0
+        self.lines_with += unknown > 0
+        if 0 < unknown == pieces:
+            self.lines_only += 1
+            if len(self.first) < NAMED:
+                self.first.append(number)
+
+
 class Sentences:
     """Both directions between text and a search, for one pair of languages."""
 
     def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
+        self.unknown = Unknown()
 
     @functools.cached_property
     def surfaces(self) -> Surfaces:
         """What each type spells."""
         return Surfaces(self.segmenter, self.vocab, self.tgt)
+
+    @functools.cached_property
+    def _known_source(self) -> np.ndarray:
+        return self.vocab.types_of("src")
 
     @functools.cached_property
     def _known(self) -> np.ndarray:
@@ -114,17 +157,26 @@ class Sentences:
         ``never``: patterns that no line says; here only what is required is compared with them.
 
         Raises:
-            UserError: a phrase of the wish is both required and forbidden.
+            UserError: the line or what is given for it is too long, or a phrase of the wish is
+                both required and forbidden.
         """
-        ids = np.array(self.vocab.ids(self.source_pieces(line)), dtype=np.int64)
-        count = -(-len(ids) // LONGEST)
-        if count > 1:
+        at = f"line {number}"
+        if too_long := self.too_long(line):
+            raise UserError(too_long, at=at, fix="split it into sentences, one a line")
+        pieces = self.source_pieces(line)
+        ids = self.source_ids(number, pieces)
+        ends = part_ends(list(map(self.segmenter.surface, pieces)), LONGEST)
+        if len(ends) > 1:
             print(
-                f"note: line {number} has {len(ids)} pieces; it is translated in {count} parts",
+                f"note: line {number} has {len(ids)} pieces; it is translated in {len(ends)} parts",
                 file=sys.stderr,
             )
-        parts = np.array_split(ids, count) if count else []
-        at = f"line {number}"
+        parts = np.split(ids, ends[:-1]) if ends else []
+        given = (wish.prefix, *wish.require, *wish.forbid)
+        if too_long := next(filter(None, map(self.too_long, given)), ""):
+            raise UserError(
+                f"prefix, require or forbid: {too_long}", at=at, fix="give shorter text"
+            )
         forbid = self.patterns(wish.forbid, at)
         require = tuple(
             self.pieces(phrase, at)
@@ -140,6 +192,14 @@ class Sentences:
                     fix="drop one of them from require or forbid",
                 )
         prefix = self.pieces(wish.prefix, at)
+        sizes = {"prefix": len(prefix.ids), "require": sum(len(phrase.ids) for phrase in require)}
+        for name, size in sizes.items():
+            if size > LONGEST:
+                raise UserError(
+                    f"{name} has {size:,} pieces, at most {LONGEST} are allowed",
+                    at=at,
+                    fix="give shorter text",
+                )
         return [
             Sentence(part, (number, place), prefix, require, forbid)
             if place == 0
@@ -158,8 +218,7 @@ class Sentences:
 
     def pieces(self, text: str, at: str) -> Pieces:
         """Return target text, given ``at`` some place, as pieces."""
-        text = clean_line(text)
-        pieces = () if is_blank(text) else tuple(self.segmenter.encode(text, self.tgt))
+        pieces = tuple(self.target_pieces(text))
         self._require_sign(text, pieces, at)
         ids = (token if self._known[token] else UNK for token in self.vocab.ids(pieces))
         return Pieces(pieces, tuple(ids))
@@ -177,10 +236,30 @@ class Sentences:
                 fix="leave it out, or write another sign, such as _",
             )
 
+    def too_long(self, line: str) -> str:
+        """Return what is wrong with a line that is not even segmented, nothing if it is fine.
+
+        Segmenting takes time that grows with the square of a word's length.
+        """
+        if len(line) <= MOST_CHARACTERS or is_blank(line):
+            return ""
+        return f"{len(line):,} characters, at most {MOST_CHARACTERS:,} are allowed"
+
+    def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
+        """Return ids of the source pieces of a line, and count those that are unknown."""
+        ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
+        self.unknown.add(number, int(((ids == UNK) | ~self._known_source[ids]).sum()), len(ids))
+        return ids
+
     def source_pieces(self, line: str) -> list[str]:
         """Pieces of a line to translate; a blank one has none."""
         line = clean_line(line)
         return [] if is_blank(line) else self.segmenter.encode(line, self.src)
+
+    def target_pieces(self, line: str) -> list[str]:
+        """Return pieces of a translation; a blank one has none."""
+        line = clean_line(line)
+        return [] if is_blank(line) else self.segmenter.encode(line, self.tgt)
 
     def join(self, found: Sequence[list[Found]], sentences: Sequence[Sentence]) -> list[Hypothesis]:
         """Return hypotheses of one line from those of its parts, rank by rank.

@@ -27,7 +27,7 @@ from nmt.decoding.plan import Plan
 from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found, NonFiniteScores
 from nmt.decoding.searched import Searched
-from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
+from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences, Unknown
 from nmt.decoding.shares import run_from, shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, with_wishes
@@ -128,6 +128,11 @@ class Translator:
     def text_fingerprint(self) -> str:
         """SHA-256 of all that gives ids their meaning."""
         return text_fingerprint(self.vocab, self.segmenter)
+
+    @property
+    def unknown(self) -> Unknown:
+        """How much of all source text so far is unknown to the model."""
+        return self.sentences.unknown
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights, and of all that gives ids their meaning."""

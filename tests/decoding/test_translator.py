@@ -16,6 +16,7 @@ from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import sentences as sentences_module
 from nmt.decoding import translator as module
+from nmt.decoding.parts import part_ends
 from nmt.decoding.sentences import BLANK, Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
@@ -307,13 +308,15 @@ def test_an_over_long_line_is_translated_in_parts_with_a_note(
     whole = translator.translate(LINES[:2])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sentences_module, "LONGEST", 20)
-    count = -(-len(ids) // 20)
+    surfaces = [translator.segmenter.surface(p) for p in translator.sentences.source_pieces(long)]
+    ends = part_ends(surfaces, 20)
+    count = len(ends)
     assert count > 2
     found = translator.n_best([LINES[0], long, LINES[1]], 2)
     note = f"note: line 2 has {len(ids)} pieces; it is translated in {count} parts\n"
     assert capsys.readouterr().err == note
     assert [found[0][0].text, found[2][0].text] == whole
-    parts = translator.translate_ids(np.array_split(np.array(ids), count))
+    parts = translator.translate_ids(np.split(np.array(ids), ends[:-1]))
     best = found[1][0]
     assert best.text == " ".join(part.text for part in parts)
     assert best.score == pytest.approx(sum(part.score for part in parts), abs=1e-3)
