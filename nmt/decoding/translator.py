@@ -148,6 +148,7 @@ class Translator:
         forbid: Iterable[Sequence[str]] | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
+        ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
@@ -161,6 +162,8 @@ class Translator:
             skip: lines passed over, which keep their numbers.
             progress: is told how many lines each step of the search has done, long before their
                 window is ready.
+            ready: asked after each line whether the next one can be read without waiting for it;
+                if not, the lines read so far are answered first.
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
@@ -169,7 +172,7 @@ class Translator:
         checked = self.checked(options, {name for name, items in wishes if items is not None})
         wished = with_wishes(lines, prefix, require, forbid)
         numbered = itertools.islice(enumerate(wished, 1), skip, None)
-        return self._stream(numbered, checked, window or WINDOW, progress)
+        return self._stream(numbered, checked, window or WINDOW, progress, ready)
 
     def _stream(
         self,
@@ -177,6 +180,7 @@ class Translator:
         options: SearchOptions,
         size: int,
         progress: Callable[[int], None],
+        ready: Callable[[], bool],
     ) -> Iterator[list[Hypothesis]]:
         mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
         never = self.sentences.patterns(options.forbid_all)
@@ -184,7 +188,7 @@ class Translator:
         def done(batch: Sequence[Sentence]) -> None:
             progress(sum(sentence.place[1] == 0 for sentence in batch))
 
-        for window in windows(numbered, size, lambda line: len(line[1][0])):
+        for window in windows(numbered, size, lambda line: len(line[1][0]), ready):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
             progress(sum(not of_line for of_line in parts))
             each = iter(self._search(list(itertools.chain(*parts)), options, done=done))
@@ -235,6 +239,7 @@ class Translator:
         window: int | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
+        ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[Hypothesis]:
         """``score`` of any number of lines, as they are ready; memory is bounded."""
@@ -247,7 +252,7 @@ class Translator:
         self.model.eval()
         return score_lines(
             self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
-            self.device, progress,
+            self.device, progress, ready,
         )  # fmt: skip
 
     def translate_ids(

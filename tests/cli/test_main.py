@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(body: Callable[[argparse.Namespace], int | None], *argv: str) -> int:
-    return run_command(body, argparse.ArgumentParser(prog="nmt-x"), argv)
+    return run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), argv)
 
 
 def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
@@ -84,7 +84,7 @@ def body(args):
     for _ in range(5000):
         print("x" * 100)
 
-sys.exit(run_command(body, argparse.ArgumentParser(prog="nmt-x"), []))
+sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
 """
 
 
