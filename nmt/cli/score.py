@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from collections.abc import Sequence
 
@@ -62,8 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read, tell what is odd, score, print."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # file names leave as they came, in any locale
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     inputs = _inputs(args)
     for note in inputs.notes():
         print(f"note: {note}", file=sys.stderr)

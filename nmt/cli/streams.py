@@ -18,6 +18,7 @@ from nmt.data.text import LONGEST_LINE, OPENERS, read_lines
 from nmt.errors import MachineError, UserError
 from nmt.run.files import disk_errors
 
+STDOUT = Path("/dev/stdout")  # for messages; its disk is that of the file behind it
 CHUNK = 1 << 16  # bytes read at a time: what a pipe holds
 PAUSE = 0.05  # seconds; a program that writes line by line needs less for its next one
 
@@ -263,7 +264,7 @@ class Output:
             self._file.close()
 
     def _errors(self, needed: int) -> contextlib.AbstractContextManager[None]:
-        return disk_errors(self._path, needed, ELSEWHERE, self._again)
+        return disk_errors(self._path or STDOUT, needed, ELSEWHERE, self._again)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ _SLACK = 1 << 20  # bytes a file system may need beside the data itself
 
 @contextmanager
 def disk_errors(
-    path: Path | None, needed: int = 0, elsewhere: str = OTHER_RUN, again: str = RESUME
+    path: Path, needed: int = 0, elsewhere: str = OTHER_RUN, again: str = RESUME
 ) -> Iterator[None]:
     """Turn an OSError into a MachineError; the arguments are those of ``disk_error``.
 
@@ -48,12 +48,12 @@ def disk_error(
 
     Args:
         error: of the operating system.
-        path: what is being read or written, None = standard output.
+        path: what is being read or written, None = not known.
         needed: bytes about to be written, 0 = not known.
         elsewhere: how to have it in another place, as an imperative.
         again: what to do once the cause is gone, as an imperative.
     """
-    at = "standard output" if path is None else str(path)
+    at = _name(path)
     if error.errno in _FULL:
         return _full(path, needed, again)
     if error.errno == errno.EFBIG:
@@ -164,19 +164,22 @@ def human_bytes(count: float) -> str:
 
 
 def _full(path: Path | None, needed: int, again: str = RESUME) -> MachineError:
-    place: Path | int = 1 if path is None else path
     amounts = [f"{human_bytes(needed)} needed"] if needed else []
-    try:
-        if isinstance(place, Path) and not place.exists():
-            place = place.parent
-        amounts.append(f"{human_bytes(shutil.disk_usage(place).free)} free")
-    except OSError:
-        amounts.append("an unknown number of bytes free")
+    if path is not None:
+        place = path if path.exists() else path.parent
+        try:
+            amounts.append(f"{human_bytes(shutil.disk_usage(place).free)} free")
+        except OSError:
+            amounts.append("an unknown number of bytes free")
     return MachineError(
-        f"the disk (or your quota) is full: {', '.join(amounts)}",
-        at="standard output" if path is None else str(path),
+        "the disk (or your quota) is full" + (": " if amounts else "") + ", ".join(amounts),
+        at=_name(path),
         fix=f"free some space, then {again}",
     )
+
+
+def _name(path: Path | None) -> str:
+    return "standard output or a file" if path is None else str(path)
 
 
 def _largest_file() -> str:

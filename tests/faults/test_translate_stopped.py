@@ -134,7 +134,7 @@ def test_standard_output_is_full(folder: Path) -> None:
         code, err = ended(process)
     assert code == 4
     assert re.fullmatch(
-        r"nmt-translate: standard output: the disk \(or your quota\) is full: "
+        r"nmt-translate: /dev/stdout: the disk \(or your quota\) is full: "
         r"\d+ B needed, .* free\n  -> free some space, then run the same command again\n",
         err,
     )
