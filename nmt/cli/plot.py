@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
@@ -51,7 +51,7 @@ def body(args: argparse.Namespace) -> None:
             f'cannot draw a "{output.suffix}" file', at=args.output, fix="name a .png, .svg or .pdf"
         )
     data = draw(args.figure, [Log(run) for run in args.runs], args.of, form)
-    with disk_errors(output):
+    with disk_errors(output, 0, "choose another --output", "run the same command again"):
         output.write_bytes(data)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from collections.abc import Sequence
 
@@ -57,13 +56,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
     """Read, tell what is odd, score, print."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # file names leave as they came, in any locale
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     inputs = _inputs(args)
     for note in inputs.notes():
         print(f"note: {note}", file=sys.stderr)

@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> int:

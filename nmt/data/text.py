@@ -147,7 +147,11 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
     except OSError as error:
         if error.errno is None:  # bz2 has no error of its own
             raise _damaged(path, number, error) from error
-        raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
+        raise MachineError(
+            f"cannot be read: {error.strerror}",
+            at=str(path),
+            fix="check the disk, or read the file from another one",
+        ) from error
 
 
 def _damaged(path: Path, lines: int, error: Exception) -> UserError:

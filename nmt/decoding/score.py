@@ -34,6 +34,7 @@ def score_lines(
     skip: int,
     device: torch.device,
     progress: Callable[[int], None],
+    ready: Callable[[], bool],
 ) -> Iterator[Hypothesis]:
     """Score each target line as the translation of its source line.
 
@@ -45,13 +46,16 @@ def score_lines(
     Args:
         window: pairs that are read ahead and sorted by length.
         skip: pairs passed over.
+        ready: whether the next line can be read without waiting for it.
 
     Raises:
         UserError: one side has more lines than the other.
     """
     pairs_of_lines = enumerate(itertools.zip_longest(sources, targets), 1)
     numbered = itertools.islice(pairs_of_lines, skip, None)
-    for pairs in windows(numbered, window, lambda pair: sum(len(side or "") for side in pair[1])):
+    for pairs in windows(
+        numbered, window, lambda pair: sum(len(side or "") for side in pair[1]), ready
+    ):
         encoded = [_encode(sentences, number, *pair) for number, pair in pairs]
         usable = [
             (number, *(np.array(sentences.vocab.ids(side), dtype=np.int64) for side in pieces))

@@ -159,6 +159,7 @@ class Translator:
         forbid: Iterable[Sequence[str]] | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
+        ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
@@ -172,6 +173,8 @@ class Translator:
             skip: lines passed over, which keep their numbers.
             progress: is told how many lines each step of the search has done, long before their
                 window is ready.
+            ready: asked after each line whether the next one can be read without waiting for it;
+                if not, the lines read so far are answered first.
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
@@ -180,7 +183,7 @@ class Translator:
         checked = self.checked(options, {name for name, items in wishes if items is not None})
         wished = with_wishes(lines, prefix, require, forbid)
         numbered = itertools.islice(enumerate(wished, 1), skip, None)
-        return self._stream(numbered, checked, window or WINDOW, progress)
+        return self._stream(numbered, checked, window or WINDOW, progress, ready)
 
     def _stream(
         self,
@@ -188,6 +191,7 @@ class Translator:
         options: SearchOptions,
         size: int,
         progress: Callable[[int], None],
+        ready: Callable[[], bool],
     ) -> Iterator[list[Hypothesis]]:
         mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
         never = self.sentences.patterns(options.forbid_all, "forbid_all")
@@ -195,7 +199,7 @@ class Translator:
         def done(batch: Sequence[Sentence]) -> None:
             progress(sum(sentence.place[1] == 0 for sentence in batch))
 
-        for window in windows(numbered, size, lambda line: len(line[1][0])):
+        for window in windows(numbered, size, lambda line: len(line[1][0]), ready):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
             progress(sum(not of_line for of_line in parts))
             each = iter(self._search(list(itertools.chain(*parts)), options, done=done))
@@ -243,6 +247,7 @@ class Translator:
         window: int | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
+        ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[Hypothesis]:
         """``score`` of any number of lines, as they are ready; memory is bounded."""
@@ -252,23 +257,16 @@ class Translator:
                     f"{name} means nothing to given translations", fix=f"leave {name} out"
                 )
         checked = self.checked(options)
-        return self._scored(sources, targets, checked, window or WINDOW, skip, progress)
-
-    def _scored(
-        self,
-        sources: Iterable[str],
-        targets: Iterable[str],
-        options: SearchOptions,
-        window: int,
-        skip: int,
-        progress: Callable[[int], None],
-    ) -> Iterator[Hypothesis]:
         self.model.eval()
+        scored = score_lines(
+            self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
+            self.device, progress, ready,
+        )  # fmt: skip
+        return self._with_finite_scores(scored)
+
+    def _with_finite_scores(self, scored: Iterator[Hypothesis]) -> Iterator[Hypothesis]:
         with self._finite_scores():
-            yield from score_lines(
-                self.model, self.sentences, sources, targets, options, window, skip,
-                self.device, progress,
-            )  # fmt: skip
+            yield from scored
 
     def translate_ids(
         self,

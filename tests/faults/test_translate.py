@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -156,7 +157,7 @@ def test_the_input_is_never_overwritten(
     link.symlink_to(source)
     for target in (source, link, tmp_path / "x"):
         err = refused(translate, "--input", source, "--output", target, "--force")
-        assert "is the input too" in err
+        assert "is an input too" in err
     with source.open() as opened:
         monkeypatch.setattr(sys, "stdin", opened)
         assert main([str(tmp_path), "--output", str(source), "--force"]) == 2
@@ -167,7 +168,9 @@ def test_output_that_cannot_be_written(translate: Command, tmp_path: Path) -> No
     err = refused(translate, "--output", tmp_path / "none" / "out", stdin=b"3\n")
     assert "no such folder" in err
     for place in (tmp_path, Path(os.devnull)):
-        assert "no regular file" in refused(translate, "--output", place, "--force", stdin=b"3\n")
+        assert "not a regular file" in refused(
+            translate, "--output", place, "--force", stdin=b"3\n"
+        )
 
 
 def test_n_best_and_scores(translate: Command) -> None:
@@ -332,19 +335,32 @@ def test_the_reader_leaves_after_one_line(trained: Path) -> None:
     process.stderr.close()
 
 
+def test_a_line_is_answered_while_the_input_stays_open(trained: Path) -> None:
+    with start(trained) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in (b"3 1\n", b"5 9\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert select.select([process.stdout], [], [], 300)[0]
+            assert process.stdout.readline().decode("utf-8").startswith("ñ")
+
+
 def test_killed_in_the_middle(translate: Command, trained: Path, tmp_path: Path) -> None:
-    """What is there has another name, and the next start needs no --force."""
+    """What is there has another name; as it holds no line, the next start needs no --force."""
     target = tmp_path / "out"
     with start(trained, "--output", target) as process:
         assert process.stdin is not None
         process.stdin.write(b"3 1\n" * 9)
         process.stdin.flush()
         deadline = time.monotonic() + 300  # a busy machine takes long to load torch
-        while not list(tmp_path.iterdir()) and process.poll() is None:
+        while not (tmp_path / "out.part").exists() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert [p.name for p in tmp_path.iterdir()] == ["out.part"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        ".out.nmt-lock", "out.part", "out.part.json",
+    ]  # fmt: skip
     assert translate("--output", target, stdin=b"3 1\n")[0] == 0
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
