@@ -30,7 +30,7 @@ from nmt.decoding.searched import Searched
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences, Unknown
 from nmt.decoding.shares import run_from, shares
 from nmt.decoding.windows import windows
-from nmt.decoding.wishes import NAMES, Wish, with_wishes
+from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
 from nmt.errors import MachineError, RunError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
@@ -144,10 +144,12 @@ class Translator:
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
         """The best translation of each line; blank stays blank."""
+        require_items("translate([text])", lines=lines)
         return [best[0].text for best in self.stream(lines, **options)]
 
     def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Hypothesis]]:
         """The n best translations of each line, best first; ``beam`` is at least n."""
+        require_items(f"n_best([text], {n})", lines=lines)
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
@@ -178,7 +180,13 @@ class Translator:
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
+            TypeError: a text in place of lines or phrases.
         """
+        require_items("stream([text])", lines=lines)
+        require_items("prefix=[text]", prefix=prefix)
+        require_items("require=[[phrase]]", require=require)
+        require_items("forbid=[[phrase]]", forbid=forbid)
+        require_items("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
         wishes = zip(NAMES, (prefix, require, forbid), strict=True)
         checked = self.checked(options, {name for name, items in wishes if items is not None})
         wished = with_wishes(lines, prefix, require, forbid)
@@ -251,6 +259,7 @@ class Translator:
         **options: Any,
     ) -> Iterator[Hypothesis]:
         """``score`` of any number of lines, as they are ready; memory is bounded."""
+        require_items("score([text], [translation])", sources=sources, targets=targets)
         for name, value in options.items():
             if value is not None and name not in SCORING:
                 raise UserError(

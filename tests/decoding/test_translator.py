@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -353,6 +353,54 @@ def test_options_that_contradict_each_other_are_both_named(
 ) -> None:
     with pytest.raises(UserError, match=said):
         translator.stream(iter(LINES), **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda t: t.translate("pan"), r"lines is a str.*translate\(\[text\]\)"),
+        (lambda t: t.translate(b"pan"), r"lines is a bytes"),
+        (lambda t: t.n_best("pan", 2), r"n_best\(\[text\], 2\)"),
+        (lambda t: t.stream("pan"), r"stream\(\[text\]\)"),
+        (lambda t: t.score("pan", ["bread"]), r"sources is a str"),
+        (lambda t: t.score(["pan"], "bread"), r"targets is a str.*score"),
+        (lambda t: t.translate(["pan"], prefix="the"), r"prefix is a str.*prefix=\[text\]"),
+        (lambda t: t.translate(["pan"], require=["the"]), r"require.*require=\[\[phrase\]\]"),
+        (lambda t: t.translate(["pan"], forbid="the"), r"forbid.*forbid=\[\[phrase\]\]"),
+        (lambda t: t.translate(["pan"], forbid_all="the"), r"forbid_all.*forbid_all=\[phrase\]"),
+    ],
+)
+def test_text_in_place_of_lines_is_a_type_error(
+    translator: Translator, call: Callable[[Translator], Any], said: str
+) -> None:
+    """Python takes a text for a sequence of its characters, each of which was translated."""
+    with pytest.raises(TypeError, match=said):
+        call(translator)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": 100_000},
+        {"beam": 5000, "n_best": 5000},
+        {"n_best": 5000},
+        {"sample": True, "n_best": 100_000},
+        {"mbr": "chrf", "candidates": 5000},
+        {"groups": 5000},
+        {"max_len_offset": 10**20},
+        {"batch_tokens": 10**20},
+        {"seed": 10**20, "sample": True},
+        {"top_k": 10**20, "sample": True},
+        {"no_repeat_ngram": 10**20},
+    ],
+    ids=str,
+)
+def test_what_memory_does_not_hold_is_refused_with_what_is_allowed(
+    translator: Translator, options: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match=r"is not an? .* and at most") as caught:
+        translator.stream(["pan"], **options)
+    assert caught.value.fix
 
 
 @pytest.mark.parametrize(
