@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,16 +21,17 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
 from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
 from nmt.decoding.mbr import Mbr
+from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.plan import Plan
 from nmt.decoding.score import score_lines
 from nmt.decoding.search import Found, NonFiniteScores
 from nmt.decoding.searched import Searched
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences, Unknown
-from nmt.decoding.shares import run_from, shares
+from nmt.decoding.shares import shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
-from nmt.errors import MachineError, RunError, UserError
+from nmt.errors import RunError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
 
@@ -76,7 +76,7 @@ class Translator:
         self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
-        self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
+        self.memory, self.memory_forced = Memory(device), Memory(device)
         self._staying: Staying[Job, list[list[Found]]] = Staying()
 
     @classmethod
@@ -229,7 +229,9 @@ class Translator:
             made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
                 with self._finite_scores():
-                    made = examine(self.model, self.sentences, searched, options, self.device)
+                    made = examine(
+                        self.model, self.sentences, searched, options, self.memory_forced
+                    )
             yield from made
 
     def _chosen(
@@ -277,7 +279,7 @@ class Translator:
         self.model.eval()
         scored = score_lines(
             self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
-            self.device, progress, ready,
+            self.memory_forced, progress, ready,
         )  # fmt: skip
         return self._with_finite_scores(scored)
 
@@ -380,25 +382,12 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, halved when memory is short."""
-        first = 0
-        while first < len(sentences):
+
+        def search(run: range) -> list[list[Found]]:
             stop()
-            run = run_from(first, lengths, min(options.batch_tokens, self.room))
-            try:
-                found = self._search_batch(sentences[run.start : run.stop], options)
-            except torch.OutOfMemoryError as error:
-                if len(run) == 1:
-                    raise MachineError(
-                        f"no memory on {self.device} for one sentence of "
-                        f"{lengths[first] // options.beam} pieces and {options.beam} beams",
-                        fix="take a smaller beam, or device cpu",
-                    ) from error
-                if self.room == sys.maxsize:
-                    print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
-                self.room = len(run) * lengths[first] // 2
-                continue
-            yield run, found
-            first = run.stop
+            return self._search_batch(sentences[run.start : run.stop], options)
+
+        return self.memory.in_turn(lengths, options.batch_tokens, search)
 
     @torch.no_grad()
     def _search_batch(
