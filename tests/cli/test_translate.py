@@ -30,7 +30,7 @@ from nmt.cli.streams import claimed_output, read_beside, read_input
 from nmt.cli.translate import parser
 from nmt.config import DecodeConfig
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.sentences import Hypothesis
+from nmt.decoding.sentences import Hypothesis, Unknown
 from nmt.decoding.windows import windows
 from nmt.errors import UserError
 
@@ -52,6 +52,7 @@ class Translator:
         return Translator()
 
     device, precision = "cpu", "fp32"
+    unknown = types.SimpleNamespace(share=0.0, lines_only=0)
 
     def fingerprint(self):
         return "capitals"
@@ -407,6 +408,7 @@ class Capitals:
 
     device = "cpu"
     precision = "fp32"
+    unknown = Unknown()
 
     def fingerprint(self) -> str:
         return "capitals"
