@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,8 +27,8 @@ from nmt.model.transformer import Transformer
 from nmt.run.average import kept
 from nmt.run.checkpoint import (
     load_checkpoint,
-    require_same_data,
     require_same_update,
+    secure_best,
     space_needed,
 )
 from nmt.run.device import resolve_device, resolve_precision
@@ -36,8 +37,10 @@ from nmt.run.files import require_space, write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog, Silence
 from nmt.run.signals import StopRequest, stop_signals
+from nmt.run.stored import shapes_of
 from nmt.training.evaluate import Evaluation, Stopped
 from nmt.training.finish import diverged, finish
+from nmt.training.resume import prepare_resumed, require_complete, resumed_precision
 from nmt.training.trainer import Trainer
 
 EXAMPLES = 5
@@ -87,10 +90,11 @@ def lead(args: argparse.Namespace, world: World) -> int:
     if run.finished:
         print(f"{recipe.out}: already finished ({run.summary().get('reason')})", file=sys.stderr)
         return 0
-    prepared = prepare(recipe)
-    print(describe_report(prepared.report), file=sys.stderr)
     if run.resuming:
-        require_resumable(recipe, prepared, run, world)
+        prepared, precision = resumed(recipe, run, world, device)
+    else:
+        prepared = prepare(recipe)
+    print(describe_report(prepared.report), file=sys.stderr)
     if args.dry_run:
         model = Transformer(recipe.model, len(prepared.vocab))
         print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
@@ -119,17 +123,20 @@ def lead(args: argparse.Namespace, world: World) -> int:
 def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
     try:
-        recipe, checkpoint = world.share()
+        recipe, precision, checkpoint = world.share()
     except RunError:  # it had nothing to train, or has said what is wrong
         return 0
     device = world.own(resolve_device(recipe.device))
+    run = RunFolder(recipe.out)  # not locked, nothing is written
     with stop_signals() as stop:
         trainer = Trainer(
             recipe,
-            prepare(recipe, progress=False),
-            RunFolder(recipe.out),  # not locked, nothing is written
+            prepare_resumed(recipe, run.path, checkpoint.state, progress=False)
+            if checkpoint
+            else prepare(recipe, progress=False),
+            run,
             device,
-            resolve_precision(recipe.precision, device),
+            precision,
             Silence(),
             lambda: stop.requested is not None,
             checkpoint,
@@ -139,12 +146,23 @@ def follow(world: World) -> int:
     return 0
 
 
-def require_resumable(recipe: Recipe, prepared: Prepared, run: RunFolder, world: World) -> None:
-    """Raises UserError when going on would not be the same training, before anything is changed."""
-    state = load_checkpoint(run, with_optimizer=False, say=lambda note: None).state
+def resumed(
+    recipe: Recipe, run: RunFolder, world: World, device: torch.device
+) -> tuple[Prepared, str]:
+    """The corpora and the precision of a run to resume, before anything is changed.
+
+    Raises:
+        UserError: going on would not be the same training.
+    """
+    checkpoint = load_checkpoint(run, say=lambda note: None)
+    state = checkpoint.state
     changed = any(change.startswith("optim.accumulate:") for change in run.changes)
-    require_same_data(state, prepared.fingerprint)
     require_same_update(state, recipe.optim.accumulate, world.size, changed)
+    began = state.precision or run.recipe().precision
+    precision = resumed_precision(recipe.precision, began, device)
+    prepared = prepare_resumed(recipe, run.path, state)
+    require_complete(recipe, checkpoint, len(prepared.vocab))
+    return prepared, precision
 
 
 def start(
@@ -161,10 +179,14 @@ def start(
     for note in run.notes:
         log.text(f"note: {note}")
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
-    save_segmenter(prepared.segmenter, run.path)
-    prepared.vocab.save(run.path)
+    if checkpoint is None:
+        save_text(prepared, run)
+    elif checkpoint.state.precision not in ("", precision):
+        log.text(
+            f"note: this run began in {checkpoint.state.precision} and continues in {precision}"
+        )
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
-    world.share((recipe, checkpoint))
+    world.share((recipe, precision, checkpoint))
     trainer = Trainer(
         recipe,
         prepared,
@@ -177,6 +199,8 @@ def start(
         Watch(recipe.analysis, log),
         world,
     )
+    if checkpoint is not None:
+        secure_best(run, trainer.state, shapes_of(trainer.model.state_dict()), log.text)
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
     require_space(run.path, space_needed(size, kept(recipe.train)))
@@ -187,6 +211,15 @@ def start(
         + f"; run folder {run.path}"
     )
     return trainer
+
+
+def save_text(prepared: Prepared, run: RunFolder) -> None:
+    """Write segmenter and vocabulary, each file whole or not at all."""
+    with tempfile.TemporaryDirectory() as draft:
+        save_segmenter(prepared.segmenter, Path(draft))
+        prepared.vocab.save(Path(draft))
+        for file in Path(draft).iterdir():
+            write_atomic(run.path / file.name, file.read_bytes())
 
 
 def parameters(model: Transformer) -> int:

@@ -24,17 +24,25 @@ from nmt.config_loader import changed_keys, recipe_from_text
 from nmt.errors import MachineError, UserError
 from nmt.run.files import TEMPORARY, disk_errors, write_atomic
 from nmt.run.lock import NAME as LOCK_NAME
+from nmt.run.lock import OWNER as LOCK_OWNER
 from nmt.run.lock import FolderLock
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 REPLACED = ".old-"  # a checkpoint that is being replaced by one of the same name
 
 # Keys that a resumed run may change: they say how long and where to work, not what is learned.
+# That corpora at another place have the same content is checked by itself.
 FREE_ON_RESUME = frozenset(
     {
         "out",
         "device",
+        "precision",  # like the device, it decides how sums are rounded
         "time_limit",
+        "data.train",
+        "data.dev",
+        "data.test",
+        "segment.codes",
+        "segment.model",
         "optim.accumulate",  # with as many fewer processes, which is checked
         "train.max_epochs",
         "train.stop_patience",
@@ -304,10 +312,10 @@ class RunFolder:
         self.finished = ended and not any(_key(change) in _PROLONGS for change in self.changes)
 
     def _clear_drafts(self) -> None:
-        """What a killed ``write_atomic`` left; a lock that is being broken is not ours to judge."""
+        """What a killed ``write_atomic`` left."""
         for folder in (self.path, self.dev_dir):
             for draft in folder.glob(f"{TEMPORARY}*"):
-                if draft.is_file() and not draft.name.startswith(f"{TEMPORARY}{LOCK_NAME}"):
+                if draft.is_file():
                     draft.unlink(missing_ok=True)
 
     def _changes(self) -> list[str]:
@@ -387,4 +395,4 @@ def _key(change: str) -> str:
 
 def _leftover(name: str) -> bool:
     """What a start that was killed at once leaves in an otherwise empty folder."""
-    return name in (LOCK_NAME, "checkpoints", "dev") or name.startswith(TEMPORARY)
+    return name in (LOCK_NAME, LOCK_OWNER, "checkpoints", "dev") or name.startswith(TEMPORARY)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from nmt.run.average import last, save_average
-from nmt.run.checkpoint import load_checkpoint
+from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
 from nmt.run.files import write_atomic
-from nmt.run.stored import read_checkpoint
+from nmt.run.stored import read_checkpoint, shapes_of
 from nmt.training.evaluate import Evaluation
 from nmt.training.trainer import Trainer
 
@@ -23,6 +24,7 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
         The summary, and the evaluation of the test set if there is one.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
+    secure_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
     averaging = recipe.train.average > 1 and state.history
     of_average = _average(trainer) if averaging else None
     best = load_checkpoint(run, "best", with_optimizer=False, say=trainer.log.text)
@@ -72,17 +74,21 @@ def _average(trainer: Trainer) -> float | None:
         The dev score of the average if it replaced the best one.
     """
     run, state = trainer.run_folder, trainer.state
-    newest = last(run, trainer.recipe.train.average)
+    shapes, newest = shapes_of(trainer.model.state_dict()), []
+    for path in last(run, trainer.recipe.train.average):
+        if problem := problem_of(path, shapes):
+            trainer.log.text(f"left out of the average: {problem.at}: {problem.what}")
+        else:
+            newest.append(path)
     if len(newest) < 2:
-        trainer.log.text("no average: the run has but one checkpoint")
+        trainer.log.text("no average: the run has only one checkpoint")
         return None
     path = save_average(run, newest, "avg")
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
     name = trainer.recipe.score.select_by
     dev = trainer.evaluate(trainer.prepared.dev)
     score = dev.value(name)
-    assert state.best_update is not None
-    best = dict(state.history)[state.best_update]
+    best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)
     chosen = score >= best
     if chosen:

@@ -81,11 +81,12 @@ class Trainer:
         model.init_weights(torch.Generator().manual_seed(recipe.seed))
         self.model = model.to(device)
         self.optimizer = make_optimizer(recipe.optim, self.model)
-        self.state = TrainState(data_fingerprint=prepared.fingerprint)
+        self.state = TrainState()
         if start is not None:
             self.state = start.state
             self.model.load_state_dict(start.model)
             load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
+        self.state.content, self.state.precision = prepared.content, precision
         self.state.update_batches = recipe.optim.accumulate * world.size
         self._saved = (self.state.update, len(self.state.history)) if start else None
         # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
@@ -192,9 +193,10 @@ class Trainer:
             raise Stopped
         score = result.value(self.recipe.score.select_by)
         state = self.state
-        best = max((s for _, s in state.history if not math.isnan(s)), default=-math.inf)
+        best = dict(state.history).get(state.best_update or 0, math.nan)
         state.history.append((state.update, score))
-        improved = score > best  # NaN compares false; a tie keeps the earlier checkpoint
+        # NaN is never better; a tie keeps the earlier checkpoint
+        improved = score > best or (math.isnan(best) and not math.isnan(score))
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
