@@ -51,7 +51,8 @@ def load_run(run: Run, checkpoint: str) -> Loaded:
             at=str(folder.path),
             fix="vocab.txt is not the one that this model was trained with; restore it",
         )
-    model = Transformer(recipe.model, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
+    types = torch.from_numpy(vocab.types_of("tgt"))
+    model = Transformer(recipe.model, len(vocab), types, drawn=False)
     try:
         model.load_state_dict(saved.model)
     except RuntimeError as error:
