@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from nmt.cli import render, store_products
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.errors import Terminated, UserError
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def _translate(args: argparse.Namespace) -> None:
         targets = read_beside(args.score_target, total, "one translation")
     with _ending_on_sigterm():
         translator = _load(args)
+        imported()
         flags = search_flags(args, total)
         wishes = {name for name in NAMES if flags.get(name) is not None}
         chosen = {name: value for name, value in flags.items() if name not in NAMES}
