@@ -65,6 +65,13 @@ def parser() -> argparse.ArgumentParser:
         help="of products with weights; auto = bf16 where the device has it; default: fp32",
     )
     p.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="batches that are searched at once on a CPU, each on a core; default: all cores that "
+        "affinity, the container's quota and OMP_NUM_THREADS allow",
+    )
+    p.add_argument(
         "--engine",
         choices=["torch", "ctranslate2"],
         help="ctranslate2 = the model exported; default: torch, ctranslate2 if RUN is an export",
@@ -94,7 +101,7 @@ def body(args: argparse.Namespace) -> int:
 def _translate(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from nmt.cli.search import search_flags
+    from nmt.cli.search import note_unknown, search_flags
     from nmt.cli.streams import is_typed, open_output, read_beside, read_input
     from nmt.decoding.wishes import NAMES
 
@@ -123,6 +130,7 @@ def _translate(args: argparse.Namespace) -> None:
                     scored = translator.score_stream(lines, targets, **settings)
                     found = ([one] for one in scored)
                 _write(found, sink, style, done)
+    note_unknown(translator.unknown)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -185,8 +193,10 @@ def _is_read(output: str | None) -> bool:
 
 
 def _load(args: argparse.Namespace) -> Translator:
+    from nmt.decoding.cores import all_cores
     from nmt.export.facts import is_export
 
+    workers = all_cores() if args.workers is None else args.workers
     exported = args.engine is None and any(is_export(Path(run)) for run in args.run)
     if args.engine == "ctranslate2" or exported:
         from nmt.export.translator import load_exported
@@ -200,10 +210,10 @@ def _load(args: argparse.Namespace) -> Translator:
                 "engine ctranslate2 has no --precision",
                 fix="export with --quantization and translate the exported folder",
             )
-        return load_exported(args.run[0], args.device, args.checkpoint)
+        return load_exported(args.run[0], args.device, args.checkpoint, workers)
     from nmt.decoding.translator import Translator
 
-    return Translator.load(args.run, args.device, args.checkpoint, args.precision)
+    return Translator.load(args.run, args.device, args.checkpoint, args.precision, workers)
 
 
 @contextlib.contextmanager

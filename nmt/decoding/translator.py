@@ -17,7 +17,7 @@ from nmt.config import DecodeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter
 from nmt.data.vocab import Vocab
-from nmt.decoding.cores import Staying, can_fork
+from nmt.decoding.cores import CAN_FORK, Staying, checked_workers
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import examine
 from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
@@ -61,13 +61,16 @@ class Translator:
         device: torch.device,
         precision: str = "fp32",
         source: str | None = None,
+        workers: int = 1,
     ) -> None:
         """
         Args:
             precision: of the model's matrix products with weights.
+            workers: processes that search on a CPU; 1 = this one alone. More are forked, on Linux,
+                and stay until this object is gone.
             source: where the weights are from, for errors; None = a model in training.
         """
-        self.source = source
+        self.source, self.workers = source, checked_workers(workers)
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.precision = precision
         self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
@@ -83,6 +86,7 @@ class Translator:
         device: str = "auto",
         checkpoint: str = "best",
         precision: str = "fp32",
+        workers: int = 1,
     ) -> Translator:
         """The translator of a run folder, or of several: the mean of their probabilities.
 
@@ -93,9 +97,12 @@ class Translator:
             checkpoint: best, latest, or a name such as u001500, of each run.
             precision: of matrix products with weights: fp32, bf16, or auto, which is bf16 where
                 the device has instructions for it.
+            workers: processes that search on a CPU; 1 = this one alone, as forking in a library
+                call, for example of a server, may surprise. On Linux, for large inputs.
 
         Raises:
-            UserError: no run, no such checkpoint, a damaged one, or runs that do not match.
+            UserError: no run, no such checkpoint, a damaged one, runs that do not match, or a
+                number of workers that cannot be.
             MachineError: the device is not there or lacks bf16.
         """
         where = resolve_device(device)
@@ -116,6 +123,7 @@ class Translator:
             where,
             precision,
             source=", ".join(str(one.checkpoint) for one in loaded),
+            workers=workers,
         )
 
     @property
@@ -325,7 +333,7 @@ class Translator:
         stop = stop or (lambda: None)
         lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
         many = len(order) > 1 and sum(lengths) >= WORTH_CORES
-        cores = many and self.device.type == "cpu" and can_fork()
+        cores = many and self.device.type == "cpu" and self.workers > 1 and CAN_FORK
         way = self._on_cores if cores else self._in_turn
         searched = way([sentences[row] for row in order], lengths, options, stop)
         with contextlib.closing(searched):
@@ -344,7 +352,7 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, a batch on each core."""
-        stay, count = bool(self.model.frozen), torch.get_num_threads()
+        stay, count = bool(self.model.frozen), self.workers
         runs = shares(lengths, options.batch_tokens, count)
         jobs = [(sentences[run.start : run.stop], options) for run in runs]
         with self._staying.using(

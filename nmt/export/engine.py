@@ -37,20 +37,23 @@ class Engine:
         vocab: of the folder.
         never: tokens that must not be produced, beside UNK.
         device: auto, cpu, cuda or cuda:N.
+        workers: batches that are searched at once on a CPU.
     """
 
-    def __init__(self, folder: Path, vocab: Vocab, never: Sequence[str], device: str) -> None:
+    def __init__(
+        self, folder: Path, vocab: Vocab, never: Sequence[str], device: str, workers: int = 1
+    ) -> None:
         kind, index = resolve_device(device)
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.never = [[token] for token in never]
-        # on a CPU several translators of one thread each beat one of several threads
+        # several translators of one thread each beat one of several threads
         self.translator = require_ctranslate2().Translator(
             str(folder),
             device=kind,
             device_index=index,
-            inter_threads=torch.get_num_threads() if kind == "cpu" else 1,
-            intra_threads=1,
+            inter_threads=workers if kind == "cpu" else 1,
+            intra_threads=max(1, torch.get_num_threads() // workers),
         )
 
     def search(self, sources: Sequence[np.ndarray], options: SearchOptions) -> list[list[Found]]:
