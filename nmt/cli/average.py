@@ -49,7 +49,11 @@ def body(args: argparse.Namespace) -> None:
     count = args.best if by_dev else args.last
     if count < 2:
         option = "--best" if by_dev else "--last"
-        raise UserError(f"{count} is no number of checkpoints to average", at=option, fix="2 is")
+        raise UserError(
+            f"an average is of at least 2 checkpoints, not of {count}",
+            at=option,
+            fix=f"give {option} 2 or more",
+        )
     from nmt.run.average import best, last, save_average
 
     imported()

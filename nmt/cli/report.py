@@ -102,7 +102,9 @@ def table(rows: Sequence[dict[str, Cell]]) -> str:
 
 def _short(cell: Cell) -> str:
     if isinstance(cell, float):
-        return f"{cell:.2f}"
+        from nmt.run.results import readable
+
+        return readable(cell)
     return f"{cell:,}" if isinstance(cell, int) else cell or "-"
 
 

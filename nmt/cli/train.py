@@ -72,12 +72,13 @@ def lead(args: argparse.Namespace, world: World) -> int:
     from nmt.config_loader import dump_recipe
     from nmt.data.checks import summary as describe_report
     from nmt.data.prepare import prepare
-    from nmt.model.transformer import Transformer
     from nmt.run.device import resolve_device, resolve_precision
     from nmt.run.folder import RunFolder
     from nmt.run.logs import MetricsLog
+    from nmt.run.memory import require_memory
     from nmt.training.evaluate import Stopped
     from nmt.training.finish import diverged, finish
+    from nmt.training.resume import skeleton
 
     imported()
     device = world.own(resolve_device(recipe.device))
@@ -94,9 +95,10 @@ def lead(args: argparse.Namespace, world: World) -> int:
     else:
         prepared = prepare(recipe)
     print(describe_report(prepared.report), file=sys.stderr)
+    size = parameters(skeleton(recipe, len(prepared.vocab)))
+    require_memory(size, device)
     if args.dry_run:
-        model = Transformer(recipe.model, len(prepared.vocab))
-        print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
+        print(f"{size:,} parameters; {device}, {precision}", file=sys.stderr)
         return 0
     with stop_signals() as stop, run, MetricsLog(run) as log:
         trainer = start(recipe, prepared, run, device, precision, log, stop, world)
@@ -190,6 +192,7 @@ def start(
     from nmt.run.average import kept
     from nmt.run.checkpoint import load_checkpoint, secure_best, space_needed
     from nmt.run.stored import shapes_of
+    from nmt.training.resume import skeleton
     from nmt.training.trainer import Trainer
 
     for note in run.notes:
@@ -197,10 +200,11 @@ def start(
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
     if checkpoint is None:
         save_text(prepared, run)
-    elif checkpoint.state.precision not in ("", precision):
-        log.text(
-            f"note: this run began in {checkpoint.state.precision} and continues in {precision}"
-        )
+    else:
+        began, model = checkpoint.state.precision, skeleton(recipe, len(prepared.vocab))
+        if began not in ("", precision):
+            log.text(f"note: this run began in {began} and continues in {precision}")
+        secure_best(run, checkpoint.state, shapes_of(model.state_dict()), log.text)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
     world.share((recipe, precision, checkpoint))
     trainer = Trainer(
@@ -215,8 +219,6 @@ def start(
         Watch(recipe.analysis, log),
         world,
     )
-    if checkpoint is not None:
-        secure_best(run, trainer.state, shapes_of(trainer.model.state_dict()), log.text)
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
     require_space(run.path, space_needed(size, kept(recipe.train)))

@@ -187,7 +187,7 @@ def secure_best(
         run.set_best(checkpoint_name(state.best_update))
         say(
             f"best is {checkpoint_name(state.best_update)} now, of dev score "
-            f"{scores[state.best_update]:.2f} against {scores[lost]:.2f}"
+            f"{scores[state.best_update]:.2f} against {scores.get(lost, math.nan):.2f}"
         )
 
 
@@ -225,8 +225,8 @@ def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:
     if bad:
         raise RunError(
             f"checkpoint {name} is not written: NaN or infinity in {bad}",
-            fix="go on from the checkpoint before with --resume, with a lower learning rate "
-            "if it happens again",
+            fix="continue from the checkpoint before with --resume; if it happens again, train in "
+            "another folder (out=PATH) with a lower learning rate",
         )
 
 

@@ -7,6 +7,7 @@ Nothing inside refers to its own place, so a run folder can be moved and still t
     RUN/metrics.jsonl        one object a line       RUN/train.log             the same for people
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
+    RUN/lock, RUN/lock.json  see lock.py
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ class RunFolder:
             raise UserError(
                 f"names no checkpoint of this run: {name!r}",
                 at=str(self.best_file),
-                fix="write the name of a folder under checkpoints into it, or delete it",
+                fix="write the name of a folder in checkpoints into it",
             )
         return name
 
@@ -329,8 +330,8 @@ class RunFolder:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),
                 at=str(self.path),
-                fix="set these keys back, or choose another folder with out=PATH, or start over "
-                f"with --fresh; a resumed run may change {', '.join(sorted(FREE_ON_RESUME))}",
+                fix="set these keys back, or choose another folder with out=PATH, or move this run "
+                f"aside with --fresh; a resumed run may change {', '.join(sorted(FREE_ON_RESUME))}",
             )
         return changes
 
@@ -339,9 +340,17 @@ class RunFolder:
             with open(self.config_file, encoding="utf-8") as file:
                 return file.read(1 << 20)
         except FileNotFoundError:
-            raise UserError("not a run folder: it has no config.yaml", at=str(self.path)) from None
+            raise UserError(
+                "not a run folder: it has no config.yaml",
+                at=str(self.path),
+                fix="give the folder that nmt-train wrote",
+            ) from None
         except UnicodeDecodeError as error:
-            raise UserError(f"not UTF-8: {error.reason}", at=str(self.config_file)) from error
+            raise UserError(
+                f"not UTF-8: {error.reason}",
+                at=str(self.config_file),
+                fix="restore the config.yaml that nmt-train wrote",
+            ) from error
 
     def _refuse_unwritable(self) -> None:
         place = self.path.absolute()

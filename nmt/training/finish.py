@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import platform
+from pathlib import Path
 from typing import Any
 
+import torch
+
+import nmt
 from nmt.run.average import last, save_average
 from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
 from nmt.run.files import write_atomic
@@ -48,7 +54,7 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
 
 
 def diverged(trainer: Trainer, why: str) -> None:
-    """Write summary.json of a training whose gradients or weights are no numbers any more.
+    """Write summary.json of a training whose loss or gradients are out of all bounds.
 
     Its checkpoints stay; a resumed run goes on from the newest.
     """
@@ -63,8 +69,25 @@ def _effort(trainer: Trainer) -> dict[str, Any]:
         "target_tokens": trainer.state.target_tokens,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "device": str(trainer.device),
+        "processor": processor(trainer.device),
         "precision": trainer.precision,
+        "versions": {
+            "nmt": nmt.__version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+        },
     }
+
+
+def processor(device: torch.device) -> str:
+    """Name the GPU, or the CPU, that a training ran on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _average(trainer: Trainer) -> float | None:

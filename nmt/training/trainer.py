@@ -42,7 +42,7 @@ from nmt.training.optimizer import (
     optimizer_tensors,
     take_step,
 )
-from nmt.training.progress import Interval
+from nmt.training.progress import DIVERGED, Interval
 
 
 class Trainer:
@@ -163,6 +163,7 @@ class Trainer:
         if self.state.update % self.recipe.train.log_every == 0:
             self.log.record(record := self.interval.close(self.lr(), norm))
             self.log.text(self.interval.line(record))
+            self._end_if_diverged()
 
     def compute(self, batch: Batch, tokens: int | Tensor) -> Tensor:
         """Forward and backward: adds the batch's share of the mean loss to the gradients.
@@ -272,6 +273,18 @@ class Trainer:
                 f"gradients were not finite for {self.state.bad_updates} updates in a row, up to "
                 f"update {self.state.update} (training pairs {rows}, ...)",
                 fix="resume from the last checkpoint with a lower learning rate, or precision=fp32",
+            )
+
+    def _end_if_diverged(self) -> None:
+        """Raise RunError when the loss is out of all bounds, which a ramp of the rate looks for."""
+        if self.recipe.schedule.kind == "lr_ramp":
+            return
+        if self.interval.diverged(len(self.prepared.vocab)):
+            raise RunError(
+                f"training diverged: up to update {self.state.update}, two log lines in a row have "
+                f"a loss of over {DIVERGED} times ln({len(self.prepared.vocab):,} types)",
+                fix="train in another folder (out=PATH) with a lower learning rate, a longer "
+                "warm-up, or optim.clip_norm=1; --resume would come here again",
             )
 
     def updates(self) -> Iterator[Update]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 import re
 import shutil
@@ -262,3 +264,22 @@ def test_a_checkpoint_of_a_newer_version_is_left_alone(here, capsys):
     assert "install version 9.9 or newer" in said
     assert "--fresh" not in said
     assert content(run) == before
+
+
+@pytest.mark.parametrize("newer", [True, False], ids=["newer version", "damaged"])
+@pytest.mark.parametrize("command", ["average", "translate", "export"])
+def test_no_command_advises_to_give_a_run_up(here, command, newer, capsys, monkeypatch):
+    """Nor names an option of another command."""
+    for checkpoint in (here / "run" / "checkpoints").iterdir():
+        path = checkpoint / "manifest.json"
+        manifest = json.loads(path.read_text())
+        path.write_text(json.dumps({**manifest, "format": 99, "nmt": "9.9"}) if newer else "{}")
+    run = str(here / "run")
+    monkeypatch.setattr("sys.stdin", io.StringIO("1 2\n"))
+    options = {"average": ["--last", "2"], "translate": ["--checkpoint", "latest"], "export": []}
+    main = importlib.import_module(f"nmt.cli.{command}").main
+    assert main([run, *options[command]]) == 2
+    said = capsys.readouterr().err
+    assert "--fresh" not in said
+    assert "out=PATH" not in said
+    assert ("-> install version 9.9 or newer" if newer else "-> restore the ") in said
