@@ -103,6 +103,8 @@ def _translate(args: argparse.Namespace) -> None:
 
     from nmt.cli.search import note_unknown, search_flags
     from nmt.cli.streams import is_typed, open_output, read_beside, read_input
+    from nmt.config import DecodeConfig
+    from nmt.decoding.options import search_options
     from nmt.decoding.wishes import NAMES
 
     lines, total, ready = read_input(args.input)
@@ -110,11 +112,12 @@ def _translate(args: argparse.Namespace) -> None:
     if args.score_target is not None:
         targets = read_beside(args.score_target, total, "one translation")
     with _ending_on_sigterm():
-        translator = _load(args)
-        imported()
         flags = search_flags(args, total)
         wishes = {name for name in NAMES if flags.get(name) is not None}
         chosen = {name: value for name, value in flags.items() if name not in NAMES}
+        search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
+        translator = _load(args)
+        imported()
         options = translator.checked(chosen, wishes)
         style, line_of = _format(args, options)
         facts = _facts(args, translator, options)
