@@ -12,11 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nmt.cli import render, store_products
+from nmt.cli import store_products
 from nmt.cli.main import imported, run_command
 from nmt.errors import Terminated, UserError
 
 if TYPE_CHECKING:
+    from nmt.cli import render
     from nmt.cli.resume import Facts
     from nmt.cli.streams import Output
     from nmt.decoding.options import SearchOptions
@@ -179,7 +180,9 @@ def _facts(args: argparse.Namespace, translator: Translator, options: SearchOpti
 def _format(
     args: argparse.Namespace, options: SearchOptions
 ) -> tuple[render.Render, Callable[[bytes], int]]:
-    """How a hypothesis is written, and the input line of what was written."""
+    """Return how a hypothesis is written, and the input line of what was written."""
+    from nmt.cli import render
+
     if options.token_scores:
         return render.as_json, render.json_line if options.n_best > 1 else render.one_each
     style, line_of = render.with_score if args.scores else render.as_text, render.one_each
