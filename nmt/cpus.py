@@ -43,8 +43,8 @@ def _quotas(groups: Path, mount: Path) -> Iterator[float]:
     """CPUs that control groups allow, those above them included."""
     for folder in _folders(groups, mount):
         with contextlib.suppress(OSError, ValueError):  # no such file, or no quota: "max"
-            quota, period = (folder / "cpu.max").read_text().split()
-            yield int(quota) / int(period)
+            most, period = (folder / "cpu.max").read_text().split()
+            yield int(most) / int(period)
         with contextlib.suppress(OSError, ValueError):
             quota = int((folder / "cpu.cfs_quota_us").read_text())
             if quota > 0:  # -1 = no quota

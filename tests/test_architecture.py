@@ -87,9 +87,9 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_no_file_is_over_400_lines():
+def test_no_file_is_over_500_lines():
     lengths = {str(p): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
-    assert {name: n for name, n in lengths.items() if n > 400} == {}
+    assert {name: n for name, n in lengths.items() if n > 500} == {}
 
 
 def code_lines(path: Path) -> int:
@@ -106,8 +106,8 @@ def code_lines(path: Path) -> int:
     )
 
 
-def test_the_core_is_under_1600_lines_of_code():
-    assert 500 < sum(code_lines(ROOT / "nmt" / name) for name in CORE) < 1600
+def test_the_core_is_under_1700_lines_of_code():
+    assert 500 < sum(code_lines(ROOT / "nmt" / name) for name in CORE) < 1700
 
 
 def test_rooms_import_downwards_only():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt.cli.resume import ELSEWHERE, Facts, begin, check_unfinished, end, facts_file, unfinished
-from nmt.data.text import LONGEST_LINE, OPENERS, read_lines
+from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, read_lines
 from nmt.errors import MachineError, UserError
 from nmt.run.files import disk_errors
 
@@ -52,8 +52,25 @@ def read_input(name: str | None) -> Input:
         with disk_errors(path, elsewhere="give another file"):
             waiting = WaitingLines(open(path, "rb"), name)  # noqa: SIM115, open until the end
         return Input(waiting, None, waiting.ready)
-    total = sum(1 for _ in read_lines(path, clean=False))
+    total = _count(read_lines(path, clean=False), name)
     return Input(read_lines(path, clean=False), total)
+
+
+def _count(lines: Iterator[str], name: str) -> int:
+    """Return how many lines there are.
+
+    Raises:
+        UserError: one is too long to be translated.
+    """
+    number = 0
+    for number, line in enumerate(lines, 1):
+        if len(line) > LONGEST_SENTENCE and not is_blank(line):
+            raise UserError(
+                f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed",
+                at=f"{name}:{number}",
+                fix="split it into sentences, one a line",
+            )
+    return number
 
 
 def read_beside(name: str, total: int | None, what: str) -> Iterator[str]:
@@ -87,7 +104,7 @@ def _standard_input() -> Input:
     with contextlib.suppress(OSError, ValueError):  # not a file at all
         if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
             start = sys.stdin.buffer.tell()
-            total = sum(1 for _ in WaitingLines(sys.stdin.buffer, "standard input"))
+            total = _count(WaitingLines(sys.stdin.buffer, "standard input"), "standard input")
             sys.stdin.buffer.seek(start)
     return Input(waiting, total, waiting.ready)
 

@@ -31,6 +31,7 @@ OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
+LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
 
 # First bytes of what is no text, and what to do about it.

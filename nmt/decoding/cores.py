@@ -19,7 +19,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from multiprocessing.pool import ExceptionWithTraceback
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import Any, Generic, TypeVar
 
 from nmt.cpus import available_cpus, threads

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import torch
 
 from nmt.decoding import sentences as sentences_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import links, word_ends
 from nmt.decoding.forced import Forced, Pairs, force
+from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentences
@@ -32,7 +32,7 @@ def score_lines(
     options: SearchOptions,
     window: int,
     skip: int,
-    device: torch.device,
+    memory: Memory,
     progress: Callable[[int], None],
     ready: Callable[[], bool],
 ) -> Iterator[Hypothesis]:
@@ -45,6 +45,7 @@ def score_lines(
 
     Args:
         window: pairs that are read ahead and sorted by length.
+        memory: of the device that computes.
         skip: pairs passed over.
         ready: whether the next line can be read without waiting for it.
 
@@ -64,11 +65,8 @@ def score_lines(
         ]
         progress(len(pairs) - len(usable))
         lines, src, tgt = zip(*usable, strict=True) if usable else ((), (), ())
-        forced = iter(
-            force(
-                model, Pairs(src, tgt, lines), options.batch_tokens, device, options.align, progress
-            )
-        )
+        given = Pairs(src, tgt, lines)
+        forced = iter(force(model, given, options.batch_tokens, memory, options.align, progress))
         for (_, (_, target)), pieces in zip(pairs, encoded, strict=True):
             if pieces is None or any(pieces) != all(pieces):
                 yield Hypothesis([], target, -math.inf, -math.inf, True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.segment import Segmenter, fingerprint
-from nmt.data.text import clean_line, is_blank
+from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.parts import part_ends
 from nmt.decoding.surfaces import Surfaces
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from nmt.decoding.required import Requirement, Symbol
 
 SIGN = "\u2581"
-MOST_CHARACTERS = 100_000  # of a line, or of text that is given for it
 NAMED = 5  # lines that are named one by one
 LONGEST = 512  # source pieces searched at once; longer lines are translated in parts
 
@@ -244,9 +243,9 @@ class Sentences:
 
         Segmenting takes time that grows with the square of a word's length.
         """
-        if len(line) <= MOST_CHARACTERS or is_blank(line):
+        if len(line) <= LONGEST_SENTENCE or is_blank(line):
             return ""
-        return f"{len(line):,} characters, at most {MOST_CHARACTERS:,} are allowed"
+        return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
 
     def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
         """Return ids of the source pieces of a line, and count those that are unknown."""

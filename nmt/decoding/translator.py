@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,10 +19,10 @@ from nmt.decoding.sentences import (
     Unknown,
     text_fingerprint,
 )
-from nmt.decoding.shares import run_from, shares
+from nmt.decoding.shares import shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
-from nmt.errors import MachineError, RunError, UserError
+from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +73,7 @@ class Translator:
             source: where the weights are from, for errors; None = a model in training.
         """
         from nmt.decoding.cores import Staying, checked_workers
+        from nmt.decoding.memory import Memory
 
         self.source, self.workers = source, checked_workers(workers)
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
@@ -81,7 +81,7 @@ class Translator:
         self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
-        self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
+        self.memory, self.memory_forced = Memory(device), Memory(device)
         self._staying: Staying[Job, list[list[Found]]] = Staying()
 
     @classmethod
@@ -253,7 +253,9 @@ class Translator:
 
                 searched = Searched([line for _, (line, _) in window], parts, found)
                 with self._finite_scores():
-                    made = examine(self.model, self.sentences, searched, options, self.device)
+                    made = examine(
+                        self.model, self.sentences, searched, options, self.memory_forced
+                    )
             yield from made
 
     def _chosen(
@@ -303,7 +305,7 @@ class Translator:
         self.model.eval()
         scored = score_lines(
             self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
-            self.device, progress, ready,
+            self.memory_forced, progress, ready,
         )  # fmt: skip
         return self._with_finite_scores(scored)
 
@@ -411,27 +413,12 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, halved when memory is short."""
-        import torch
 
-        first = 0
-        while first < len(sentences):
+        def search(run: range) -> list[list[Found]]:
             stop()
-            run = run_from(first, lengths, min(options.batch_tokens, self.room))
-            try:
-                found = self._search_batch(sentences[run.start : run.stop], options)
-            except torch.OutOfMemoryError as error:
-                if len(run) == 1:
-                    raise MachineError(
-                        f"no memory on {self.device} for one sentence of "
-                        f"{lengths[first] // options.beam} pieces and {options.beam} beams",
-                        fix="take a smaller beam, or device cpu",
-                    ) from error
-                if self.room == sys.maxsize:
-                    print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
-                self.room = len(run) * lengths[first] // 2
-                continue
-            yield run, found
-            first = run.stop
+            return self._search_batch(sentences[run.start : run.stop], options)
+
+        return self.memory.in_turn(lengths, options.batch_tokens, search)
 
     def _search_batch(
         self, sentences: Sequence[Sentence], options: SearchOptions

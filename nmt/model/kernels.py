@@ -50,7 +50,12 @@ def write(qkv: Tensor, place: Tensor | None, cache: Tensor, first: int) -> None:
     """Copy keys and values of rows [R, 3D] into a cache [B, C, 2D] from slot ``first`` on.
 
     ``place``: [N] int64, the row of each of the K hypotheses of each sentence; None = its own.
+
+    Raises:
+        TypeError: their number formats differ; the bits are copied as they are.
     """
+    if qkv.dtype != cache.dtype:
+        raise TypeError(f"keys and values are {qkv.dtype}, their cache is {cache.dtype}")
     load().write(_array(qkv), _index(place), _array(cache), first)
 
 

@@ -183,13 +183,13 @@ def test_what_a_piece_looks_at_is_no_padding_and_the_same_in_any_batch(
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
     pairs = Pairs(sources, targets, [1, 2])
-    together = force(model, pairs, 4096, t.device, align=True)
-    apart = force(model, pairs, 1, t.device, align=True)
+    together = force(model, pairs, 4096, t.memory, align=True)
+    apart = force(model, pairs, 1, t.memory, align=True)
     assert [f.sources for f in together] == [f.sources for f in apart]
     for f, source, target in zip(together, sources, targets, strict=True):
         assert len(f.sources) == len(target)
         assert set(f.sources) <= set(range(len(source)))  # never at EOS or padding
-    assert [f.sources for f in force(model, pairs, 4096, t.device)] == [[], []]
+    assert [f.sources for f in force(model, pairs, 4096, t.memory)] == [[], []]
 
 
 def test_words_are_linked_when_any_of_their_pieces_are() -> None:

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.data.batches import Batch
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import sentences as sentences_module
@@ -263,8 +264,40 @@ def test_batches_are_halved_until_they_fit_and_it_is_said_once(
 def test_a_sentence_that_never_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = untrained()
     limit_memory(translator, monkeypatch, 0)
-    with pytest.raises(MachineError, match="one sentence of 3 pieces and 4 beams"):
+    with pytest.raises(MachineError, match="one sentence that takes 12 tokens"):
         translator.translate_ids([np.array([4, 5])] * 3)
+
+
+@pytest.mark.parametrize("way", ["score", "align", "token_scores"])
+def test_batches_of_given_translations_are_halved_too(
+    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator, lines = untrained(), LINES * 3
+
+    def found() -> list[Hypothesis]:
+        if way == "score":
+            return translator.score(lines, LINES[::-1] * 3, align=True)
+        return [best for (best,) in translator.n_best(lines, 1, **{way: True})]
+
+    expected = found()
+    sizes: list[int] = []
+    forward = translator.transformer.forward
+
+    def limited(batch: Batch) -> torch.Tensor:
+        sizes.append(batch.src_layout.shape[0])
+        if sizes[-1] > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(batch)
+
+    monkeypatch.setattr(translator.transformer, "forward", limited)
+    for _ in range(2):
+        again = found()
+        assert_close(again, expected)
+        assert [h.alignment for h in again] == [h.alignment for h in expected]
+        for one, other in zip(again, expected, strict=True):
+            np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, atol=1e-4)
+    assert max(sizes) > 4
+    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
 
 
 # ---------------------------------------------------------------- odd lines

@@ -127,6 +127,35 @@ def test_an_over_long_line_leaves_the_others_alone(
     assert len(long.split()) > 4
 
 
+def test_a_line_that_is_no_sentence_is_refused_before_the_start(
+    translate: Command, tmp_path: Path
+) -> None:
+    bad = b"3 1\n" + b"7" * 1_000_000 + b"\n5 9\n"
+    (tmp_path / "in").write_bytes(bad)
+    err = refused(translate, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert f"{tmp_path / 'in'}:2: 1,000,000 characters, at most 100,000" in err
+    assert not (tmp_path / "out").exists()
+    assert "line 2: 1,000,000 characters" in refused(translate, stdin=bad)  # not a file
+
+
+def test_what_the_model_does_not_know_is_said(translate: Command) -> None:
+    _, _, err = translate(stdin=text_of(["3 1 4"] * 9))
+    assert "unknown" not in err
+    code, out, err = translate(stdin=text_of([*["3 1 4"] * 9, "", "привет мир", "Ω", "3 Ω"]))
+    assert (code, out.count(b"\n")) == (0, 13)
+    assert "note: 12.5% of the source's pieces are unknown to the model, in 3 of 12 lines" in err
+    assert "note: the model knows no piece of lines 11, 12; do not rely on" in err
+    _, _, err = translate(stdin=text_of([*["3 1 4"] * 99, *["Ω"] * 7]))
+    assert "of the source's pieces" not in err  # 2.3 %
+    assert "lines 100, 101, 102, 103, 104 and 2 more;" in err
+
+
+def test_workers_change_no_line(translate: Command) -> None:
+    _, alone, _ = translate("--workers", "1", stdin=text_of(LINES * 9))
+    assert translate("--workers", "2", stdin=text_of(LINES * 9))[:2] == (0, alone)
+    assert "workers: 0 is not" in refused(translate, "--workers", "0", stdin=b"3\n")
+
+
 # ---------------------------------------------------------------- output
 
 
