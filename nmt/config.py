@@ -22,6 +22,7 @@ from pydantic import (
 from nmt.schema import Strict, key, keys_of, refuse
 from nmt.training.schedules import SCHEDULES, InverseSqrt, LrRamp, Schedule
 
+TYPES = 1_000_000  # of a vocabulary, at most
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
     str,
@@ -83,7 +84,9 @@ class FastBpeConfig(Strict):
     """Joint byte-pair encoding in fastBPE's format (T appendix A)."""
 
     kind: Literal["fastbpe"] = "fastbpe"
-    merges: int = key(8000, "joint BPE operations to learn; 3000 for gl-en", "T table 1", ge=1)
+    merges: int = key(
+        8000, "joint BPE operations to learn; 3000 for gl-en", "T table 1", ge=1, le=TYPES
+    )
     codes: str = key("learn", "learn, or the path of a codes file", "O")
     vocab_threshold: int = key(0, "pieces rarer than this in training are split again", "O", ge=0)
     dropout: Probability = key(0.0, "BPE-dropout on the training text, drawn at preparation", "O")
@@ -93,7 +96,7 @@ class SentencePieceConfig(Strict):
     """SentencePiece, BPE or unigram."""
 
     kind: Literal["sentencepiece"] = "sentencepiece"
-    vocab_size: int = key(8000, "joint vocabulary to learn", "O", ge=16)
+    vocab_size: int = key(8000, "joint vocabulary to learn", "O", ge=16, le=TYPES)
     model_type: Literal["bpe", "unigram"] = key("bpe", "kind of SentencePiece model", "O")
     model: str = key("learn", "learn, or the path of a .model file", "O")
 
@@ -126,11 +129,13 @@ def _is_true(value: Any) -> bool:
 class ModelConfig(Strict):
     """The encoder-decoder transformer and every normalisation choice of both papers."""
 
-    dim: int = key(512, "model dimension d", "T appendix A", ge=2)
-    ffn_dim: int = key(2048, "inner dimension of the feed-forward sublayer", "T appendix A", ge=1)
+    dim: int = key(512, "model dimension d", "T appendix A", ge=2, le=16_384)
+    ffn_dim: int = key(
+        2048, "inner dimension of the feed-forward sublayer", "T appendix A", ge=1, le=65_536
+    )
     heads: int = key(8, "attention heads; must divide dim (4 for gl-en)", "T table 1", ge=1)
-    enc_layers: int = key(6, "encoder layers (4 for gl-en)", "T table 1", ge=1)
-    dec_layers: int = key(6, "decoder layers (4 for gl-en)", "T table 1", ge=1)
+    enc_layers: int = key(6, "encoder layers (4 for gl-en)", "T table 1", ge=1, le=1000)
+    dec_layers: int = key(6, "decoder layers (4 for gl-en)", "T table 1", ge=1, le=1000)
     activation: Literal["relu", "gelu", "relu2", "geglu"] = key(
         "relu", "feed-forward non-linearity; relu2 = ReLU squared", "T; N 2.1, table 2, 5"
     )
@@ -253,7 +258,7 @@ class OptimConfig(Strict):
         1.0, "gradients are scaled to at most this global norm; 0 = off", "T appendix A", ge=0
     )
     label_smoothing: Probability = key(0.1, "mass spread over the target's types", "T appendix A")
-    accumulate: int = key(1, "batches per update", "T appendix C", ge=1)
+    accumulate: int = key(1, "batches per update", "T appendix C", ge=1, le=10_000)
 
 
 class TrainConfig(Strict):
@@ -372,7 +377,8 @@ class Recipe(Strict):
     def _consistent(self) -> Recipe:
         schedule, min_lr = self.schedule, self.train.min_lr
         warm = max(1, getattr(schedule, "warmup_updates", 1))
-        peak = schedule.lr(warm, (), self.model.dim)
+        # the last update of a linear schedule has end_lr, and it may be the only one
+        peak = getattr(schedule, "peak", None) or schedule.lr(warm, (), self.model.dim)
         cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
         refuse(
             (self.src == self.tgt, f'tgt: the same language as src, "{self.src}"'),
@@ -381,6 +387,13 @@ class Recipe(Strict):
                 not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9),
                 f"train.min_lr ({min_lr:g}) is above the highest learning rate ({peak:.3g}, from "
                 f"schedule.{cause}); training would end at once",
+            ),
+            *(
+                (
+                    name in self.analysis.observe and getattr(self.model, name) in (False, "none"),
+                    f"analysis.observe: {name} has nothing to observe without model.{name}",
+                )
+                for name in ("head_scale", "res_scale")
             ),
         )
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from nmt.config_variants import Draft, is_variants_file, read_variants
 from nmt.config_yaml import KeyPath, Problem, Source, read_yaml
 from nmt.errors import UserError
 from nmt.schema import shown
+
+LARGEST_FILE = 1 << 20  # bytes of a recipe
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def changed_keys(old: Recipe, new: Recipe) -> list[str]:
 
 def _read(path: Path) -> Source:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = _bytes_of(path).decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise UserError(
@@ -117,6 +120,30 @@ def _read(path: Path) -> Source:
             f"cannot read the recipe: {error.strerror}", at=str(path), fix="check the path"
         ) from error
     return read_yaml(text, str(path))
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Read a file or a pipe; what has no end, or nobody to write to it, is refused."""
+
+    def without_waiting(name: str, flags: int) -> int:  # for a writer that may never come
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    with open(path, "rb", opener=without_waiting) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISFIFO(mode):
+            os.set_blocking(file.fileno(), True)
+        elif not stat.S_ISREG(mode):
+            raise UserError("not a file", at=str(path), fix="give a YAML file, or a pipe")
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise UserError(
+            f"over {LARGEST_FILE:,} bytes, so it is not a recipe",
+            at=str(path),
+            fix="check the path",
+        )
+    if stat.S_ISFIFO(mode) and not data:
+        raise UserError("nothing writes to this pipe", at=str(path), fix="give a YAML file")
+    return data
 
 
 def _load_variant(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,16 @@ def available_cpus(groups: Path = GROUPS, mount: Path = MOUNT) -> int:
     else:
         count = os.cpu_count() or 1
     return max(1, min([count, *map(math.ceil, _quotas(groups, mount))]))
+
+
+def threads() -> int:
+    """Return how many threads compute: torch's if it is loaded, else as it decides."""
+    if "torch" in sys.modules:
+        import torch
+
+        return torch.get_num_threads()
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(given) if given.isdecimal() and int(given) else available_cpus()
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:

@@ -131,7 +131,7 @@ def test_numbers_are_finite(value: Any):
 @pytest.mark.parametrize(
     ("model", "key", "item", "phrase"),
     [
-        (ModelConfig, "dim", False, "an integer of at least 2"),
+        (ModelConfig, "dim", False, "an integer of at least 2 and at most 16384"),
         (ModelConfig, "norm_eps", False, "a number above 0"),
         (ModelConfig, "attn_dropout", False, "a number of at least 0 and below 1, or none"),
         (ModelConfig, "bias", False, "true or false"),

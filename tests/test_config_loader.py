@@ -160,7 +160,7 @@ def test_all_errors_at_once_in_the_order_of_the_file():
     assert str(error.value).splitlines() == [
         "6 errors in the recipe",
         'r.yaml:5:3: unknown key "model.nrom"; did you mean "norm"?',
-        'r.yaml:6:8: model.dim: "1:30" is not an integer of at least 2',
+        'r.yaml:6:8: model.dim: "1:30" is not an integer of at least 2 and at most 16384',
         'r.yaml:7:12: model.dropout: "1.5" is not a number of at least 0 and below 1',
         'r.yaml:8:1: unknown key "sed"; did you mean "seed"?',
         'r.yaml:9:1: key "sed" is given twice, first at r.yaml:8:1',

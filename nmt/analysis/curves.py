@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.results import records
 
 
 class Curve(NamedTuple):
@@ -38,12 +36,15 @@ class Log:
         Raises:
             UserError: there is no run folder here.
         """
+        from nmt.run.folder import RunFolder
+        from nmt.run.results import records
+
         run = RunFolder(path)
         if not run.config_file.is_file():
             raise UserError(
                 "not a run folder: it has no config.yaml",
                 at=str(path),
-                fix="name what RUN holds it",
+                fix="give the folder that nmt-train wrote",
             )
         self.path, self.recipe = Path(path), run.recipe()
         self._records = list(records(run.metrics_file))
@@ -92,6 +93,6 @@ def smooth(curve: Curve, width: int) -> Curve:
 
 
 def late_mean(curve: Curve) -> float:
-    """The mean over the last tenth of the updates."""
-    late = curve.updates > 0.9 * curve.updates.max(initial=0)
+    """The mean over the last twentieth of the updates, as N's figure 7: 950 to 1,000 of 1,000."""
+    late = curve.updates >= 0.95 * curve.updates.max(initial=0)
     return float(curve.values[late].mean())

@@ -165,7 +165,7 @@ def draw(name: str, logs: Sequence[Log], of: str | None, form: str) -> bytes:
         import matplotlib
     except ImportError as error:
         raise UserError(
-            f"matplotlib cannot be imported: {error}", fix="pip install 'nmt[plots]'"
+            f"matplotlib cannot be imported: {error}", fix="pip install matplotlib"
         ) from error
     data = BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

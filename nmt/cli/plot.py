@@ -7,17 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.analysis.curves import Log
-from nmt.analysis.figures import FIGURES, draw
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.errors import UserError
-from nmt.run.files import disk_errors
 
 FORMS = ("png", "svg", "pdf")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line of nmt-plot."""
+    from nmt.analysis.figures import FIGURES
+
     figures = "\n".join(f"  {name:<10} {(f.__doc__ or '').strip()}" for name, f in FIGURES.items())
     p = argparse.ArgumentParser(
         prog="nmt-plot",
@@ -44,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read the runs, draw, and only then write; an older picture is replaced."""
+    from nmt.analysis.curves import Log
+    from nmt.analysis.figures import draw
+    from nmt.run.files import disk_errors
+
+    imported()
     output = Path(args.output)
     form = output.suffix.lower().lstrip(".")
     if form not in FORMS:

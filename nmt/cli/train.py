@@ -6,39 +6,29 @@ import argparse
 import json
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from nmt.analysis.observers import Watch
 from nmt.cli import store_products
-from nmt.cli.corpus import obtain_corpus
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
-from nmt.config import Recipe
-from nmt.config_loader import dump_recipe
-from nmt.data.checks import summary as describe_report
-from nmt.data.prepare import Prepared, prepare
-from nmt.data.segment import save_segmenter
 from nmt.errors import RunError, Terminated
-from nmt.model.transformer import Transformer
-from nmt.run.average import kept
-from nmt.run.checkpoint import (
-    load_checkpoint,
-    require_same_data,
-    require_same_update,
-    space_needed,
-)
-from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.distributed import World, join
 from nmt.run.files import require_space, write_atomic
-from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog, Silence
 from nmt.run.signals import StopRequest, stop_signals
-from nmt.training.evaluate import Evaluation, Stopped
-from nmt.training.finish import diverged, finish
-from nmt.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    import torch
+
+    from nmt.config import Recipe
+    from nmt.data.prepare import Prepared
+    from nmt.model.transformer import Transformer
+    from nmt.run.folder import RunFolder
+    from nmt.run.logs import MetricsLog
+    from nmt.training.evaluate import Evaluation
+    from nmt.training.trainer import Trainer
 
 EXAMPLES = 5
 PRODUCTS = 64  # compiled ones kept: as many as an update has
@@ -78,6 +68,19 @@ def body(args: argparse.Namespace) -> int:
 def lead(args: argparse.Namespace, world: World) -> int:
     """Prepare, train, score: everything, where there is but one process."""
     recipe = recipe_of(args)
+    from nmt.cli.corpus import obtain_corpus
+    from nmt.config_loader import dump_recipe
+    from nmt.data.checks import summary as describe_report
+    from nmt.data.prepare import prepare
+    from nmt.run.device import resolve_device, resolve_precision
+    from nmt.run.folder import RunFolder
+    from nmt.run.logs import MetricsLog
+    from nmt.run.memory import require_memory
+    from nmt.training.evaluate import Stopped
+    from nmt.training.finish import diverged, finish
+    from nmt.training.resume import skeleton
+
+    imported()
     device = world.own(resolve_device(recipe.device))
     precision = resolve_precision(recipe.precision, device)
     obtain_corpus(recipe)
@@ -87,13 +90,15 @@ def lead(args: argparse.Namespace, world: World) -> int:
     if run.finished:
         print(f"{recipe.out}: already finished ({run.summary().get('reason')})", file=sys.stderr)
         return 0
-    prepared = prepare(recipe)
-    print(describe_report(prepared.report), file=sys.stderr)
     if run.resuming:
-        require_resumable(recipe, prepared, run, world)
+        prepared, precision = resumed(recipe, run, world, device)
+    else:
+        prepared = prepare(recipe)
+    print(describe_report(prepared.report), file=sys.stderr)
+    size = parameters(skeleton(recipe, len(prepared.vocab)))
+    require_memory(size, device)
     if args.dry_run:
-        model = Transformer(recipe.model, len(prepared.vocab))
-        print(f"{parameters(model):,} parameters; {device}, {precision}", file=sys.stderr)
+        print(f"{size:,} parameters; {device}, {precision}", file=sys.stderr)
         return 0
     with stop_signals() as stop, run, MetricsLog(run) as log:
         trainer = start(recipe, prepared, run, device, precision, log, stop, world)
@@ -118,18 +123,29 @@ def lead(args: argparse.Namespace, world: World) -> int:
 
 def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
+    from nmt.data.prepare import prepare
+    from nmt.run.device import resolve_device
+    from nmt.run.folder import RunFolder
+    from nmt.run.logs import Silence
+    from nmt.training.resume import prepare_resumed
+    from nmt.training.trainer import Trainer
+
+    imported()
     try:
-        recipe, checkpoint = world.share()
+        recipe, precision, checkpoint = world.share()
     except RunError:  # it had nothing to train, or has said what is wrong
         return 0
     device = world.own(resolve_device(recipe.device))
+    run = RunFolder(recipe.out)  # not locked, nothing is written
     with stop_signals() as stop:
         trainer = Trainer(
             recipe,
-            prepare(recipe, progress=False),
-            RunFolder(recipe.out),  # not locked, nothing is written
+            prepare_resumed(recipe, run.path, checkpoint.state, progress=False)
+            if checkpoint
+            else prepare(recipe, progress=False),
+            run,
             device,
-            resolve_precision(recipe.precision, device),
+            precision,
             Silence(),
             lambda: stop.requested is not None,
             checkpoint,
@@ -139,12 +155,26 @@ def follow(world: World) -> int:
     return 0
 
 
-def require_resumable(recipe: Recipe, prepared: Prepared, run: RunFolder, world: World) -> None:
-    """Raises UserError when going on would not be the same training, before anything is changed."""
-    state = load_checkpoint(run, with_optimizer=False, say=lambda note: None).state
+def resumed(
+    recipe: Recipe, run: RunFolder, world: World, device: torch.device
+) -> tuple[Prepared, str]:
+    """The corpora and the precision of a run to resume, before anything is changed.
+
+    Raises:
+        UserError: going on would not be the same training.
+    """
+    from nmt.run.checkpoint import load_checkpoint, require_same_update
+    from nmt.training.resume import prepare_resumed, require_complete, resumed_precision
+
+    checkpoint = load_checkpoint(run, say=lambda note: None)
+    state = checkpoint.state
     changed = any(change.startswith("optim.accumulate:") for change in run.changes)
-    require_same_data(state, prepared.fingerprint)
     require_same_update(state, recipe.optim.accumulate, world.size, changed)
+    began = state.precision or run.recipe().precision
+    precision = resumed_precision(recipe.precision, began, device)
+    prepared = prepare_resumed(recipe, run.path, state)
+    require_complete(recipe, checkpoint, len(prepared.vocab))
+    return prepared, precision
 
 
 def start(
@@ -158,13 +188,25 @@ def start(
     world: World,
 ) -> Trainer:
     """Write what the run folder needs for translating, and build or resume the trainer."""
+    from nmt.analysis.observers import Watch
+    from nmt.run.average import kept
+    from nmt.run.checkpoint import load_checkpoint, secure_best, space_needed
+    from nmt.run.stored import shapes_of
+    from nmt.training.resume import skeleton
+    from nmt.training.trainer import Trainer
+
     for note in run.notes:
         log.text(f"note: {note}")
     checkpoint = load_checkpoint(run, say=log.text) if run.resuming else None
-    save_segmenter(prepared.segmenter, run.path)
-    prepared.vocab.save(run.path)
+    if checkpoint is None:
+        save_text(prepared, run)
+    else:
+        began, model = checkpoint.state.precision, skeleton(recipe, len(prepared.vocab))
+        if began not in ("", precision):
+            log.text(f"note: this run began in {began} and continues in {precision}")
+        secure_best(run, checkpoint.state, shapes_of(model.state_dict()), log.text)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
-    world.share((recipe, checkpoint))
+    world.share((recipe, precision, checkpoint))
     trainer = Trainer(
         recipe,
         prepared,
@@ -187,6 +229,17 @@ def start(
         + f"; run folder {run.path}"
     )
     return trainer
+
+
+def save_text(prepared: Prepared, run: RunFolder) -> None:
+    """Write segmenter and vocabulary, each file whole or not at all."""
+    from nmt.data.segment import save_segmenter
+
+    with tempfile.TemporaryDirectory() as draft:
+        save_segmenter(prepared.segmenter, Path(draft))
+        prepared.vocab.save(Path(draft))
+        for file in Path(draft).iterdir():
+            write_atomic(run.path / file.name, file.read_bytes())
 
 
 def parameters(model: Transformer) -> int:

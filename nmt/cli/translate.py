@@ -12,11 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nmt.cli import render, store_products
-from nmt.cli.main import run_command
+from nmt.cli import store_products
+from nmt.cli.main import imported, run_command
 from nmt.errors import Terminated, UserError
 
 if TYPE_CHECKING:
+    from nmt.cli import render
     from nmt.cli.resume import Facts
     from nmt.cli.streams import Output
     from nmt.decoding.options import SearchOptions
@@ -103,6 +104,8 @@ def _translate(args: argparse.Namespace) -> None:
 
     from nmt.cli.search import note_unknown, search_flags
     from nmt.cli.streams import is_typed, open_output, read_beside, read_input
+    from nmt.config import DecodeConfig
+    from nmt.decoding.options import search_options
     from nmt.decoding.wishes import NAMES
 
     lines, total, ready = read_input(args.input)
@@ -110,10 +113,12 @@ def _translate(args: argparse.Namespace) -> None:
     if args.score_target is not None:
         targets = read_beside(args.score_target, total, "one translation")
     with _ending_on_sigterm():
-        translator = _load(args)
         flags = search_flags(args, total)
         wishes = {name for name in NAMES if flags.get(name) is not None}
         chosen = {name: value for name, value in flags.items() if name not in NAMES}
+        search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
+        translator = _load(args)
+        imported()
         options = translator.checked(chosen, wishes)
         style, line_of = _format(args, options)
         facts = _facts(args, translator, options)
@@ -175,7 +180,9 @@ def _facts(args: argparse.Namespace, translator: Translator, options: SearchOpti
 def _format(
     args: argparse.Namespace, options: SearchOptions
 ) -> tuple[render.Render, Callable[[bytes], int]]:
-    """How a hypothesis is written, and the input line of what was written."""
+    """Return how a hypothesis is written, and the input line of what was written."""
+    from nmt.cli import render
+
     if options.token_scores:
         return render.as_json, render.json_line if options.n_best > 1 else render.one_each
     style, line_of = render.with_score if args.scores else render.as_text, render.one_each

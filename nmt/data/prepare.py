@@ -23,7 +23,13 @@ from nmt.data.checks import SplitCheck, failures, warnings
 from nmt.data.corpus import EncodedCorpus
 from nmt.data.encode import Segment, encode_held_out, encode_training
 from nmt.data.languages import wrong_languages
-from nmt.data.segment import Segmenter, learn_segmenter, load_segmenter, save_segmenter
+from nmt.data.segment import (
+    Segmenter,
+    learn_segmenter,
+    load_segmenter,
+    save_segmenter,
+)
+from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.sources import Inputs, Sides, TrainingText, find_files, inspect, look, read_pairs
 from nmt.data.text import read_lines
 from nmt.data.vocab import Vocab
@@ -51,7 +57,12 @@ class EvalSet:
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that training needs of the corpora; ``fingerprint`` changes when any of it does."""
+    """All that training needs of the corpora.
+
+    Attributes:
+        fingerprint: changes when any of it does.
+        content: SHA-256 of each file of train, dev, test and segment, wherever it is.
+    """
 
     segmenter: Segmenter
     vocab: Vocab
@@ -60,6 +71,7 @@ class Prepared:
     test: EvalSet | None
     report: dict[str, Any]
     fingerprint: str
+    content: dict[str, list[str]]
 
 
 def missing_files(recipe: Recipe) -> list[str]:
@@ -68,11 +80,12 @@ def missing_files(recipe: Recipe) -> list[str]:
     return [p for p in _prefixes(recipe) if not all(isinstance(s, Path) for s in look(p, langs))]
 
 
-def prepare(recipe: Recipe, progress: bool = True) -> Prepared:
+def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None = None) -> Prepared:
     """Check, segment and encode the recipe's corpora, or take them from the cache.
 
     Args:
         progress: show bars on a terminal.
+        segmenter: use this one instead of learning one.
 
     Raises:
         UserError: files missing, unequal, empty or changing, or a check failed (``data.checks``).
@@ -80,21 +93,33 @@ def prepare(recipe: Recipe, progress: bool = True) -> Prepared:
     """
     files = find_files(_prefixes(recipe), (recipe.src, recipe.tgt))
     inputs = Inputs([*(path for sides in files.values() for path in sides), *_given(recipe)])
-    fingerprint = _fingerprint(recipe, inputs.digest())
+    digests = inputs.digests()
+    content = {
+        role: [digests[path] for prefix in prefixes for path in files[prefix]]
+        for role, prefixes in _roles(recipe).items()
+    }
+    content["segment"] = [digests[path] for path in _given(recipe)]
+    fingerprint = _fingerprint(recipe, content, segmenter)
     cache = Path(recipe.out).parent / ".cache" / fingerprint[:16]
     if not cache.is_dir():
         needed = ENCODED * sum(path.stat().st_size for sides in files.values() for path in sides)
         with disk_errors(cache, needed, again="run the same command again"):
-            cache = _build(recipe, files, inputs, cache, progress)
-    prepared = _open(cache, fingerprint, files[recipe.data.dev], files.get(recipe.data.test or ""))
+            cache = _build(recipe, files, inputs, cache, progress, segmenter)
+    sides = files[recipe.data.dev], files.get(recipe.data.test or "")
+    prepared = _open(cache, fingerprint, content, *sides)
     prepared.report["warnings"] = _judge(recipe, prepared.report)
     inputs.require_unchanged()
     return prepared
 
 
-def _prefixes(recipe: Recipe) -> list[str]:
+def _roles(recipe: Recipe) -> dict[str, list[str]]:
+    """Prefixes by what they are for."""
     data = recipe.data
-    return [*data.train, data.dev, *([data.test] if data.test else [])]
+    return {"train": data.train, "dev": [data.dev], "test": [data.test] if data.test else []}
+
+
+def _prefixes(recipe: Recipe) -> list[str]:
+    return [prefix for prefixes in _roles(recipe).values() for prefix in prefixes]
 
 
 def _given(recipe: Recipe) -> list[Path]:
@@ -103,12 +128,13 @@ def _given(recipe: Recipe) -> list[Path]:
     return [Path(name) for name in names if name != "learn"]
 
 
-def _fingerprint(recipe: Recipe, digest: str) -> str:
+def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segmenter | None) -> str:
     """SHA-256 over the files' contents and the keys that decide what becomes of them."""
     data, segment = recipe.data, recipe.segment
     keys = {
         "version": VERSION,
-        "files": digest,
+        "files": content,
+        "segmenter": segmenter and segmenter_fingerprint(segmenter),
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model"}),
         "given": bool(_given(recipe)),
@@ -119,7 +145,12 @@ def _fingerprint(recipe: Recipe, digest: str) -> str:
 
 
 def _build(
-    recipe: Recipe, files: dict[str, Sides], inputs: Inputs, cache: Path, progress: bool
+    recipe: Recipe,
+    files: dict[str, Sides],
+    inputs: Inputs,
+    cache: Path,
+    progress: bool,
+    segmenter: Segmenter | None,
 ) -> Path:
     """Make the cache folder whole or not at all; elsewhere, with a note, if it is not writable."""
     draft = cache.with_name(f".draft-{cache.name}-{uuid.uuid4().hex[:8]}")
@@ -131,7 +162,7 @@ def _build(
         cache, draft = elsewhere / cache.name, elsewhere / "draft"
         draft.mkdir()
     try:
-        report = _fill(recipe, files, draft, progress)
+        report = _fill(recipe, files, draft, progress, segmenter)
         inputs.require_unchanged()
         (draft / REPORT).write_text(json.dumps(report, indent=1, ensure_ascii=False), "utf-8")
         try:
@@ -144,7 +175,13 @@ def _build(
     return cache
 
 
-def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool) -> dict[str, Any]:
+def _fill(
+    recipe: Recipe,
+    files: dict[str, Sides],
+    folder: Path,
+    progress: bool,
+    segmenter: Segmenter | None,
+) -> dict[str, Any]:
     data, src, tgt = recipe.data, recipe.src, recipe.tgt
     held_out = {"dev": data.dev, **({"test": data.test} if data.test else {})}
     checks = {
@@ -153,7 +190,7 @@ def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool)
     marks = {name: check.marks() for name, check in checks.items()}
     check = SplitCheck(data.max_len, marks, data.tokenised)
     text = TrainingText({prefix: files[prefix] for prefix in data.train}, check, progress)
-    segmenter = learn_segmenter(
+    segmenter = segmenter or learn_segmenter(
         recipe.segment, src, tgt, data.tokenised, data.normalise, lambda: text.pairs("learning")
     )
     save_segmenter(segmenter, folder)
@@ -178,7 +215,9 @@ def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool)
     }
 
 
-def _open(cache: Path, fingerprint: str, dev: Sides, test: Sides | None) -> Prepared:
+def _open(
+    cache: Path, fingerprint: str, content: dict[str, list[str]], dev: Sides, test: Sides | None
+) -> Prepared:
     try:
         report = json.loads((cache / REPORT).read_text(encoding="utf-8"))
         vocab = Vocab.load(cache)
@@ -192,6 +231,7 @@ def _open(cache: Path, fingerprint: str, dev: Sides, test: Sides | None) -> Prep
             test=EvalSet(*_lines(test), EncodedCorpus(cache / "test")) if test else None,
             report=report,
             fingerprint=fingerprint,
+            content=content,
         )
     except (NmtError, OSError, ValueError) as error:
         raise MachineError(

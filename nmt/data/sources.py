@@ -57,20 +57,22 @@ class Inputs:
         """
         self._states = {path: self._state(path) for path in paths}
 
-    def digest(self) -> str:
-        """SHA-256 of sizes and contents, in order."""
-        total = hashlib.sha256()
-        for path, (_, size, _) in self._states.items():
-            total.update(f"{size} ".encode())
-            try:
-                with open(path, "rb") as file:
-                    while block := file.read(1 << 20):
-                        total.update(block)
-            except OSError as error:
-                raise UserError(
-                    f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
-                ) from error
-        return total.hexdigest()
+    def digests(self) -> dict[Path, str]:
+        """Return the SHA-256 of each file's content."""
+        return {path: self._digest(path) for path in self._states}
+
+    @staticmethod
+    def _digest(path: Path) -> str:
+        digest = hashlib.sha256()
+        try:
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
+            ) from error
+        return digest.hexdigest()
 
     def require_unchanged(self) -> None:
         """Raises UserError when a file is another one than at the start."""

@@ -22,10 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import Any, Generic, TypeVar
 
-import torch
-from numba.core.compiler_lock import global_compiler_lock
-
-from nmt.cpus import available_cpus
+from nmt.cpus import available_cpus, threads
 from nmt.errors import MachineError, UserError
 
 Item = TypeVar("Item")
@@ -40,7 +37,7 @@ CAN_FORK = sys.platform == "linux"  # elsewhere libraries do not survive it
 
 def all_cores() -> int:
     """Return how many processes have a core each: what OMP_NUM_THREADS and the system allow."""
-    return min(available_cpus(), torch.get_num_threads()) if CAN_FORK else 1
+    return min(available_cpus(), threads()) if CAN_FORK else 1
 
 
 def checked_workers(workers: int) -> int:
@@ -67,6 +64,8 @@ class Cores(Generic[Item, Result]):
 
     def __init__(self, work: Callable[[Item], Result], count: int) -> None:
         """``count`` processes; no reference to ``work`` is kept here."""
+        from numba.core.compiler_lock import global_compiler_lock
+
         self._owner, self._idle = os.getpid(), True
         self._processes: dict[Connection, Any] = {}
         self.close = weakref.finalize(self, _end, self._processes, self._owner)
@@ -176,6 +175,8 @@ class Staying(Generic[Item, Result]):
             yield None
             return
         try:
+            import torch
+
             autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
             now = (count, *autocast, *known)
             if self._cores is None or not self._cores.alive or self._known != now:
@@ -232,6 +233,8 @@ def _serve(
     work: Callable[[Item], Result], connection: Connection, copies: Sequence[Connection]
 ) -> None:
     """What a process does: the work, to each item that comes, until its parent is gone."""
+    import torch
+
     for copy in copies:
         copy.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption ends

@@ -20,18 +20,11 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
+from nmt.decoding.found import Found, NonFiniteScores, length_penalty
 from nmt.model import kernels
 from nmt.model.rows import ALL, Rows
 
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
-
-
-class NonFiniteScores(ArithmeticError):
-    """A model gives NaN or infinite scores to a sentence of a batch, or to a line."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"the scores of {number} are not finite")
-        self.number = number
 
 
 class State(Protocol):
@@ -48,27 +41,6 @@ class State(Protocol):
 
     def keep(self, sentences: Tensor) -> None:
         """Drop all sentences but these, [B']."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A hypothesis as ids, EOS left out.
-
-    Attributes:
-        log_prob: sum over its tokens, EOS included if it ended.
-        score: what the search ranked by.
-        finished: it ended with EOS, not at the length limit.
-    """
-
-    ids: list[int]
-    log_prob: float
-    score: float
-    finished: bool
-
-
-def length_penalty(length: Tensor | int, alpha: float) -> Tensor | float:
-    """``((5 + n) / 6)^alpha`` (W equation 14)."""
-    return ((5 + length) / 6) ** alpha
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.segment import Segmenter
+from nmt.data.segment import Segmenter, fingerprint
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.parts import part_ends
-from nmt.decoding.required import Requirement, Symbol
 from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.wishes import FREE, Wish
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.decoding.search import Found
+    from nmt.decoding.found import Found
+    from nmt.decoding.required import Requirement, Symbol
 
 SIGN = "\u2581"
 NAMED = 5  # lines that are named one by one
@@ -89,6 +90,8 @@ class Sentence:
     def requirement(self, surfaces: Surfaces) -> Requirement:
         """Return what its hypotheses must say."""
         phrases = [phrase.symbols for phrase in self.require]
+        from nmt.decoding.required import Requirement
+
         return Requirement(self.prefix.symbols, phrases, surfaces.of)
 
 
@@ -299,3 +302,9 @@ def _joined(parts: Sequence[Hypothesis]) -> Hypothesis:
         log_prob=sum(part.log_prob for part in parts),
         finished=all(part.finished for part in parts),
     )
+
+
+def text_fingerprint(vocab: Vocab, segmenter: Segmenter) -> str:
+    """Return the SHA-256 of all that gives ids their meaning: vocabulary and segmenter."""
+    parts = vocab.fingerprint + fingerprint(segmenter)
+    return hashlib.sha256(parts.encode()).hexdigest()

@@ -7,33 +7,35 @@ import hashlib
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import torch
-
-from nmt.config import DecodeConfig
-from nmt.data.batches import collate_sources
-from nmt.data.segment import Segmenter
-from nmt.data.vocab import Vocab
-from nmt.decoding.cores import CAN_FORK, Staying, checked_workers
-from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.examine import examine
-from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
-from nmt.decoding.mbr import Mbr
-from nmt.decoding.memory import Memory
+from nmt.decoding.found import Found, NonFiniteScores
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.plan import Plan
-from nmt.decoding.score import score_lines
-from nmt.decoding.search import Found, NonFiniteScores
-from nmt.decoding.searched import Searched
-from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences, Unknown
+from nmt.decoding.sentences import (
+    BLANK,
+    Hypothesis,
+    Sentence,
+    Sentences,
+    Unknown,
+    text_fingerprint,
+)
 from nmt.decoding.shares import shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
 from nmt.errors import RunError, UserError
-from nmt.model.transformer import Transformer
-from nmt.run.device import resolve_device, resolve_precision
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from nmt.config import DecodeConfig
+    from nmt.data.segment import Segmenter
+    from nmt.data.vocab import Vocab
+    from nmt.decoding.cores import Staying
+    from nmt.decoding.ensemble import Ensemble
+    from nmt.decoding.load import Run
+    from nmt.decoding.mbr import Mbr
+    from nmt.model.transformer import Transformer
 
 Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
 Searching: TypeAlias = Generator[tuple[range, list[list[Found]]], None, None]
@@ -70,6 +72,9 @@ class Translator:
                 and stay until this object is gone.
             source: where the weights are from, for errors; None = a model in training.
         """
+        from nmt.decoding.cores import Staying, checked_workers
+        from nmt.decoding.memory import Memory
+
         self.source, self.workers = source, checked_workers(workers)
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.precision = precision
@@ -105,10 +110,20 @@ class Translator:
                 number of workers that cannot be.
             MachineError: the device is not there or lacks bf16.
         """
+        from nmt.run.folder import RunFolder
+
+        runs = [run] if isinstance(run, str | Path) else run
+        for one in runs:  # what is wrong with a folder is found before torch is loaded
+            RunFolder.open(one).recipe()
+        import torch
+
+        from nmt.decoding.ensemble import Ensemble
+        from nmt.decoding.load import load_run, require_same_text
+        from nmt.run.device import resolve_device, resolve_precision
+
         where = resolve_device(device)
         precision = resolve_precision(precision, where)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        runs = [run] if isinstance(run, str | Path) else run
         loaded = [load_run(one, checkpoint) for one in runs]
         require_same_text(loaded)
         models = [one.model.to(where).freeze(dtype) for one in loaded]
@@ -129,6 +144,8 @@ class Translator:
     @property
     def transformer(self) -> Transformer:
         """The model of a translator that is no ensemble."""
+        from nmt.model.transformer import Transformer
+
         assert isinstance(self.model, Transformer)
         return self.model
 
@@ -209,7 +226,11 @@ class Translator:
         progress: Callable[[int], None],
         ready: Callable[[], bool],
     ) -> Iterator[list[Hypothesis]]:
-        mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
+        mbr = None
+        if options.mbr:
+            from nmt.decoding.mbr import Mbr
+
+            mbr = Mbr(options.mbr, self.tgt)
         never = self.sentences.patterns(options.forbid_all, "forbid_all")
 
         def done(batch: Sequence[Sentence]) -> None:
@@ -225,9 +246,12 @@ class Translator:
                     self._chosen(mbr, *line, options.n_best)
                     for line in zip(found, parts, strict=True)
                 ]
-            searched = Searched([line for _, (line, _) in window], parts, found)
             made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
+                from nmt.decoding.examine import examine
+                from nmt.decoding.searched import Searched
+
+                searched = Searched([line for _, (line, _) in window], parts, found)
                 with self._finite_scores():
                     made = examine(
                         self.model, self.sentences, searched, options, self.memory_forced
@@ -276,6 +300,8 @@ class Translator:
                     f"{name} means nothing to given translations", fix=f"leave {name} out"
                 )
         checked = self.checked(options)
+        from nmt.decoding.score import score_lines
+
         self.model.eval()
         scored = score_lines(
             self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
@@ -329,6 +355,8 @@ class Translator:
         Raises:
             MachineError: a single sentence does not fit in memory, or a process was ended.
         """
+        from nmt.decoding.cores import CAN_FORK
+
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
@@ -354,6 +382,9 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, a batch on each core."""
+        from nmt.model import kernels
+
+        kernels.load()  # once, and not in each process
         stay, count = bool(self.model.frozen), self.workers
         runs = shares(lengths, options.batch_tokens, count)
         jobs = [(sentences[run.start : run.stop], options) for run in runs]
@@ -389,16 +420,20 @@ class Translator:
 
         return self.memory.in_turn(lengths, options.batch_tokens, search)
 
-    @torch.no_grad()
     def _search_batch(
         self, sentences: Sequence[Sentence], options: SearchOptions
     ) -> list[list[Found]]:
+        import torch
+
+        from nmt.data.batches import collate_sources
+        from nmt.decoding.plan import Plan
+
         src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
-        plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
-        types, longest = plan.types(self._types), int(plan.max_len.max())
-        state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
-        with self._finite_scores(sentences):
+        with torch.no_grad(), self._finite_scores(sentences):
+            plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
+            types, longest = plan.types(self._types), int(plan.max_len.max())
+            state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
             return plan.search(state, types)
 
     @contextlib.contextmanager

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from nmt.cpus import threads
 from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.found import Found, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found, NonFiniteScores, length_penalty
 from nmt.errors import MachineError, UserError
-from nmt.export.fold import MASKED
+from nmt.export.facts import MASKED
 from nmt.export.program import ctranslate2_penalty
 from nmt.export.spec import SPECIALS, require_ctranslate2
 
@@ -53,7 +53,7 @@ class Engine:
             device=kind,
             device_index=index,
             inter_threads=workers if kind == "cpu" else 1,
-            intra_threads=max(1, torch.get_num_threads() // workers),
+            intra_threads=max(1, threads() // workers),
         )
 
     def search(self, sources: Sequence[np.ndarray], options: SearchOptions) -> list[list[Found]]:

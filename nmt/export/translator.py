@@ -9,19 +9,16 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.cores import checked_workers
+from nmt.decoding.found import Found
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found
 from nmt.decoding.sentences import Hypothesis, Sentence, Sentences
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engine import Engine, resolve_device
 from nmt.export.facts import is_export, read_facts
-from nmt.export.folder import write
 from nmt.export.spec import check_expressible, require_ctranslate2
 
 ABLE = {
@@ -50,7 +47,7 @@ class ExportedTranslator(Translator):
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = facts.src, facts.tgt
         self.sentences = Sentences(self.segmenter, self.vocab, self.src, self.tgt)
-        self.device = torch.device(resolve_device(device)[0])
+        self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
         self.engine = _open(folder, self.vocab, facts.never, device, workers)
         weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
         self._fingerprint = f"{self.text_fingerprint} {weights}"
@@ -124,6 +121,8 @@ def load_exported(
     original = Translator.load(path, "cpu", checkpoint)
     check_expressible(original.transformer.config)
     with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
+        from nmt.export.folder import write
+
         write(original, Path(folder), None)
         assert original.source is not None
         return ExportedTranslator(Path(folder), device, original.source, workers)

@@ -10,6 +10,7 @@ It is written under a temporary name, flushed, then renamed; so a name that is t
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -23,14 +24,22 @@ from nmt.errors import RunError, UserError
 from nmt.run.files import TEMPORARY, disk_errors, require_space, sync_folder, write_synced
 from nmt.run.folder import CHECKPOINT_NAME, REPLACED, RunFolder, update_of
 from nmt.run.state import TrainState
-from nmt.run.stored import Checkpoint, non_finite, pack, read_checkpoint
+from nmt.run.stored import (
+    MODEL,
+    Checkpoint,
+    NewerFormat,
+    Shapes,
+    non_finite,
+    pack,
+    read_checkpoint,
+    require_fit,
+)
 
 __all__ = [
     "Checkpoint",
     "TrainState",
     "checkpoint_name",
     "load_checkpoint",
-    "require_same_data",
     "require_same_update",
     "save_checkpoint",
     "space_needed",
@@ -145,13 +154,40 @@ def load_checkpoint(
     return _load_latest(run, with_optimizer, say)
 
 
-def require_same_data(state: TrainState, fingerprint: str) -> None:
-    """Raises UserError when a resumed run would train on other data than it began with."""
-    if state.data_fingerprint != fingerprint:
-        raise UserError(
-            f"the data changed since this run began (it had {state.data_fingerprint[:12] or '-'}, "
-            f"now {fingerprint[:12]})",
-            fix="restore the corpora, or start over with --fresh",
+def secure_best(
+    run: RunFolder, state: TrainState, shapes: Shapes, say: Callable[[str], None]
+) -> None:
+    """Let the best checkpoint that is intact take the place of a best one that is damaged.
+
+    Without this, a training would find out at its end, time and again.
+
+    Args:
+        run: the locked run folder.
+        state: of the training; ``best_update`` changes, and so does the file ``best``.
+        shapes: of the model's tensors.
+        say: is told what was wrong, and what is best now.
+    """
+
+    def place(update: int) -> Path:
+        return run.checkpoints_dir / checkpoint_name(update)
+
+    lost = state.best_update
+    if lost is None or not (problem := problem_of(place(lost), shapes)):
+        return
+    say(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
+    scores = dict(state.history)
+    there = (update_of(path.name) for path in run.checkpoints())
+    validated = [update for update in there if not math.isnan(scores.get(update, math.nan))]
+    ranked = sorted(validated, key=lambda update: -scores[update])  # of equals the earlier
+    state.best_update = next((u for u in ranked if not problem_of(place(u), shapes)), None)
+    if state.best_update is None:
+        run.best_file.unlink(missing_ok=True)
+        say("no other validated checkpoint is kept; the next validation gives the best one")
+    else:
+        run.set_best(checkpoint_name(state.best_update))
+        say(
+            f"best is {checkpoint_name(state.best_update)} now, of dev score "
+            f"{scores[state.best_update]:.2f} against {scores.get(lost, math.nan):.2f}"
         )
 
 
@@ -175,13 +211,22 @@ def require_same_update(state: TrainState, accumulate: int, processes: int, chan
     )
 
 
+def problem_of(path: Path, shapes: Shapes) -> UserError | None:
+    """Say why the model of a checkpoint cannot be used; None when it can."""
+    try:
+        require_fit(read_checkpoint(path, with_optimizer=False).model, shapes, path / MODEL)
+    except UserError as error:
+        return error
+    return None
+
+
 def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:
     bad = non_finite(tensors)
     if bad:
         raise RunError(
             f"checkpoint {name} is not written: NaN or infinity in {bad}",
-            fix="go on from the checkpoint before with --resume, with a lower learning rate "
-            "if it happens again",
+            fix="continue from the checkpoint before with --resume; if it happens again, train in "
+            "another folder (out=PATH) with a lower learning rate",
         )
 
 
@@ -266,6 +311,8 @@ def _load_latest(run: RunFolder, with_optimizer: bool, say: Callable[[str], None
     for path in reversed(found):
         try:
             checkpoint = read_checkpoint(path, with_optimizer)
+        except NewerFormat:  # to fall back would give up what that version has trained
+            raise
         except UserError as error:
             problems.append(error)
             continue
@@ -284,5 +331,5 @@ def _load_latest(run: RunFolder, with_optimizer: bool, say: Callable[[str], None
         "no checkpoint of the run can be used:\n  "
         + ("\n  ".join(f"{p.at}: {p.what}" for p in problems) or "there is none"),
         at=str(run.path),
-        fix="start over with --fresh",
+        fix="restore the folder from a copy, or train again in another folder",
     )

@@ -7,6 +7,7 @@ Nothing inside refers to its own place, so a run folder can be moved and still t
     RUN/metrics.jsonl        one object a line       RUN/train.log             the same for people
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
+    RUN/lock, RUN/lock.json  see lock.py
 """
 
 from __future__ import annotations
@@ -24,17 +25,25 @@ from nmt.config_loader import changed_keys, recipe_from_text
 from nmt.errors import MachineError, UserError
 from nmt.run.files import TEMPORARY, disk_errors, write_atomic
 from nmt.run.lock import NAME as LOCK_NAME
+from nmt.run.lock import OWNER as LOCK_OWNER
 from nmt.run.lock import FolderLock
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 REPLACED = ".old-"  # a checkpoint that is being replaced by one of the same name
 
 # Keys that a resumed run may change: they say how long and where to work, not what is learned.
+# That corpora at another place have the same content is checked by itself.
 FREE_ON_RESUME = frozenset(
     {
         "out",
         "device",
+        "precision",  # like the device, it decides how sums are rounded
         "time_limit",
+        "data.train",
+        "data.dev",
+        "data.test",
+        "segment.codes",
+        "segment.model",
         "optim.accumulate",  # with as many fewer processes, which is checked
         "train.max_epochs",
         "train.stop_patience",
@@ -203,7 +212,7 @@ class RunFolder:
             raise UserError(
                 f"names no checkpoint of this run: {name!r}",
                 at=str(self.best_file),
-                fix="write the name of a folder under checkpoints into it, or delete it",
+                fix="write the name of a folder in checkpoints into it",
             )
         return name
 
@@ -304,10 +313,10 @@ class RunFolder:
         self.finished = ended and not any(_key(change) in _PROLONGS for change in self.changes)
 
     def _clear_drafts(self) -> None:
-        """What a killed ``write_atomic`` left; a lock that is being broken is not ours to judge."""
+        """What a killed ``write_atomic`` left."""
         for folder in (self.path, self.dev_dir):
             for draft in folder.glob(f"{TEMPORARY}*"):
-                if draft.is_file() and not draft.name.startswith(f"{TEMPORARY}{LOCK_NAME}"):
+                if draft.is_file():
                     draft.unlink(missing_ok=True)
 
     def _changes(self) -> list[str]:
@@ -321,8 +330,8 @@ class RunFolder:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),
                 at=str(self.path),
-                fix="set these keys back, or choose another folder with out=PATH, or start over "
-                f"with --fresh; a resumed run may change {', '.join(sorted(FREE_ON_RESUME))}",
+                fix="set these keys back, or choose another folder with out=PATH, or move this run "
+                f"aside with --fresh; a resumed run may change {', '.join(sorted(FREE_ON_RESUME))}",
             )
         return changes
 
@@ -331,9 +340,17 @@ class RunFolder:
             with open(self.config_file, encoding="utf-8") as file:
                 return file.read(1 << 20)
         except FileNotFoundError:
-            raise UserError("not a run folder: it has no config.yaml", at=str(self.path)) from None
+            raise UserError(
+                "not a run folder: it has no config.yaml",
+                at=str(self.path),
+                fix="give the folder that nmt-train wrote",
+            ) from None
         except UnicodeDecodeError as error:
-            raise UserError(f"not UTF-8: {error.reason}", at=str(self.config_file)) from error
+            raise UserError(
+                f"not UTF-8: {error.reason}",
+                at=str(self.config_file),
+                fix="restore the config.yaml that nmt-train wrote",
+            ) from error
 
     def _refuse_unwritable(self) -> None:
         place = self.path.absolute()
@@ -387,4 +404,4 @@ def _key(change: str) -> str:
 
 def _leftover(name: str) -> bool:
     """What a start that was killed at once leaves in an otherwise empty folder."""
-    return name in (LOCK_NAME, "checkpoints", "dev") or name.startswith(TEMPORARY)
+    return name in (LOCK_NAME, LOCK_OWNER, "checkpoints", "dev") or name.startswith(TEMPORARY)

@@ -74,6 +74,11 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
+def readable(value: float, digits: int = 2) -> str:
+    """``12.34``, but ``1.9e+11`` rather than twelve digits of a loss that explodes."""
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.1e}"
+
+
 def _number(value: Any) -> float | None:
     usable = isinstance(value, (int, float)) and math.isfinite(value)
     return float(value) if usable else None

@@ -48,10 +48,12 @@ class TrainState:
         seconds: training time of all starts together.
         target_tokens: target tokens trained on, EOS included.
         bad_updates: updates in a row that were skipped for non-finite gradients.
-        data_fingerprint: of the prepared corpora; a resumed run must have the same.
+        content: SHA-256 of each file of train, dev, test and segment; a resumed run must have the
+            same, wherever they are now. Empty = not known, from an older version.
         interval: the log line under way.
         text_fingerprint: of vocabulary and segmenter; translation must have the same.
         update_batches: batches of an update, of all processes together; 0 = not known.
+        precision: the resolved one; auto keeps it in a resumed run. Empty = not known.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -64,10 +66,11 @@ class TrainState:
     seconds: float = 0.0
     target_tokens: int = 0
     bad_updates: int = 0
-    data_fingerprint: str = ""
+    content: dict[str, list[str]] = field(default_factory=dict)
     interval: IntervalState = field(default_factory=IntervalState)
     text_fingerprint: str = ""
     update_batches: int = 0
+    precision: str = ""
 
     def to_json(self) -> str:
         """JSON text; ``from_json`` gives an equal state back."""

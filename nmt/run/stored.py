@@ -12,6 +12,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import safetensors.torch
 import torch
@@ -24,6 +25,8 @@ from nmt.errors import UserError
 from nmt.run.files import disk_errors
 from nmt.run.state import TrainState
 
+Shapes: TypeAlias = Mapping[str, torch.Size]
+
 FORMAT = 1
 MODEL, OPTIMIZER, STATE, MANIFEST = (
     "model.safetensors",
@@ -32,6 +35,7 @@ MODEL, OPTIMIZER, STATE, MANIFEST = (
     "manifest.json",
 )
 _FILES = (MODEL, OPTIMIZER, STATE)
+RESTORE = "restore the checkpoint from a copy, or use another one of the run"
 _JSON_LIMIT = 16 << 20  # bytes: bounds what a broken or hostile file can make us read
 
 
@@ -54,6 +58,10 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
+
+
+class NewerFormat(UserError):
+    """A later version of this toolkit wrote the checkpoint: it is not damaged."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,28 @@ def read_checkpoint(path: Path, with_optimizer: bool = True) -> Checkpoint:
     return Checkpoint(state, model, optimizer, path)
 
 
+def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
+    """The shape of each tensor."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def require_fit(found: Mapping[str, Tensor], expected: Shapes, file: Path) -> None:
+    """Raise UserError naming the first tensor that is missing, unknown or of another shape.
+
+    Args:
+        found: what ``file`` holds.
+        expected: what the recipe's model has.
+    """
+    shapes = shapes_of(found)
+    for name in [*expected, *(name for name in found if name not in expected)]:
+        has, wanted = shapes.get(name), expected.get(name)
+        if has == wanted:
+            continue
+        what = "is missing" if has is None else f"has shape {list(has)}"
+        why = "no tensor of this name" if wanted is None else f"shape {list(wanted)}"
+        raise UserError(f"tensor {name} {what}; expected is {why}", at=str(file), fix=RESTORE)
+
+
 def _pack(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(
         {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
@@ -121,7 +151,7 @@ def _read_manifest(path: Path) -> Manifest:
     except ValidationError as error:
         raise _foreign(path / MANIFEST, "no manifest of this toolkit") from error
     if manifest.format > FORMAT:
-        raise UserError(
+        raise NewerFormat(
             f"written by version {manifest.nmt} of this toolkit, in a format that version "
             f"{nmt.__version__} does not know",
             at=str(path),
@@ -136,7 +166,9 @@ def _read_manifest(path: Path) -> Manifest:
 def _read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> bytes:
     data = _read_file(path, limit, entry.bytes)
     if hashlib.sha256(data).hexdigest() != entry.sha256:
-        raise UserError("damaged: its SHA-256 is not the manifest's", at=str(path))
+        raise UserError(
+            f"damaged: its SHA-256 is not the one in {MANIFEST}", at=str(path), fix=RESTORE
+        )
     return data
 
 
@@ -148,7 +180,7 @@ def _read_tensors(path: Path, entry: FileEntry) -> dict[str, Tensor]:
         raise _foreign(path, "no safetensors file") from error
     bad = non_finite(tensors)
     if bad:
-        raise UserError(f"NaN or infinity in {bad}", at=str(path))
+        raise UserError(f"NaN or infinity in {bad}", at=str(path), fix=RESTORE)
     return tensors
 
 
@@ -159,7 +191,7 @@ def _read_file(path: Path, limit: int | None, size: int | None = None) -> bytes:
     with disk_errors(path):
         there = path.stat().st_size
         if size is not None and there != size:
-            raise UserError(f"damaged: it has {there} bytes, not {size}", at=str(path))
+            raise UserError(f"damaged: it has {there} bytes, not {size}", at=str(path), fix=RESTORE)
         if limit is not None and there > limit:
             raise _foreign(path, f"over {limit} bytes")
         return path.read_bytes()
@@ -170,12 +202,12 @@ def _kind(path: Path) -> int:
         return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         what = "missing: not a complete checkpoint of this toolkit"
-        raise UserError(what, at=str(path)) from None
+        raise UserError(what, at=str(path), fix=RESTORE) from None
 
 
 def _foreign(path: Path, why: str) -> UserError:
     return UserError(
         f"not a checkpoint of this toolkit ({why})",
         at=str(path),
-        fix="use the folder as nmt-train wrote it",
+        fix=RESTORE,
     )

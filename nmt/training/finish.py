@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import platform
+from pathlib import Path
 from typing import Any
 
+import torch
+
+import nmt
 from nmt.run.average import last, save_average
-from nmt.run.checkpoint import load_checkpoint
+from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
 from nmt.run.files import write_atomic
-from nmt.run.stored import read_checkpoint
+from nmt.run.stored import read_checkpoint, shapes_of
 from nmt.training.evaluate import Evaluation
 from nmt.training.trainer import Trainer
 
@@ -23,6 +30,7 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
         The summary, and the evaluation of the test set if there is one.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
+    secure_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
     averaging = recipe.train.average > 1 and state.history
     of_average = _average(trainer) if averaging else None
     best = load_checkpoint(run, "best", with_optimizer=False, say=trainer.log.text)
@@ -46,7 +54,7 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
 
 
 def diverged(trainer: Trainer, why: str) -> None:
-    """Write summary.json of a training whose gradients or weights are no numbers any more.
+    """Write summary.json of a training whose loss or gradients are out of all bounds.
 
     Its checkpoints stay; a resumed run goes on from the newest.
     """
@@ -61,8 +69,25 @@ def _effort(trainer: Trainer) -> dict[str, Any]:
         "target_tokens": trainer.state.target_tokens,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "device": str(trainer.device),
+        "processor": processor(trainer.device),
         "precision": trainer.precision,
+        "versions": {
+            "nmt": nmt.__version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+        },
     }
+
+
+def processor(device: torch.device) -> str:
+    """Name the GPU, or the CPU, that a training ran on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _average(trainer: Trainer) -> float | None:
@@ -72,17 +97,21 @@ def _average(trainer: Trainer) -> float | None:
         The dev score of the average if it replaced the best one.
     """
     run, state = trainer.run_folder, trainer.state
-    newest = last(run, trainer.recipe.train.average)
+    shapes, newest = shapes_of(trainer.model.state_dict()), []
+    for path in last(run, trainer.recipe.train.average):
+        if problem := problem_of(path, shapes):
+            trainer.log.text(f"left out of the average: {problem.at}: {problem.what}")
+        else:
+            newest.append(path)
     if len(newest) < 2:
-        trainer.log.text("no average: the run has but one checkpoint")
+        trainer.log.text("no average: the run has only one checkpoint")
         return None
     path = save_average(run, newest, "avg")
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
     name = trainer.recipe.score.select_by
     dev = trainer.evaluate(trainer.prepared.dev)
     score = dev.value(name)
-    assert state.best_update is not None
-    best = dict(state.history)[state.best_update]
+    best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)
     chosen = score >= best
     if chosen:

@@ -9,8 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from nmt.config import Recipe
+from nmt.run.results import readable
 from nmt.run.state import IntervalState, TrainState
 from nmt.training.evaluate import Evaluation
+
+DIVERGED = 100  # times ln(types)
 
 
 class Interval:
@@ -23,6 +26,9 @@ class Interval:
         self.nll: Tensor | float = before.nll
         self.tokens, self.updates_before = before.tokens, before.updates_before
         self.lowest_loss, self.loss_ratio = before.lowest_loss, before.loss_ratio
+        first = math.isinf(before.lowest_loss)
+        self.last_loss = 0.0 if first else before.loss_ratio * before.lowest_loss
+        self.lower_of_two = 0.0  # of the losses of the last two lines
         self.start_clock(before.seconds)
 
     def restart(self) -> None:
@@ -57,6 +63,7 @@ class Interval:
         """The record of the interval that ends now; begins the next."""
         seconds = time.monotonic() - self.since
         loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
+        self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         self.lowest_loss = min(self.lowest_loss, loss)
         self.loss_ratio = loss / self.lowest_loss
         updates = self.state.update - self.updates_before
@@ -78,9 +85,9 @@ class Interval:
     def line(self, r: dict[str, Any]) -> str:
         """The record for people."""
         return (
-            f"update {r['update']:>6}  epoch {r['epoch'] + 1:>3}  loss {r['loss']:.3f}  "
-            f"ppl {r['ppl']:.2f} ({r['smoothed_ppl']:.2f} smoothed)  lr {r['lr']:.2e}  "
-            f"|g| {r['grad_norm']:.2f}  {r['tokens_per_second']:,.0f} tok/s  "
+            f"update {r['update']:>6}  epoch {r['epoch'] + 1:>3}  loss {readable(r['loss'], 3)}  "
+            f"ppl {readable(r['ppl'])} ({readable(r['smoothed_ppl'])} smoothed)  lr {r['lr']:.2e}  "
+            f"|g| {readable(r['grad_norm'])}  {r['tokens_per_second']:,.0f} tok/s  "
             f"{clock(r['seconds_left'])} left at most"
         )
 
@@ -90,9 +97,18 @@ class Interval:
         bar = _bar(value / 50)
         scores = "  ".join(f"{s.name} {s.value:.2f}" for s in result.scores)
         return (
-            f"dev {validation:>3}  update {self.state.update:>6}  {scores}  ppl {result.ppl:.2f} "
-            f"({result.smoothed_ppl:.2f} smoothed)  {bar}{'  best' if improved else ''}"
+            f"dev {validation:>3}  update {self.state.update:>6}  {scores}  "
+            f"ppl {readable(result.ppl)} ({readable(result.smoothed_ppl)} smoothed)  "
+            f"{bar}{'  best' if improved else ''}"
         )
+
+    def diverged(self, types: int) -> bool:
+        """Whether two log lines in a row have a loss that no training comes back from.
+
+        A model that knows nothing has a loss of ln(types) a token, an untrained one hardly more,
+        and one that has learned something wrong a few times that. One line may be a spike.
+        """
+        return self.lower_of_two > DIVERGED * math.log(types)
 
     def last_update(self) -> int:
         """The update that training does not go beyond."""

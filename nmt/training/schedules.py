@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from nmt.schema import Strict, key
 
+UPDATES = 1_000_000_000  # of a training, at most
 History: TypeAlias = Sequence[tuple[int, float]]
 Rule: TypeAlias = Literal["no_gain", "below_all"]
 
@@ -55,7 +56,9 @@ class InverseSqrt(Strict):
 
     kind: Literal["inverse_sqrt"] = "inverse_sqrt"
     scale: float = key(1.0, "lambda of equation 7; 2 gives the paper's 2xLR", "T eq. 7", gt=0)
-    warmup_updates: int = key(8000, "updates until the peak; 0 = no warm-up", "T 3.3", ge=0)
+    warmup_updates: int = key(
+        8000, "updates until the peak; 0 = no warm-up", "T 3.3", ge=0, le=UPDATES
+    )
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Learning rate of this update."""
@@ -71,7 +74,7 @@ class ValDecay(Strict):
 
     kind: Literal["val_decay"] = "val_decay"
     scale: float = key(1.0, "lambda of equation 7", "T 3.3", gt=0)
-    warmup_updates: int = key(8000, "updates until the peak", "T 3.3", ge=1)
+    warmup_updates: int = key(8000, "updates until the peak", "T 3.3", ge=1, le=UPDATES)
     decay: float = key(0.8, "factor on the learning rate at a plateau", "T 3.3", gt=0, lt=1)
     patience: int = key(3, "validations without a gain before a decay", "T 3.3", ge=1)
     rule: Rule = key("no_gain", "when to decay; below_all = A's code", "T 2.4, A")
@@ -112,8 +115,10 @@ class Linear(Strict):
 
     kind: Literal["linear"] = "linear"
     peak: float = key(..., "learning rate at the end of the warm-up", "N table 1", gt=0, alias="lr")
-    warmup_updates: int = key(500, "updates until the peak", "N table 7", ge=0)
-    total_updates: int = key(..., "update at which end_lr is reached and training ends", "N", ge=1)
+    warmup_updates: int = key(500, "updates until the peak", "N table 7", ge=0, le=UPDATES)
+    total_updates: int = key(
+        ..., "update at which end_lr is reached and training ends", "N", ge=1, le=UPDATES
+    )
     end_lr: float = key(0.0, "learning rate at the end", "N table 7", ge=0)
 
     @model_validator(mode="after")

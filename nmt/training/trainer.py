@@ -42,7 +42,7 @@ from nmt.training.optimizer import (
     optimizer_tensors,
     take_step,
 )
-from nmt.training.progress import Interval
+from nmt.training.progress import DIVERGED, Interval
 
 
 class Trainer:
@@ -82,11 +82,12 @@ class Trainer:
         model.init_weights(torch.Generator().manual_seed(recipe.seed))
         self.model = model.to(device)
         self.optimizer = make_optimizer(recipe.optim, self.model)
-        self.state = TrainState(data_fingerprint=prepared.fingerprint)
+        self.state = TrainState()
         if start is not None:
             self.state = start.state
             self.model.load_state_dict(start.model)
             load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
+        self.state.content, self.state.precision = prepared.content, precision
         self.state.update_batches = recipe.optim.accumulate * world.size
         self._saved = (self.state.update, len(self.state.history)) if start else None
         # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
@@ -162,6 +163,7 @@ class Trainer:
         if self.state.update % self.recipe.train.log_every == 0:
             self.log.record(record := self.interval.close(self.lr(), norm))
             self.log.text(self.interval.line(record))
+            self._end_if_diverged()
 
     def compute(self, batch: Batch, tokens: int | Tensor) -> Tensor:
         """Forward and backward: adds the batch's share of the mean loss to the gradients.
@@ -194,9 +196,10 @@ class Trainer:
             raise Stopped
         score = result.value(self.recipe.score.select_by)
         state = self.state
-        best = max((s for _, s in state.history if not math.isnan(s)), default=-math.inf)
+        best = dict(state.history).get(state.best_update or 0, math.nan)
         state.history.append((state.update, score))
-        improved = score > best  # NaN compares false; a tie keeps the earlier checkpoint
+        # NaN is never better; a tie keeps the earlier checkpoint
+        improved = score > best or (math.isnan(best) and not math.isnan(score))
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
@@ -270,6 +273,18 @@ class Trainer:
                 f"gradients were not finite for {self.state.bad_updates} updates in a row, up to "
                 f"update {self.state.update} (training pairs {rows}, ...)",
                 fix="resume from the last checkpoint with a lower learning rate, or precision=fp32",
+            )
+
+    def _end_if_diverged(self) -> None:
+        """Raise RunError when the loss is out of all bounds, which a ramp of the rate looks for."""
+        if self.recipe.schedule.kind == "lr_ramp":
+            return
+        if self.interval.diverged(len(self.prepared.vocab)):
+            raise RunError(
+                f"training diverged: up to update {self.state.update}, two log lines in a row have "
+                f"a loss of over {DIVERGED} times ln({len(self.prepared.vocab):,} types)",
+                fix="train in another folder (out=PATH) with a lower learning rate, a longer "
+                "warm-up, or optim.clip_norm=1; --resume would come here again",
             )
 
     def updates(self) -> Iterator[Update]:

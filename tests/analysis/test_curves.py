@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.analysis.curves import Curve, Log, labels, smooth
+from nmt.analysis.curves import Curve, Log, labels, late_mean, smooth
 from nmt.errors import UserError
 
 RECIPE = """\
@@ -80,3 +80,11 @@ def test_smoothing_is_a_mean_at_the_middle():
     assert mean.updates.tolist() == [10, 20, 30, 40]
     np.testing.assert_allclose(mean.values, [3, 3, 3, 3])
     assert smooth(curve, 4) is curve
+
+
+def test_late_is_what_the_paper_says_950_to_1000():
+    updates = np.arange(10, 1001, 10)
+    assert late_mean(Curve(updates, updates.astype(float))) == np.mean(
+        [950, 960, 970, 980, 990, 1000]
+    )
+    assert late_mean(Curve(np.array([7]), np.array([2.5]))) == 2.5

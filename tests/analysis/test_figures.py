@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +113,9 @@ def test_docs_list_what_there_is():
     page = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
     rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert sorted(rows) == sorted([*OBSERVERS, *figures.FIGURES])
+
+
+def test_without_matplotlib_the_public_package_is_named(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.png")]) == 2
+    assert "-> pip install matplotlib\n" in capsys.readouterr().err

@@ -71,7 +71,7 @@ def test_fewer_are_kept_than_asked_for(run: RunFolder, capsys: pytest.CaptureFix
     assert main([str(run.path), "--last", "6"]) == 2
     assert "5 checkpoints are kept, not 6" in capsys.readouterr().err
     assert main([str(run.path), "--last", "1"]) == 2
-    assert "--last: 1 is no number of checkpoints to average" in capsys.readouterr().err
+    assert "--last: an average is of at least 2 checkpoints, not of 1" in capsys.readouterr().err
 
 
 def test_an_average_is_replaced_only_when_that_is_asked_for(

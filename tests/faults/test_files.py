@@ -139,7 +139,7 @@ def test_all_damaged_lists_each(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
     for folder in run.checkpoints():
         (folder / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UserError, match=r"(?s)u000002.*u000001.*--fresh"):
+    with pytest.raises(UserError, match=r"(?s)u000002.*u000001.*restore"):
         load(run)
 
 

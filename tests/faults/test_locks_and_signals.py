@@ -45,7 +45,7 @@ def test_two_that_start_at_once(tmp_path):
     with pytest.raises(UserError, match="--resume"):  # the first one's work is there now
         second.__enter__()
     assert holds(load(RunFolder.open(tmp_path / "run"))[0], 1)
-    assert not (tmp_path / "run" / "lock").exists()
+    assert not first.in_use()
 
 
 def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.cli import train
-from nmt.config_loader import recipe_from_text
-from nmt.errors import UserError
+from nmt.config_loader import load_recipe, recipe_from_text
+from nmt.errors import MachineError, UserError
+from nmt.run import memory
 
 HEAD = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"
 
@@ -43,15 +48,15 @@ FAULTS = {
         "segment: {kind: [a, b]}": "4:17: segment.kind: [a, b] is not fastbpe, sentencepiece or plain",
     },
     "what YAML makes of numbers": {
-        "model: {dim: 1:30}": '4:14: model.dim: "1:30" is not an integer of at least 2',
+        "model: {dim: 1:30}": '4:14: model.dim: "1:30" is not an integer of at least 2 and at most 16384',
         "model: {dim: 08}": '4:14: model.dim: "08" can be read in two ways; write 8',
         "model: {dim: 1_000}": '4:14: model.dim: "1_000" can be read in two ways; write 1000',
         "train: {min_lr: 1e-5_0}": '4:17: train.min_lr: "1e-5_0" can be read in two ways; write 1e-50',
         "train: {min_lr: 00_0.0_1}": '4:17: train.min_lr: "00_0.0_1" can be read in two ways; write 0.01',
-        "model: {dim: 2026-01-01}": '4:14: model.dim: "2026-01-01" is not an integer of at least 2',
-        "model: {dim: 0x10}": '4:14: model.dim: "0x10" is not an integer of at least 2',
-        "model: {dim: 1.5}": '4:14: model.dim: "1.5" is not an integer of at least 2',
-        "model: {dim: true}": '4:14: model.dim: "true" is not an integer of at least 2',
+        "model: {dim: 2026-01-01}": '4:14: model.dim: "2026-01-01" is not an integer of at least 2 and at most 16384',
+        "model: {dim: 0x10}": '4:14: model.dim: "0x10" is not an integer of at least 2 and at most 16384',
+        "model: {dim: 1.5}": '4:14: model.dim: "1.5" is not an integer of at least 2 and at most 16384',
+        "model: {dim: true}": '4:14: model.dim: "true" is not an integer of at least 2 and at most 16384',
     },
     "the same key twice": {
         "data: {train: b, dev: c}": '4:1: key "data" is given twice, first at r.yaml:3:1',
@@ -79,7 +84,7 @@ FAULTS = {
         "model: {dropout: 1.5}": '4:18: model.dropout: "1.5" is not a number of at least 0 and below 1',
         "model: {attn_dropout: x}": '4:23: model.attn_dropout: "x" is not a number of at least 0 and below 1, or none',
         "decode: {batch_tokens: 0}": '4:24: decode.batch_tokens: "0" is not an integer of at least 1',
-        "optim: {accumulate: 0}": '4:21: optim.accumulate: "0" is not an integer of at least 1',
+        "optim: {accumulate: 0}": '4:21: optim.accumulate: "0" is not an integer of at least 1 and at most 10000',
         "train: {epoch_updates: -5}": '4:24: train.epoch_updates: "-5" is not an integer of at least 1',
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
         "model: {norm: {kind: x}}": "4:15: model.norm: a group of keys is not layernorm, rmsnorm or scalenorm",
@@ -99,7 +104,20 @@ FAULTS = {
         "time_limit: inf": '4:13: time_limit: "inf" is not a number above 0, or none',
         f"seed: {'9' * 99}": f'''4:7: seed: "{"9" * 59}... is not an integer of at least 0 and at most 4294967295''',
     },
+    "more than any machine has": {
+        "model: {dim: 100000}": '4:14: model.dim: "100000" is not an integer of at least 2 and at most 16384',
+        "model: {ffn_dim: 1000000}": '4:18: model.ffn_dim: "1000000" is not an integer of at least 1 and at most 65536',
+        "model: {enc_layers: 1000000}": '4:21: model.enc_layers: "1000000" is not an integer of at least 1 and at most 1000',
+        "model: {dec_layers: 1001}": '4:21: model.dec_layers: "1001" is not an integer of at least 1 and at most 1000',
+        "segment: {merges: 10000000000}": '4:19: segment.merges: "10000000000" is not an integer of at least 1 and at most 1000000',
+        "segment: {kind: sentencepiece, vocab_size: 10000000000}": '4:44: segment.vocab_size: "10000000000" is not an integer of at least 16 and at most 1000000',
+        f"schedule: {{warmup_updates: {'9' * 50}}}": f'4:28: schedule.warmup_updates: "{"9" * 50}" is not an integer of at least 0 and at most 1000000000',
+        "optim: {accumulate: 100000}": '4:21: optim.accumulate: "100000" is not an integer of at least 1 and at most 10000',
+    },
     "contradictions name both keys": {
+        "analysis: {every: 9, observe: [head_scale]}": "4:22: analysis.observe: head_scale has nothing to observe without model.head_scale",
+        "model: {head_scale: no}\nanalysis: {every: 9, observe: [gains, head_scale]}": "5:22: analysis.observe: head_scale has nothing to observe without model.head_scale",
+        "analysis: {every: 9, observe: [res_scale]}": "4:22: analysis.observe: res_scale has nothing to observe without model.res_scale",
         "model: {heads: 3}": "4:9: model.heads (3) must divide model.dim (512)",
         "model:\n  dim: 64\n  scalenorm_gain: fixed\n  norm: rmsnorm": "6:3: model.scalenorm_gain: fixed contradicts model.norm: rmsnorm; only ScaleNorm has a gain to fix",
         "model: {normformer: yes, ffn_norm: no}": "4:26: model.ffn_norm: false contradicts model.normformer: true; leave normformer out and set head_scale, post_attn_norm, ffn_norm one by one",
@@ -112,6 +130,7 @@ FAULTS = {
         "schedule: {kind: no_warmup, lr: nan}": '4:33: schedule.lr: "nan" is not a number above 0',
         "schedule: {kind: no_warmup, lr: 1e-7}": "4:29: train.min_lr (1e-06) is above the highest learning rate (1e-07, from schedule.lr); training would end at once",
         "schedule: {scale: 1e-4}": "4:12: train.min_lr (1e-06) is above the highest learning rate (4.94e-08, from schedule.scale); training would end at once",
+        "schedule: {kind: linear, lr: 1e-9, warmup_updates: 0, total_updates: 1}": "4:26: train.min_lr (1e-06) is above the highest learning rate (1e-09, from schedule.lr); training would end at once",
         "schedule: {kind: linear, lr: 1e-3, total_updates: 900, end_lr: 1}": "4:56: schedule.end_lr (1.0) is above schedule.lr (0.001)",
     },
 }
@@ -182,3 +201,64 @@ def test_a_missing_gpu_is_exit_4_before_anything_is_written(tmp_path: Path, monk
     assert train.main(["r.yaml", "device=cuda"]) == 4
     assert "device=cpu" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["r.yaml"]
+
+
+def test_the_only_update_of_a_linear_schedule_is_no_reason_to_refuse_it():
+    """Its rate is end_lr, as that of every last update."""
+    schedule = "schedule: {kind: linear, lr: 1e-3, warmup_updates: 0, total_updates: 1}"
+    assert recipe_from_text(HEAD + schedule, "r.yaml").schedule.finished(1, 1.0)
+
+
+def test_what_is_observed_may_be_a_part_of_the_preset():
+    text = "model: {normformer: true, res_scale: all}\n"
+    text += "analysis: {every: 9, observe: [gains, head_scale, res_scale]}"
+    assert recipe_from_text(HEAD + text, "r.yaml").analysis.every == 9
+
+
+def test_a_device_or_a_huge_file_is_no_recipe(tmp_path: Path):
+    huge = tmp_path / "huge.yaml"
+    huge.write_bytes(b"#" * (1 << 21))
+    with pytest.raises(UserError, match=r"huge\.yaml: over 1,048,576 bytes"):
+        load_recipe(huge)
+    with pytest.raises(UserError, match=r"/dev/zero: not a file\n  -> give a YAML file"):
+        load_recipe("/dev/zero")
+    with pytest.raises(UserError, match="cannot read the recipe: Is a directory"):
+        load_recipe(tmp_path)
+
+
+def test_a_pipe_is_read_and_one_without_a_writer_is_refused_at_once(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match="pipe: nothing writes to this pipe"):
+        load_recipe(pipe)
+
+    read, write = os.pipe()  # as a shell's <(...), whose writer may be late
+
+    def write_late() -> None:
+        time.sleep(0.1)
+        os.write(write, HEAD.encode())
+        os.close(write)
+
+    writer = threading.Thread(target=write_late)
+    writer.start()
+    assert load_recipe(f"/dev/fd/{read}").src == "gl"
+    writer.join()
+    os.close(read)
+
+
+def test_a_model_that_no_memory_holds_is_refused_before_it_is_built(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 15_999)
+    cpu = torch.device("cpu")
+    memory.require_memory(999, cpu)
+    with pytest.raises(MachineError) as caught:
+        memory.require_memory(1000, cpu)
+    said = (
+        "a model of 1,000 parameters needs 15.6 KB to train, without its batches; cpu has 15.6 KB"
+    )
+    assert said in str(caught.value)
+    assert "model.dim" in str(caught.value)
+
+
+def test_free_memory_is_known_on_this_machine():
+    free = memory.free_memory(torch.device("cpu"))
+    assert free is None or 1 << 20 < free < 1 << 50

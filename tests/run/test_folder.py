@@ -24,8 +24,8 @@ def test_nothing_is_written_before_the_run_is_entered(tmp_path):
     with run:
         assert run.config_file.read_text() == RECIPE
         assert run.dev_dir.is_dir()
-        assert (run.path / "lock").exists()
-    assert not (run.path / "lock").exists()
+        assert run.in_use()
+    assert not run.in_use()
 
 
 def test_an_empty_folder_is_used(tmp_path):

@@ -1,115 +1,128 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
-import time
+import signal
 
+import filelock
 import pytest
 
 from nmt.errors import MachineError
-from nmt.run import lock
+from nmt.run.files import write_atomic
 from nmt.run.lock import FolderLock
 
 
-def plant(folder, **changes):
-    """The lock of this very process, with some facts changed."""
-    mine = FolderLock(folder)
-    mine.acquire()
-    owner = json.loads((folder / "lock").read_text())
-    mine.release()
-    (folder / "lock").write_text(json.dumps({**owner, **changes}))
-
-
-def gone_pid() -> int:
+def hold_in_child(folder) -> int:
+    """A process that holds the lock of a folder; its number."""
+    ready = os.pipe()
     child = os.fork()
     if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
+        try:
+            hold(folder, ready[1])
+        finally:
+            os._exit(1)
+    os.read(ready[0], 1)
     return child
+
+
+def hold(folder, ready: int) -> None:
+    lock = FolderLock(folder)
+    lock.acquire()
+    os.write(ready, b"x")
+    signal.pause()
+
+
+def kill(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 def test_a_second_lock_is_refused_and_says_who(tmp_path):
     first = FolderLock(tmp_path)
     first.acquire()
+    assert FolderLock(tmp_path).in_use()
     with pytest.raises(MachineError, match=rf"in use by pid {os.getpid()} on \S+ since 20\d\d-"):
         FolderLock(tmp_path).acquire()
     first.check()
     first.release()
-    FolderLock(tmp_path).acquire()
+    assert not FolderLock(tmp_path).in_use()
+    second = FolderLock(tmp_path)
+    second.acquire()
+    second.check()
 
 
-def test_a_lock_of_a_process_that_is_gone_is_broken(tmp_path):
-    plant(tmp_path, pid=gone_pid())
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    child = hold_in_child(tmp_path)
+    with pytest.raises(MachineError, match=f"in use by pid {child} "):
+        FolderLock(tmp_path).refuse_if_held()
+    kill(child)
+    assert not FolderLock(tmp_path).in_use()
     mine = FolderLock(tmp_path)
     mine.acquire()
     mine.check()
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    assert json.loads((tmp_path / "lock.json").read_text())["pid"] == os.getpid()
 
 
-def test_a_process_with_a_reused_number_does_not_count(tmp_path):
-    plant(tmp_path, started="1")
-    FolderLock(tmp_path).acquire()
-
-
-def test_a_lock_of_another_machine_lives_while_it_is_touched(tmp_path):
-    plant(tmp_path, scope="other boot", host="node7", pid=gone_pid())
-    with pytest.raises(MachineError, match="on node7"):
-        FolderLock(tmp_path).acquire()
-    long_ago = time.time() - lock.STALE_SECONDS - 1
-    os.utime(tmp_path / "lock", (long_ago, long_ago))
-    FolderLock(tmp_path).acquire()
-
-
-def test_a_clock_that_jumped_back_keeps_the_lock(tmp_path):
-    plant(tmp_path, scope="other boot")
-    ahead = time.time() + 10_000
-    os.utime(tmp_path / "lock", (ahead, ahead))
+def test_an_old_date_does_not_make_a_living_lock_stale(tmp_path):
+    """A machine that was suspended, or a disk that could not be reached for minutes."""
+    child = hold_in_child(tmp_path)
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
     with pytest.raises(MachineError, match="in use"):
         FolderLock(tmp_path).acquire()
+    kill(child)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', "[" * 5000])
-def test_a_half_written_lock_counts_until_it_is_old(tmp_path, text):
-    (tmp_path / "lock").write_text(text)
-    with pytest.raises(MachineError, match="just starting"):
-        FolderLock(tmp_path).acquire()
-    os.utime(tmp_path / "lock", (0, 0))
+def test_a_lock_whose_owner_cannot_be_read_is_still_held(tmp_path, text):
+    first = FolderLock(tmp_path)
+    first.acquire()
+    (tmp_path / "lock.json").write_text(text)
+    with pytest.raises(MachineError, match="just started"):
+        FolderLock(tmp_path).refuse_if_held()
+
+
+def test_a_file_of_a_process_that_is_gone_locks_nothing(tmp_path):
+    (tmp_path / "lock.json").write_text("{}")
+    assert not FolderLock(tmp_path).in_use()
     FolderLock(tmp_path).acquire()
 
 
-def test_the_owner_keeps_touching_its_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "BEAT_SECONDS", 0.01)
+def test_a_look_at_the_lock_does_not_keep_a_training_out(tmp_path):
+    (tmp_path / "lock.json").write_text("{}")  # left by a killed process
+    probe = filelock.FileLock(tmp_path / "lock")
+    probe.acquire()
+    mine = FolderLock(tmp_path)
+    real = mine._lock.acquire
+
+    def acquire(timeout):
+        assert timeout > 0
+        probe.release()
+        return real(timeout=timeout)
+
+    mine._lock.acquire = acquire  # type: ignore[method-assign]
+    mine.acquire()
+    mine.check()
+
+
+def test_release_leaves_a_folder_that_another_took_over(tmp_path):
     mine = FolderLock(tmp_path)
     mine.acquire()
-    os.utime(tmp_path / "lock", (0, 0))
-    until = time.monotonic() + 5
-    while (tmp_path / "lock").stat().st_mtime == 0 and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (tmp_path / "lock").stat().st_mtime > 0
-    mine.release()
-
-
-def test_a_lock_taken_between_look_and_rename_stays_theirs(tmp_path, monkeypatch):
-    plant(tmp_path, pid=gone_pid())
-    real, other = os.rename, FolderLock(tmp_path)
-
-    def rename(source, target):
-        monkeypatch.setattr(os, "rename", real)
-        (tmp_path / "lock").unlink()
-        other.acquire()
-        real(source, target)
-
-    monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(MachineError, match="in use"):
-        FolderLock(tmp_path).acquire()
-    other.check()
-
-
-def test_release_leaves_a_lock_of_another(tmp_path):
-    mine = FolderLock(tmp_path)
-    mine.acquire()
-    (tmp_path / "lock").write_text("theirs")
+    write_atomic(tmp_path / "lock.json", "theirs")
     with pytest.raises(MachineError, match="took the run folder over"):
         mine.check()
     mine.release()
-    assert (tmp_path / "lock").read_text() == "theirs"
+    assert (tmp_path / "lock.json").read_text() == "theirs"
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()]
+)
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, failure):
+    def refuse(*arguments, **named):
+        raise failure
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    with pytest.raises(MachineError, match=r"no file locks\n  -> put the run folder"):
+        FolderLock(tmp_path).acquire()

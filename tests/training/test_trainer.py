@@ -20,13 +20,16 @@ from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
-from nmt.run import products
+from nmt.run import memory, products
 from nmt.run.average import average_checkpoints
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.logs import MetricsLog
+from nmt.run.results import readable
+from nmt.run.state import IntervalState
 from nmt.training.finish import finish
 from nmt.training.optimizer import optimizer_tensors
+from nmt.training.progress import Interval
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
@@ -151,6 +154,84 @@ def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
     with pytest.raises(RunError, match="up to update 5"):
         trainer.run()
     assert load_checkpoint(trainer.run_folder).state.bad_updates == 2
+
+
+def test_a_loss_out_of_all_bounds_ends_the_run_as_diverged(recipe, tmp_path, capsys):
+    run = tmp_path / "run"
+    rate = ["schedule.kind=constant", "schedule.lr=1e5", "optim.clip_norm=0"]
+    command = [str(recipe), f"out={run}", *rate, "train.log_every=2", "train.epoch_updates=50"]
+    assert main([*command, "model.norm=layernorm", "model.fixnorm=false"]) == 3
+    said = capsys.readouterr().err
+    assert "training diverged: up to update 4, two log lines in a row" in said
+    assert "-> train in another folder (out=PATH) with a lower learning rate" in said
+    assert max(map(len, said.splitlines())) < 250  # numbers are readable
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["updates"]) == ("diverged", 4)
+
+
+def test_a_ramp_ends_by_its_own_rule_however_high_its_loss(start):
+    trainer = start("schedule.kind=lr_ramp", "train.log_every=1")
+    trainer.interval.lower_of_two = 1e9
+    trainer._end_if_diverged()
+
+
+def interval(trainer: Trainer, *losses: float) -> Interval:
+    """An interval after log lines of these losses; a resume lies between any two of them."""
+    trainer.state.interval = IntervalState()
+    for loss in losses:
+        found = Interval(trainer.state, trainer.recipe)
+        trainer.state.update += 1
+        found.add(torch.tensor(loss), torch.tensor(loss), 1)
+        found.close(1.0, torch.tensor(1.0))
+        seen = found.diverged(20)
+        found.store()
+    found.seen = seen  # type: ignore[attr-defined]
+    return found
+
+
+def test_one_line_with_a_high_loss_is_no_divergence(start):
+    trainer = start()
+    high = 101 * math.log(20)
+    assert not interval(trainer, high).seen
+    assert not interval(trainer, 3.0, high, 3.0, high, 0.9 * high).seen
+    assert interval(trainer, high, 2 * high).seen
+    assert interval(trainer, 3.0, high, high).seen
+
+
+def test_numbers_for_people_stay_short():
+    assert [readable(x) for x in (1.5, 999_999.0, 1e6, -2e8)] == [
+        "1.50",
+        "999999.00",
+        "1.0e+06",
+        "-2.0e+08",
+    ]
+    assert readable(2.34567, 3) == "2.346"
+    assert readable(math.exp(700)) == "1.0e+304"
+
+
+def test_a_model_without_room_is_refused_before_anything_is_written(
+    recipe, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
+    assert main([str(recipe), f"out={tmp_path / 'run'}"]) == 4
+    assert "cpu has 1000 B free" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_single_update_of_a_linear_schedule(start):
+    keys = ["schedule.lr=1e-3", "schedule.warmup_updates=0", "schedule.total_updates=1"]
+    trainer = start("schedule.kind=linear", *keys)
+    assert trainer.run() == "the linear schedule ended"
+    assert [update for update, _ in trainer.state.history] == [1]
+
+
+def test_the_summary_says_what_it_ran_on(start):
+    trainer = start("train.max_epochs=1", "train.epoch_updates=1")
+    summary, _ = finish(trainer, trainer.run())
+    assert (summary["device"], summary["precision"]) == ("cpu", "fp32")
+    assert summary["versions"]["torch"] == str(torch.__version__)
+    assert set(summary["versions"]) == {"nmt", "python", "torch"}
+    assert summary["processor"]
 
 
 class Reads(TorchDispatchMode):
