@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 import nmt.cli  # noqa: F401  the commands' allocator setting
 from nmt.data.text import read_lines
+from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.translator import load_exported
@@ -46,9 +47,10 @@ BATCH_TOKENS = {OURS: 24576, BF16: 24576, BASE: 8192}
 def load(engine: str, run: str) -> Any:
     """What has ``translate(lines, beam=N)``."""
     if engine in (OURS, BF16):
-        return Translator.load(run, precision="bf16" if engine == BF16 else "fp32")
+        precision = "bf16" if engine == BF16 else "fp32"
+        return Translator.load(run, precision=precision, workers=all_cores())
     if engine == BASE:
-        return load_exported(run)
+        return load_exported(run, workers=all_cores())
     from benchmarks.searches import PEERS, PeerTranslator
 
     return PeerTranslator(PEERS[engine], run)

@@ -32,6 +32,7 @@ from nmt.cli.train import PRODUCTS
 from nmt.config import Recipe
 from nmt.config_loader import dump_recipe, load_recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
+from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.run.device import resolve_device, resolve_precision
@@ -89,7 +90,7 @@ def loop(recipe: Recipe, prepared: Prepared, until: float, shuffled: bool) -> Ou
     eager = EagerLoop(simple, prepared, device, shuffled)
     twin = Transformer(simple.model, len(prepared.vocab)).to(device)
     parts = prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt, recipe.decode
-    translator = Translator(twin, *parts, device)
+    translator = Translator(twin, *parts, device, workers=all_cores())
 
     def score(split: EvalSet) -> Evaluation:
         eager.model.write_to(twin)

@@ -215,7 +215,7 @@ def command(prepare: Prepare, description: str | None, pair: str = "") -> Comman
         else:
             add_languages(parser)
         return run_command(
-            lambda a: prepare(Request(a.out, a.src, a.tgt, a.force, a.local)), parser, argv
+            lambda a: prepare(Request(a.out, a.src, a.tgt, a.force, a.local)), lambda: parser, argv
         )
 
     return main

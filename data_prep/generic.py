@@ -122,6 +122,6 @@ def generic_command(
         parser = parser_for(description)
         options(parser)
         add_options(parser)
-        return run_command(lambda args: prepare(read, args), parser, argv)
+        return run_command(lambda args: prepare(read, args), lambda: parser, argv)
 
     return main

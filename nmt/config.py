@@ -285,15 +285,17 @@ class TrainConfig(Strict):
 class DecodeConfig(Strict):
     """Search, for validation and as nmt-translate's defaults."""
 
-    beam: int = key(4, "beam size; 1 = greedy", "A", ge=1)
+    beam: int = key(4, "beam size; 1 = greedy", "A", ge=1, le=1000)
     length_alpha: float = key(
         0.6, "exponent of the penalty ((5+n)/6)^alpha; 0 = off", "W, A", ge=0, le=10
     )
     max_len_offset: int = key(
-        50, "output has at most source length + this many pieces", "V, A", ge=1
+        50, "output has at most source length + this many pieces", "V, A", ge=1, le=10_000
     )
     allow_unk: bool = key(False, "whether UNK may be produced", "A")
-    batch_tokens: int = key(16384, "source pieces x beam per batch, at most", "O", ge=1)
+    batch_tokens: int = key(
+        16384, "source pieces x beam per batch, at most", "O", ge=1, le=1_000_000_000
+    )
 
 
 class ScoreConfig(Strict):

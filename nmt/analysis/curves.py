@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.results import records
 
 
 class Curve(NamedTuple):
@@ -38,6 +36,9 @@ class Log:
         Raises:
             UserError: there is no run folder here.
         """
+        from nmt.run.folder import RunFolder
+        from nmt.run.results import records
+
         run = RunFolder(path)
         if not run.config_file.is_file():
             raise UserError(

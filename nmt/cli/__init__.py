@@ -6,13 +6,17 @@ it. So the commands tell glibc, before any of them imports torch, to keep what i
 trimming, one heap for all threads. Elsewhere nothing happens.
 """
 
-import ctypes
 import os
+import sys
 
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
 def _keep_freed_memory() -> None:
+    if sys.platform != "linux":  # ctypes.CDLL(None) is an error on Windows
+        return
+    import ctypes
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, -1)

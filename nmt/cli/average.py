@@ -6,11 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.errors import UserError
-from nmt.run.average import best, dev_scores, kept, last, save_average
-from nmt.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from nmt.run.folder import RunFolder
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,11 +37,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
     """Choose, average, and say what came of it."""
+    from nmt.run.folder import RunFolder
+
     run = RunFolder.open(args.run)
     by_dev = args.best is not None
     count = args.best if by_dev else args.last
@@ -50,6 +54,9 @@ def body(args: argparse.Namespace) -> None:
             at=option,
             fix=f"give {option} 2 or more",
         )
+    from nmt.run.average import best, last, save_average
+
+    imported()
     with run.locked():
         paths = best(run, count) if by_dev else last(run, count)
         if len(paths) < count:
@@ -65,6 +72,8 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _too_few(run: RunFolder, there: int, count: int, by_dev: bool) -> UserError:
+    from nmt.run.average import kept
+
     return UserError(
         f"{there} checkpoints{' with a dev score' if by_dev else ''} are kept, not {count} "
         f"(training keeps {kept(run.recipe().train)}, and the best stays beside them)",
@@ -74,6 +83,8 @@ def _too_few(run: RunFolder, there: int, count: int, by_dev: bool) -> UserError:
 
 
 def _table(paths: Sequence[Path], run: RunFolder) -> list[str]:
+    from nmt.run.average import dev_scores
+
     scores, name = dev_scores(run.checkpoints()), run.recipe().score.select_by
     return [
         f"{path.name}  dev {name} {scores[path.name]:.2f}" if path.name in scores else path.name

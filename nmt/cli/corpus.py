@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nmt.config import Recipe
-from nmt.data.prepare import missing_files
+if TYPE_CHECKING:
+    from nmt.config import Recipe
 
 
 def obtain_corpus(recipe: Recipe) -> None:
@@ -16,6 +17,8 @@ def obtain_corpus(recipe: Recipe) -> None:
     Raises:
         UserError: data.prepare names no corpus of data_prep, or the source cannot be reached.
     """
+    from nmt.data.prepare import missing_files
+
     name = recipe.data.prepare
     if name is None or not missing_files(recipe):
         return

@@ -7,12 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.main import run_command
-from nmt.decoding.translator import Translator
-from nmt.export.folder import check_output, export
-from nmt.export.spec import check_expressible, require_ctranslate2
-from nmt.run.files import human_bytes
-from nmt.run.folder import RunFolder
+from nmt.cli.main import imported, run_command
 
 QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
@@ -49,15 +44,24 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
-    """What can be refused is refused before the weights are read."""
+    """Refuse what can be refused before the weights are read."""
+    from nmt.run.files import human_bytes
+    from nmt.run.folder import RunFolder
+
     run = RunFolder.open(args.run)
     name = args.format + (f"-{args.quantization}" if args.quantization else "")
     output = Path(args.output) if args.output else run.path / name
-    check_expressible(run.recipe().model)
+    recipe = run.recipe()
+    from nmt.decoding.translator import Translator
+    from nmt.export.folder import check_output, export
+    from nmt.export.spec import check_expressible, require_ctranslate2
+
+    imported()
+    check_expressible(recipe.model)
     require_ctranslate2()
     check_output(output, args.force)
     export(Translator.load(args.run, "cpu", args.checkpoint), output, args.quantization, args.force)

@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
     p = argparse.ArgumentParser(prog="nmt.cli.keys", description="Print or refresh the key table.")
     p.add_argument("--write", action="store_true", help="refresh README.md and docs/")
-    return run_command(body, p, argv)
+    return run_command(body, lambda: p, argv)
 
 
 def body(args: argparse.Namespace) -> int:

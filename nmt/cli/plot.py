@@ -7,17 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.analysis.curves import Log
-from nmt.analysis.figures import FIGURES, draw
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.errors import UserError
-from nmt.run.files import disk_errors
 
 FORMS = ("png", "svg", "pdf")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line of nmt-plot."""
+    from nmt.analysis.figures import FIGURES
+
     figures = "\n".join(f"  {name:<10} {(f.__doc__ or '').strip()}" for name, f in FIGURES.items())
     p = argparse.ArgumentParser(
         prog="nmt-plot",
@@ -39,11 +38,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
     """Read the runs, draw, and only then write; an older picture is replaced."""
+    from nmt.analysis.curves import Log
+    from nmt.analysis.figures import draw
+    from nmt.run.files import disk_errors
+
+    imported()
     output = Path(args.output)
     form = output.suffix.lower().lstrip(".")
     if form not in FORMS:
@@ -51,7 +55,7 @@ def body(args: argparse.Namespace) -> None:
             f'cannot draw a "{output.suffix}" file', at=args.output, fix="name a .png, .svg or .pdf"
         )
     data = draw(args.figure, [Log(run) for run in args.runs], args.of, form)
-    with disk_errors(output):
+    with disk_errors(output, 0, "choose another --output", "run the same command again"):
         output.write_bytes(data)
 
 

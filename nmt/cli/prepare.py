@@ -7,10 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from nmt.cli.corpus import obtain_corpus
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.cli.recipe import add_recipe, recipe_of
-from nmt.data.checks import summary
-from nmt.data.prepare import prepare
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,12 +25,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> int:
     """Prints what was found."""
     recipe = recipe_of(args)
+    from nmt.data.checks import summary
+    from nmt.data.prepare import prepare
+
+    imported()
     obtain_corpus(recipe)
     prepared = prepare(recipe)
     print(summary(prepared.report))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from nmt.config import Recipe
-from nmt.config_loader import load_recipe
+if TYPE_CHECKING:
+    from nmt.config import Recipe
 
 
 def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
@@ -18,7 +19,9 @@ def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The recipe that the arguments name."""
+    """Return the recipe that the arguments name."""
+    from nmt.config_loader import load_recipe
+
     return load_recipe(args.recipe, args.overrides, args.variant)
 
 

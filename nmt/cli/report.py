@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from nmt.cli.main import run_command
-from nmt.config_loader import Variant, load_variants
-from nmt.run.results import readable, result_of
+from nmt.cli.main import imported, run_command
+
+if TYPE_CHECKING:
+    from nmt.config_loader import Variant
 
 Cell: TypeAlias = str | int | float | None
 
@@ -55,11 +56,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
     """One row for each variant and folder of runs, run or not."""
+    from nmt.config_loader import load_variants
+
+    imported()
     rows = [_row(variant, runs) for variant in load_variants(args.file) for runs in args.runs]
     if args.json:
         print(json.dumps({"file": args.file, "variants": rows}, indent=1, ensure_ascii=False))
@@ -72,6 +76,8 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
+    from nmt.run.results import result_of
+
     result = result_of(Path(runs, variant.name) if runs else variant.recipe.out)
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
     names = {"variant": variant.name, "about": variant.about, "runs": runs}
@@ -96,6 +102,8 @@ def table(rows: Sequence[dict[str, Cell]]) -> str:
 
 def _short(cell: Cell) -> str:
     if isinstance(cell, float):
+        from nmt.run.results import readable
+
         return readable(cell)
     return f"{cell:,}" if isinstance(cell, int) else cell or "-"
 

@@ -1,7 +1,8 @@
-"""An output that was cut short goes on where it stopped.
+"""The unfinished output of nmt-translate, and what it takes to continue it.
 
 While OUT is written it is OUT.part, and OUT.part.json says what makes it: the model, the input, and
-every option that changes a line. A resumed command must have the same, or it is refused.
+every option that changes a line. A resumed command must have the same, or it is refused. A file of
+either name without these facts belongs to somebody else and is never touched.
 """
 
 from __future__ import annotations
@@ -9,28 +10,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import nmt
 from nmt.errors import UserError
+from nmt.run.files import write_atomic
 
 Facts = dict[str, Any]
+ELSEWHERE = "choose another --output"
 
 
 def unfinished(output: Path) -> Path:
-    """The output's name until it is whole."""
+    """Return the output's name until it is complete."""
     return output.with_name(output.name + ".part")
 
 
 def facts_file(part: Path) -> Path:
-    """What the unfinished output is made of."""
+    """Return the file that says what the unfinished output is made of."""
     return part.with_name(part.name + ".json")
 
 
 def facts_of(model: str, device: str, options: Facts, *inputs: str) -> Facts:
-    """What decides the lines of an output.
+    """Return what decides the lines of an output.
 
     Args:
         model: fingerprint of the model.
@@ -43,56 +47,89 @@ def facts_of(model: str, device: str, options: Facts, *inputs: str) -> Facts:
     return dict(json.loads(json.dumps({**facts, **options})))  # as it is read again
 
 
-def begin(
-    part: Path, facts: Facts | None, resume: bool, force: bool, line_of: Callable[[bytes], int]
-) -> int:
-    """Prepare the unfinished output for writing at its end.
+def facts_of_stream() -> Facts:
+    """Return the facts of an output whose input can be read only once, as a pipe's."""
+    return {"version": nmt.__version__, "input": None}
+
+
+def check_unfinished(part: Path, resume: bool, force: bool) -> None:
+    """Refuse to lose what OUT.part holds.
+
+    Args:
+        resume: continue it.
+        force: start over, although it holds translated lines.
+
+    Raises:
+        UserError: it is a file of somebody else, or holds lines and neither of the two is given.
+    """
+    facts = _read(facts_file(part))
+    theirs = [part, facts_file(part)] if facts is None else []
+    if part.is_symlink() or not part.is_file():
+        theirs.append(part)
+    for path in theirs:
+        if os.path.lexists(path):
+            raise UserError(
+                "nmt-translate did not write this file, but needs its name until the output is "
+                "complete",
+                at=str(path),
+                fix="rename it, or choose another --output",
+            )
+    if facts is None or not part.exists() or not part.stat().st_size:
+        return
+    if resume and facts["input"] is None:
+        raise UserError(
+            "cannot be continued: its input was a pipe or standard input",
+            at=str(part),
+            fix="rename it to keep its lines, or replace --resume by --force to start over",
+        )
+    if not resume and not force:
+        raise UserError(
+            "holds the lines of an interrupted translation",
+            at=str(part),
+            fix="rename it to keep its lines, or give --force to start over"
+            if facts["input"] is None
+            else "give --resume to continue it, or --force to start over",
+        )
+
+
+def begin(part: Path, facts: Facts, resume: bool, line_of: Callable[[bytes], int]) -> int:
+    """Prepare the unfinished output, which ``check_unfinished`` let pass, for writing at its end.
 
     What was only half written is cut off; so are the last line's hypotheses, which may not all be
     there when a line has several.
 
     Args:
-        facts: of this command; None if it cannot be resumed.
-        resume: go on; otherwise start over, which ``force`` alone may do to what can go on.
+        facts: of this command.
+        resume: continue; otherwise start over.
         line_of: the input line, from 0, that an output line belongs to; -1 = there is one each.
 
     Returns:
         Input lines that are finished.
 
     Raises:
-        UserError: it was begun with something else, or it can go on and nobody said what to do.
+        UserError: it was begun with something else.
     """
-    before = _read(facts_file(part)) if part.exists() else None
+    before = _read(facts_file(part)) if resume and part.exists() else None
     done = 0
-    if before is not None and not resume and not force and part.stat().st_size:
-        raise UserError(
-            "a translation that was cut short is there",
-            at=str(part),
-            fix="--resume goes on with it, --force starts over",
-        )
-    if resume and before is not None:
-        assert facts is not None
+    if before is not None:
         _require_same(part, before, facts)
         done = _cut(part, line_of)
-    else:
-        part.write_bytes(b"")
-    if facts is None:
-        facts_file(part).unlink(missing_ok=True)
-    else:
-        facts_file(part).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    else:  # first: lines must never stand next to the facts of others
+        part.unlink(missing_ok=True)
+    write_atomic(facts_file(part), json.dumps(facts, indent=1) + "\n", ELSEWHERE)
     return done
 
 
 def end(part: Path) -> None:
-    """Forget what the output was made of, once it is whole or empty."""
+    """Forget what the output was made of, once it is complete or empty."""
     facts_file(part).unlink(missing_ok=True)
 
 
 def _cut(part: Path, line_of: Callable[[bytes], int]) -> int:
-    """Cut the file behind its last finished input line; returns how many there are."""
+    """Cut the file behind its last finished input line; return how many there are."""
     with open(part, "rb+") as file:
         done, keep = 0, 0
-        for line in _whole_lines(file):
+        for line in _complete_lines(file):
             number = line_of(line)
             if number < 0:
                 done, keep = done + 1, keep + len(line)
@@ -102,7 +139,7 @@ def _cut(part: Path, line_of: Callable[[bytes], int]) -> int:
     return done
 
 
-def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
+def _complete_lines(file: BinaryIO) -> Iterator[bytes]:
     while (line := file.readline()).endswith(b"\n"):
         yield line
 
@@ -120,14 +157,15 @@ def _require_same(part: Path, before: Facts, now: Facts) -> None:
         raise UserError(
             f"it was begun with another {', '.join(differ)}",
             at=str(part),
-            fix="give what it was begun with, or --force without --resume to start over",
+            fix="give what it was begun with, or replace --resume by --force to start over",
         )
 
 
 def _read(path: Path) -> Facts | None:
+    """Return the facts, None if there are none that this toolkit wrote."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return facts if isinstance(facts, dict) else None
+        return facts if isinstance(facts, dict) and {"version", "input"} <= facts.keys() else None
     return None
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.errors import UserError
-from nmt.scoring.inputs import Inputs, from_files, from_runs
-from nmt.scoring.metrics import METRICS, RESAMPLES
-from nmt.scoring.report import report
+
+if TYPE_CHECKING:
+    from nmt.scoring.inputs import Inputs
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-score."""
+    """Return the command line of nmt-score."""
+    from nmt.scoring.metrics import METRICS, RESAMPLES
+
     p = argparse.ArgumentParser(
         prog="nmt-score",
         usage="%(prog)s RUN [RUN ...] [--split test|dev] [options]\n"
@@ -57,13 +59,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
     """Read, tell what is odd, score, print."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # file names leave as they came, in any locale
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    from nmt.scoring.report import report
+
+    imported()
     inputs = _inputs(args)
     for note in inputs.notes():
         print(f"note: {note}", file=sys.stderr)
@@ -75,6 +78,8 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _inputs(args: argparse.Namespace) -> Inputs:
+    from nmt.scoring.inputs import from_files, from_runs
+
     if bool(args.runs) == bool(args.hyp):
         raise UserError(
             "run folders and --hyp are given" if args.runs else "nothing to score",
@@ -96,6 +101,8 @@ def _inputs(args: argparse.Namespace) -> Inputs:
 
 
 def _metrics(text: str) -> list[str]:
+    from nmt.scoring.metrics import METRICS
+
     names = list(dict.fromkeys(text.split(",")))
     if wrong := [name for name in names if name not in METRICS]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(METRICS)}")

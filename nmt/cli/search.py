@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from nmt.cli.streams import read_beside
 from nmt.data.text import read_lines
 from nmt.decoding.options import SearchOptions
 
+if TYPE_CHECKING:
+    from nmt.decoding.sentences import Unknown
+
+TOLERATED = 0.05  # share of unknown pieces in a source
 WISHES = {
     "prefix": "start of each line's translation, one a line, blank = none",
     "require": "phrases of each line's translation, tab-separated, blank = none",
@@ -61,6 +66,24 @@ def search_flags(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
             lines = read_beside(file, total, f"--{name} a line, blank for none,")
             flags[name] = lines if name == "prefix" else _phrases(lines)
     return flags
+
+
+def note_unknown(unknown: Unknown) -> None:
+    """Say on standard error how much of the source the model does not know."""
+    if unknown.share > TOLERATED:
+        print(
+            f"note: {unknown.share:.1%} of the source's pieces are unknown to the model, in "
+            f"{unknown.lines_with:,} of {unknown.lines:,} lines; check its language and script",
+            file=sys.stderr,
+        )
+    if unknown.lines_only:
+        more = unknown.lines_only - len(unknown.first)
+        named = ", ".join(map(str, unknown.first)) + (f" and {more:,} more" if more else "")
+        lines = "line" if unknown.lines_only == 1 else "lines"
+        print(
+            f"note: the model knows no piece of {lines} {named}; do not rely on the translation",
+            file=sys.stderr,
+        )
 
 
 def _phrases(lines: Iterator[str]) -> Iterator[list[str]]:

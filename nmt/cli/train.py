@@ -9,45 +9,26 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from nmt.analysis.observers import Watch
 from nmt.cli import store_products
-from nmt.cli.corpus import obtain_corpus
-from nmt.cli.main import run_command
+from nmt.cli.main import imported, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
-from nmt.config import Recipe
-from nmt.config_loader import dump_recipe
-from nmt.data.checks import summary as describe_report
-from nmt.data.prepare import Prepared, prepare
-from nmt.data.segment import save_segmenter
 from nmt.errors import RunError, Terminated
-from nmt.model.transformer import Transformer
-from nmt.run.average import kept
-from nmt.run.checkpoint import (
-    load_checkpoint,
-    require_same_update,
-    secure_best,
-    space_needed,
-)
-from nmt.run.device import emulation_note, resolve_device, resolve_precision
 from nmt.run.distributed import World, join
 from nmt.run.files import require_space, write_atomic
-from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog, Silence
-from nmt.run.memory import require_memory
 from nmt.run.signals import StopRequest, stop_signals
-from nmt.run.stored import shapes_of
-from nmt.training.evaluate import Evaluation, Stopped
-from nmt.training.finish import diverged, finish
-from nmt.training.resume import (
-    prepare_resumed,
-    require_complete,
-    resumed_precision,
-    skeleton,
-)
-from nmt.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    import torch
+
+    from nmt.config import Recipe
+    from nmt.data.prepare import Prepared
+    from nmt.model.transformer import Transformer
+    from nmt.run.folder import RunFolder
+    from nmt.run.logs import MetricsLog
+    from nmt.training.evaluate import Evaluation
+    from nmt.training.trainer import Trainer
 
 EXAMPLES = 5
 PRODUCTS = 64  # compiled ones kept: as many as an update has
@@ -74,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> int:
@@ -87,6 +68,19 @@ def body(args: argparse.Namespace) -> int:
 def lead(args: argparse.Namespace, world: World) -> int:
     """Prepare, train, score: everything, where there is but one process."""
     recipe = recipe_of(args)
+    from nmt.cli.corpus import obtain_corpus
+    from nmt.config_loader import dump_recipe
+    from nmt.data.checks import summary as describe_report
+    from nmt.data.prepare import prepare
+    from nmt.run.device import resolve_device, resolve_precision
+    from nmt.run.folder import RunFolder
+    from nmt.run.logs import MetricsLog
+    from nmt.run.memory import require_memory
+    from nmt.training.evaluate import Stopped
+    from nmt.training.finish import diverged, finish
+    from nmt.training.resume import skeleton
+
+    imported()
     device = world.own(resolve_device(recipe.device))
     precision = resolve_precision(recipe.precision, device)
     obtain_corpus(recipe)
@@ -129,6 +123,14 @@ def lead(args: argparse.Namespace, world: World) -> int:
 
 def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
+    from nmt.data.prepare import prepare
+    from nmt.run.device import resolve_device
+    from nmt.run.folder import RunFolder
+    from nmt.run.logs import Silence
+    from nmt.training.resume import prepare_resumed
+    from nmt.training.trainer import Trainer
+
+    imported()
     try:
         recipe, precision, checkpoint = world.share()
     except RunError:  # it had nothing to train, or has said what is wrong
@@ -161,6 +163,9 @@ def resumed(
     Raises:
         UserError: going on would not be the same training.
     """
+    from nmt.run.checkpoint import load_checkpoint, require_same_update
+    from nmt.training.resume import prepare_resumed, require_complete, resumed_precision
+
     checkpoint = load_checkpoint(run, say=lambda note: None)
     state = checkpoint.state
     changed = any(change.startswith("optim.accumulate:") for change in run.changes)
@@ -183,6 +188,14 @@ def start(
     world: World,
 ) -> Trainer:
     """Write what the run folder needs for translating, and build or resume the trainer."""
+    from nmt.analysis.observers import Watch
+    from nmt.run.average import kept
+    from nmt.run.checkpoint import load_checkpoint, secure_best, space_needed
+    from nmt.run.device import emulation_note
+    from nmt.run.stored import shapes_of
+    from nmt.training.resume import skeleton
+    from nmt.training.trainer import Trainer
+
     for note in run.notes:
         log.text(f"note: {note}")
     if emulated := emulation_note(precision, device):
@@ -223,6 +236,8 @@ def start(
 
 def save_text(prepared: Prepared, run: RunFolder) -> None:
     """Write segmenter and vocabulary, each file whole or not at all."""
+    from nmt.data.segment import save_segmenter
+
     with tempfile.TemporaryDirectory() as draft:
         save_segmenter(prepared.segmenter, Path(draft))
         prepared.vocab.save(Path(draft))

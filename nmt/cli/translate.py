@@ -10,29 +10,27 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
-from nmt.cli import render, store_products
-from nmt.cli.main import run_command
-from nmt.cli.resume import facts_of
-from nmt.cli.search import add_search_flags, search_flags
-from nmt.cli.streams import check_output, is_typed, open_output, read_beside, read_input
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
-from nmt.decoding.wishes import NAMES
+from nmt.cli import store_products
+from nmt.cli.main import imported, run_command
 from nmt.errors import Terminated, UserError
-from nmt.export.facts import is_export
 
 if TYPE_CHECKING:
+    from nmt.cli import render
+    from nmt.cli.resume import Facts
+    from nmt.cli.streams import Output
+    from nmt.decoding.options import SearchOptions
     from nmt.decoding.sentences import Hypothesis
+    from nmt.decoding.translator import Translator
 
 PRODUCTS = 16  # compiled ones kept: each step of a search has new ones
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-translate."""
+    """Return the command line of nmt-translate."""
+    from nmt.cli.search import add_search_flags
+
     p = argparse.ArgumentParser(
         prog="nmt-translate",
         description="Translate plain text, one sentence a line, from standard input to standard "
@@ -47,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--input", metavar="F", help="read this file, plain, .gz or .xz")
     p.add_argument("--output", metavar="F", help="write this file, complete or not at all")
     p.add_argument("--force", action="store_true", help="replace --output if it exists")
-    p.add_argument("--resume", action="store_true", help="go on with an interrupted --output")
+    p.add_argument("--resume", action="store_true", help="continue an interrupted --output")
     p.add_argument(
         "--score-target",
         metavar="F",
@@ -68,6 +66,13 @@ def parser() -> argparse.ArgumentParser:
         help="of products with weights; auto = the fastest of the device's own; default: fp32",
     )
     p.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="batches that are searched at once on a CPU, each on a core; default: all cores that "
+        "affinity, the container's quota and OMP_NUM_THREADS allow",
+    )
+    p.add_argument(
         "--engine",
         choices=["torch", "ctranslate2"],
         help="ctranslate2 = the model exported; default: torch, ctranslate2 if RUN is an export",
@@ -78,45 +83,58 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    return run_command(body, parser(), argv)
+    return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> int:
-    """Everything that can be wrong is found before the first line is read."""
+    """Find everything that can be wrong before the first line is read."""
+    from nmt.cli.streams import claimed_output
+
     store_products(PRODUCTS)
     _check(args)
-    check_output(args.output, args.input, args.force)
-    lines, total = read_input(args.input)
+    phrases = [] if args.forbid_all is None else [args.forbid_all]
+    inputs = [args.input, *_beside(args), *phrases]
+    with claimed_output(args.output, inputs, args.resume, args.force):
+        _translate(args)
+    return 0
+
+
+def _translate(args: argparse.Namespace) -> None:
+    from tqdm import tqdm
+
+    from nmt.cli.search import note_unknown, search_flags
+    from nmt.cli.streams import is_typed, open_output, read_beside, read_input
+    from nmt.config import DecodeConfig
+    from nmt.decoding.options import search_options
+    from nmt.decoding.wishes import NAMES
+
+    lines, total, ready = read_input(args.input)
     targets = None
     if args.score_target is not None:
         targets = read_beside(args.score_target, total, "one translation")
     with _ending_on_sigterm():
-        translator = _load(args)
         flags = search_flags(args, total)
         wishes = {name for name in NAMES if flags.get(name) is not None}
         chosen = {name: value for name, value in flags.items() if name not in NAMES}
+        search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
+        translator = _load(args)
+        imported()
         options = translator.checked(chosen, wishes)
-        facts = _facts(args, translator, options)
         style, line_of = _format(args, options)
-        with open_output(args.output, facts, args.resume, args.force, line_of) as (sink, done):
+        facts = _facts(args, translator, options)
+        with open_output(args.output, facts, args.resume, line_of) as (sink, done):
             # no bar over a terminal that someone types into or reads from
             quiet = True if is_typed(args.input) or _is_read(args.output) else None
             # smoothing 0: longest lines come first, so only the mean rate tells the time left
             with tqdm(total=total, initial=done, unit=" lines", smoothing=0, disable=quiet) as bar:
-                settings = {
-                    # someone who types wants each answer at once
-                    "window": 1 if is_typed(args.input) else None,
-                    "progress": bar.update,
-                    "skip": done,
-                    **flags,
-                }
+                settings = {"progress": bar.update, "skip": done, "ready": ready, **flags}
                 if targets is None:
                     found = translator.stream(lines, **settings)
                 else:
                     scored = translator.score_stream(lines, targets, **settings)
                     found = ([one] for one in scored)
-                _write(found, sink, style, done, args.output is None)
-    return 0
+                _write(found, sink, style, done)
+    note_unknown(translator.unknown)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -127,24 +145,29 @@ def _check(args: argparse.Namespace) -> None:
     if args.resume and args.force:
         raise UserError(
             "--resume and --force contradict each other",
-            fix="--resume goes on with an output, --force starts over; give one of them",
+            fix="--resume continues an output, --force starts over; give one of them",
         )
     if args.resume and not (args.input and args.output and Path(args.input).is_file()):
         raise UserError(
-            "--resume needs files that are there again", fix="give --input and --output"
+            "--resume needs files that can be read again", fix="give --input and --output"
         )
     if args.scores and (args.score_target or args.token_scores):
         raise UserError("--scores says nothing that is not said anyway", fix="leave it out")
 
 
-def _facts(
-    args: argparse.Namespace, translator: Translator, options: SearchOptions
-) -> dict[str, Any] | None:
-    """What an output that can be resumed is made of."""
-    names = (args.input, args.score_target, args.prefix, args.require, args.forbid)
-    inputs = [name for name in names if name is not None]
-    if args.output is None or args.input is None or not all(Path(n).is_file() for n in inputs):
-        return None
+def _beside(args: argparse.Namespace) -> list[str]:
+    """Return the files that have a line for each line of the input."""
+    names = (args.score_target, args.prefix, args.require, args.forbid)
+    return [name for name in names if name is not None]
+
+
+def _facts(args: argparse.Namespace, translator: Translator, options: SearchOptions) -> Facts:
+    """Return what the output is made of."""
+    from nmt.cli.resume import facts_of, facts_of_stream
+
+    inputs = [args.input, *_beside(args)]
+    if args.output is None or not all(name and Path(name).is_file() for name in inputs):
+        return facts_of_stream()
     # how lines are batched changes no line
     chosen = {
         **options.model_dump(exclude={"batch_tokens"}),
@@ -157,7 +180,9 @@ def _facts(
 def _format(
     args: argparse.Namespace, options: SearchOptions
 ) -> tuple[render.Render, Callable[[bytes], int]]:
-    """How a hypothesis is written, and the input line of what was written."""
+    """Return how a hypothesis is written, and the input line of what was written."""
+    from nmt.cli import render
+
     if options.token_scores:
         return render.as_json, render.json_line if options.n_best > 1 else render.one_each
     style, line_of = render.with_score if args.scores else render.as_text, render.one_each
@@ -174,6 +199,10 @@ def _is_read(output: str | None) -> bool:
 
 
 def _load(args: argparse.Namespace) -> Translator:
+    from nmt.decoding.cores import all_cores
+    from nmt.export.facts import is_export
+
+    workers = all_cores() if args.workers is None else args.workers
     exported = args.engine is None and any(is_export(Path(run)) for run in args.run)
     if args.engine == "ctranslate2" or exported:
         from nmt.export.translator import load_exported
@@ -187,8 +216,10 @@ def _load(args: argparse.Namespace) -> Translator:
                 "engine ctranslate2 has no --precision",
                 fix="export with --quantization and translate the exported folder",
             )
-        return load_exported(args.run[0], args.device, args.checkpoint)
-    return Translator.load(args.run, args.device, args.checkpoint, args.precision)
+        return load_exported(args.run[0], args.device, args.checkpoint, workers)
+    from nmt.decoding.translator import Translator
+
+    return Translator.load(args.run, args.device, args.checkpoint, args.precision, workers)
 
 
 @contextlib.contextmanager
@@ -212,19 +243,12 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 
 def _write(
-    hypotheses: Iterable[list[Hypothesis]],
-    sink: BinaryIO,
-    style: render.Render,
-    done: int,
-    at_once: bool,
+    hypotheses: Iterable[list[Hypothesis]], sink: Output, style: render.Render, done: int
 ) -> None:
-    """``done``: lines written before; ``at_once``: somebody reads each line as it comes."""
+    """``done``: lines written before."""
     cut, number = 0, done
     for number, of_line in enumerate(hypotheses, done):
-        for hypothesis in of_line:
-            sink.write(f"{style(number, hypothesis)}\n".encode())
-        if at_once:
-            sink.flush()
+        sink.write("".join(f"{style(number, one)}\n" for one in of_line).encode())
         cut += not of_line[0].finished
     if cut:
         print(f"note: {cut} of {number + 1} outputs were cut at the length limit", file=sys.stderr)

@@ -34,8 +34,10 @@ from nmt.data.sources import Inputs, Sides, TrainingText, find_files, inspect, l
 from nmt.data.text import read_lines
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, NmtError, UserError
+from nmt.run.files import disk_errors
 
 VERSION = "3"  # of what the cache holds; a change of it makes old caches unused
+ENCODED = 2  # bytes written for a byte of text, about, drafts included
 REPORT = "report.json"  # written last: a folder that has it is whole
 
 
@@ -100,7 +102,9 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
     fingerprint = _fingerprint(recipe, content, segmenter)
     cache = Path(recipe.out).parent / ".cache" / fingerprint[:16]
     if not cache.is_dir():
-        cache = _build(recipe, files, inputs, cache, progress, segmenter)
+        needed = ENCODED * sum(path.stat().st_size for sides in files.values() for path in sides)
+        with disk_errors(cache, needed, again="run the same command again"):
+            cache = _build(recipe, files, inputs, cache, progress, segmenter)
     sides = files[recipe.data.dev], files.get(recipe.data.test or "")
     prepared = _open(cache, fingerprint, content, *sides)
     prepared.report["warnings"] = _judge(recipe, prepared.report)

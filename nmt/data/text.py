@@ -31,6 +31,7 @@ OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
+LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
 
 # First bytes of what is no text, and what to do about it.
@@ -147,7 +148,11 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
     except OSError as error:
         if error.errno is None:  # bz2 has no error of its own
             raise _damaged(path, number, error) from error
-        raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
+        raise MachineError(
+            f"cannot be read: {error.strerror}",
+            at=str(path),
+            fix="check the disk, or read the file from another one",
+        ) from error
 
 
 def _damaged(path: Path, lines: int, error: Exception) -> UserError:

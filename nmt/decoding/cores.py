@@ -19,11 +19,11 @@ import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import Any, Generic, TypeVar
 
-import torch
-
-from nmt.errors import MachineError
+from nmt.cpus import available_cpus, threads
+from nmt.errors import MachineError, UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,9 +31,27 @@ Result = TypeVar("Result")
 _FORKING = threading.Lock()
 
 
-def can_fork() -> bool:
-    """Whether there are cores to share work among, on a system whose processes may be forked."""
-    return sys.platform == "linux" and torch.get_num_threads() > 1
+MOST = 1024  # workers
+CAN_FORK = sys.platform == "linux"  # elsewhere libraries do not survive it
+
+
+def all_cores() -> int:
+    """Return how many processes have a core each: what OMP_NUM_THREADS and the system allow."""
+    return min(available_cpus(), threads()) if CAN_FORK else 1
+
+
+def checked_workers(workers: int) -> int:
+    """Return a number of processes that can be.
+
+    Raises:
+        UserError: it cannot be.
+    """
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST:
+        raise UserError(
+            f"workers: {workers} is not an integer of at least 1 and at most {MOST}",
+            fix="give as many as there are cores, or fewer",
+        )
+    return workers
 
 
 class Cores(Generic[Item, Result]):
@@ -46,12 +64,15 @@ class Cores(Generic[Item, Result]):
 
     def __init__(self, work: Callable[[Item], Result], count: int) -> None:
         """``count`` processes; no reference to ``work`` is kept here."""
+        from numba.core.compiler_lock import global_compiler_lock
+
         self._owner, self._idle = os.getpid(), True
         self._processes: dict[Connection, Any] = {}
         self.close = weakref.finalize(self, _end, self._processes, self._owner)
         fork = multiprocessing.get_context("fork")
         try:
-            with _FORKING, _signals_later():
+            # a process forked while another thread compiles would wait for its lock for ever
+            with _FORKING, global_compiler_lock, _signals_later():
                 for _ in range(count):
                     ours, theirs = fork.Pipe()
                     # with a copy of this end, it would not see that its parent is gone
@@ -124,8 +145,8 @@ class Cores(Generic[Item, Result]):
             process.join()
             raise MachineError(
                 f"a process that searched a batch was ended (exit code {process.exitcode})",
-                fix="this is mostly for lack of memory: set OMP_NUM_THREADS to fewer processes, or "
-                "take a smaller --batch-tokens",
+                fix="this is mostly for lack of memory: take fewer --workers, or a smaller "
+                "--batch-tokens",
             ) from error
 
 
@@ -154,6 +175,8 @@ class Staying(Generic[Item, Result]):
             yield None
             return
         try:
+            import torch
+
             autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
             now = (count, *autocast, *known)
             if self._cores is None or not self._cores.alive or self._known != now:
@@ -210,6 +233,8 @@ def _serve(
     work: Callable[[Item], Result], connection: Connection, copies: Sequence[Connection]
 ) -> None:
     """What a process does: the work, to each item that comes, until its parent is gone."""
+    import torch
+
     for copy in copies:
         copy.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption ends
@@ -221,6 +246,6 @@ def _serve(
             result, error = None, None
             try:
                 result = work(item)
-            except Exception as raised:  # raised again where it can be seen
-                error = raised
+            except Exception as raised:  # raised again where it can be seen, with its traceback
+                error = ExceptionWithTraceback(raised, raised.__traceback__)
             connection.send((number, result, error))

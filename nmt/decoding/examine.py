@@ -6,10 +6,9 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-import torch
-
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import Forced, force
+from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Found
 from nmt.decoding.searched import Searched
@@ -22,14 +21,16 @@ def examine(
     sentences: Sentences,
     searched: Searched,
     options: SearchOptions,
-    device: torch.device,
+    memory: Memory,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of some lines, with what one parallel pass over them tells.
+    """Return the hypotheses of some lines, with what one parallel pass over them tells.
 
-    ``model``: in eval mode.
+    Args:
+        model: in eval mode.
+        memory: of the device that computes.
     """
     pairs = searched.pairs()
-    forced = iter(force(model, pairs, options.batch_tokens, device, options.align))
+    forced = iter(force(model, pairs, options.batch_tokens, memory, options.align))
     results = []
     for line, of_parts, of_line in zip(searched.lines, searched.parts, searched.found, strict=True):
         told = [[next(forced) for _ in ranks] for ranks in of_line]

@@ -8,6 +8,8 @@ Legend: B sentences, H heads, T target tokens incl. EOS, S source tokens incl. E
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,8 @@ from torch import Tensor
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import UNK
 from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.memory import Memory
+from nmt.decoding.search import NonFiniteScores
 from nmt.model import kernels
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.transformer import Transformer
@@ -37,10 +41,16 @@ class Forced:
 
 
 class Pairs:
-    """Encoded sentences and their translations, as a corpus that batches are made of."""
+    """Encoded sentences and their translations, as a corpus that batches are made of.
 
-    def __init__(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
-        self._sources, self._targets = sources, targets
+    Attributes:
+        lines: number of the line that each is from.
+    """
+
+    def __init__(
+        self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], lines: Sequence[int]
+    ) -> None:
+        self._sources, self._targets, self.lines = sources, targets, lines
         self.src_len = np.array([len(ids) for ids in sources], dtype=np.int64)
         self.tgt_len = np.array([len(ids) for ids in targets], dtype=np.int64)
 
@@ -58,7 +68,7 @@ def force(
     model: Transformer | Ensemble,
     pairs: Pairs,
     batch_tokens: int,
-    device: torch.device,
+    memory: Memory,
     align: bool = False,
     done: Callable[[int], None] = lambda pairs: None,
 ) -> list[Forced]:
@@ -71,31 +81,41 @@ def force(
         pairs: each source has at least one piece.
         batch_tokens: pieces of both sides of a batch, at most: sentences x twice the longest side;
             a longer pair is alone.
+        memory: of the device that computes; batches are halved when it is short.
         align: find ``sources`` too.
         done: is told how many pairs each batch had.
+
+    Raises:
+        NonFiniteScores: NaN or infinity among the scores of a pair; with its line.
+        MachineError: a single pair does not fit in memory.
     """
-    results: list[Forced] = [Forced([], [])] * len(pairs.src_len)
     longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
-    first = 0
-    while first < len(order):
-        each = 2 * int(longest[order[first]])
-        rows = order[first : first + max(1, batch_tokens // each)]
-        batch = collate(pairs, rows).to(device)
+
+    def force_batch(run: range) -> list[Forced]:
+        rows = order[run.start : run.stop]
+        batch = collate(pairs, rows).to(memory.device)
         with _watched(model if align else None) as looks:
             logits = model(batch)
         said = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, said[:, None]) - kernels.log_sum_exp(logits)
         of_tokens = iter(log_probs[:, 0].tolist())
         of_pieces = _most_looked_at(looks, batch)
+        results = []
         for place, row in enumerate(rows.tolist()):
             length = int(pairs.tgt_len[row])
-            results[row] = Forced(
-                [next(of_tokens) for _ in range(length + 1)],
-                of_pieces[place][:length] if align else [],
-            )
-        first += len(rows)
-        done(len(rows))
+            of_row = list(itertools.islice(of_tokens, length + 1))
+            if not all(map(math.isfinite, of_row)):
+                raise NonFiniteScores(pairs.lines[row])
+            results.append(Forced(of_row, of_pieces[place][:length] if align else []))
+        return results
+
+    results: list[Forced] = [Forced([], [])] * len(order)
+    lengths = (2 * longest[order]).tolist()
+    for run, forced in memory.in_turn(lengths, batch_tokens, force_batch):
+        for row, one in zip(order[run.start : run.stop], forced, strict=True):
+            results[row] = one
+        done(len(run))
     return results
 
 

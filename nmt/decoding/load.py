@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from nmt.config import Recipe
 from nmt.data.segment import Segmenter, load_segmenter
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.vocab import Vocab
+from nmt.decoding.sentences import text_fingerprint
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
@@ -31,6 +31,7 @@ class Loaded:
     model: Transformer
     segmenter: Segmenter
     vocab: Vocab
+    checkpoint: Path
 
 
 def load_run(run: Run, checkpoint: str) -> Loaded:
@@ -50,7 +51,8 @@ def load_run(run: Run, checkpoint: str) -> Loaded:
             at=str(folder.path),
             fix="vocab.txt is not the one that this model was trained with; restore it",
         )
-    model = Transformer(recipe.model, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
+    types = torch.from_numpy(vocab.types_of("tgt"))
+    model = Transformer(recipe.model, len(vocab), types, drawn=False)
     try:
         model.load_state_dict(saved.model)
     except RuntimeError as error:
@@ -68,7 +70,7 @@ def load_run(run: Run, checkpoint: str) -> Loaded:
             at=str(folder.path),
             fix="restore the files that nmt-train wrote",
         )
-    return Loaded(folder.path, recipe, model.eval(), segmenter, vocab)
+    return Loaded(folder.path, recipe, model.eval(), segmenter, vocab, saved.path)
 
 
 def require_same_text(runs: Sequence[Loaded]) -> None:
@@ -92,9 +94,3 @@ def require_same_text(runs: Sequence[Loaded]) -> None:
                 at=str(other.path / name),
                 fix="give runs of the same prepared data, or one run alone",
             )
-
-
-def text_fingerprint(vocab: Vocab, segmenter: Segmenter) -> str:
-    """SHA-256 of the vocabulary and the segmenter: of all that gives ids their meaning."""
-    parts = vocab.fingerprint + segmenter_fingerprint(segmenter)
-    return hashlib.sha256(parts.encode()).hexdigest()

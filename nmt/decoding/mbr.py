@@ -10,10 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF
-
-from nmt.scoring.metrics import bleu_tokenizer
-
 # what is known of a text alone; (of a hypothesis, of its reference) -> 0 to 100
 Describe = Callable[[str], Any]
 Compare = Callable[[Any, Any], float]
@@ -21,6 +17,8 @@ Compare = Callable[[Any, Any], float]
 
 def chrf(tgt: str) -> tuple[Describe, Compare]:
     """Sentence-level chrF2, as ``CHRF().sentence_score`` has it."""
+    from sacrebleu.metrics import CHRF
+
     metric = CHRF()
 
     def describe(text: str) -> list[Counter[str]]:
@@ -37,6 +35,10 @@ def chrf(tgt: str) -> tuple[Describe, Compare]:
 
 def bleu(tgt: str) -> tuple[Describe, Compare]:
     """Sentence-level BLEU of effective order, as ``BLEU().sentence_score`` has it."""
+    from sacrebleu.metrics import BLEU
+
+    from nmt.scoring.metrics import bleu_tokenizer
+
     metric = BLEU(tokenize=bleu_tokenizer(tgt), effective_order=True)
     orders = range(metric.max_ngram_order)
 

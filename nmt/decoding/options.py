@@ -20,24 +20,25 @@ class SearchOptions(DecodeConfig):
     """The recipe's keys, with what is no default of a recipe."""
 
     n_best: int = key(
-        1, "hypotheses a line: LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE", "O", ge=1
+        1, "hypotheses a line: LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE", "O", ge=1, le=1000
     )
     sample: bool = key(False, "draw n_best samples instead of searching", "O")
     temperature: float = key(1.0, "divides the logits that are sampled from", "O", gt=0)
-    top_k: int | None = key(None, "sample from this many likeliest tokens", "Fan 2018", ge=1)
+    top_k: int | None = key(
+        None, "sample from this many likeliest tokens", "Fan 2018", ge=1, le=1_000_000
+    )
     top_p: float | None = key(
         None, "sample from the likeliest tokens that reach this", "Holtzman 2020", gt=0, le=1
     )
-    seed: int = key(1, "of the samples", "O", ge=0)
-    groups: int = key(1, "groups of beams that differ", "Vijayakumar 2016", ge=1)
+    seed: int = key(1, "of the samples", "O", ge=0, le=2**63 - 1)
+    groups: int = key(1, "groups of beams that differ", "Vijayakumar 2016", ge=1, le=1000)
     diversity: float = key(
         0.5, "cost of a token that an earlier group says", "Vijayakumar 2016", ge=0
     )
-    no_repeat_ngram: int = key(0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0)
-    forbid_all: tuple[str, ...] = key((), "phrases that no translation says", "O")
-    copy_unk: bool = key(
-        False, "UNK may be produced, and becomes the source word it looks at most", "Luong 2015"
+    no_repeat_ngram: int = key(
+        0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0, le=1000
     )
+    forbid_all: tuple[str, ...] = key((), "phrases that no translation says", "O")
     token_scores: bool = key(
         False, "log-probability of each piece; written as one JSON object a hypothesis", "O"
     )
@@ -45,7 +46,7 @@ class SearchOptions(DecodeConfig):
     mbr: Literal["chrf", "bleu"] | None = key(
         None, "the candidate most like all others, by this metric", "Kumar 2004"
     )
-    candidates: int = key(16, "found, or drawn, for mbr to choose from", "O", ge=2)
+    candidates: int = key(16, "found, or drawn, for mbr to choose from", "O", ge=2, le=1000)
 
     @property
     def wanted(self) -> int:
@@ -85,16 +86,12 @@ def search_options(
     try:
         options = SearchOptions.model_validate({**defaults.model_dump(), **given})
     except ValidationError as error:
-        raise UserError("; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors())) from error
+        raise UserError(
+            "; ".join(_wrong(str(e["loc"][0]), e) for e in error.errors()),
+            fix="give a value that is allowed, or leave the option out",
+        ) from error
     if any(not phrase.strip() for phrase in options.forbid_all):
         raise UserError("forbid_all: a phrase is blank", fix="leave it out")
-    if options.copy_unk:
-        if given.get("allow_unk") is False:
-            raise UserError(
-                "copy_unk and allow_unk contradict each other: what is never said is not copied",
-                fix="leave allow_unk out",
-            )
-        options = options.model_copy(update={"allow_unk": True})
     _refuse_contradictions(options, given, wishes)
     wanted = options.wanted
     if options.n_best > wanted:
@@ -133,7 +130,10 @@ def _refuse_contradictions(options: SearchOptions, given: dict[str, Any], wishes
     on |= wishes
     for pair, why in EXCLUDE.items():
         if on.issuperset(pair):
-            raise UserError(f"{pair[0]} and {pair[1]} contradict each other: {why}")
+            raise UserError(
+                f"{pair[0]} and {pair[1]} contradict each other: {why}",
+                fix=f"leave out {pair[0]} or {pair[1]}",
+            )
     for name, needed in NEEDS.items():
         if name in given and needed not in on:
             raise UserError(f"{name} means nothing without {needed}", fix=f"give {needed} too")

@@ -57,7 +57,7 @@ class Plan:
             self.rules.append(Forbidden(surfaces(), phrases, self.max_len))
         if any(s.require for s in sentences):
             required = Required(
-                [[phrase.ids for phrase in s.require] for s in sentences],
+                [s.requirement(surfaces()) for s in sentences],
                 surfaces().text,
                 self.max_len,
             )

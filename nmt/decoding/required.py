@@ -5,6 +5,8 @@ of each amount of progress, the furthest first; and when the room left is just e
 makes progress is allowed, so every phrase is said if it fits into the length limit.
 
 A phrase is met where its tokens stand in a row as words of their own. Phrases may share tokens.
+Pieces that the model does not know are all UNK to it; here each is a symbol of its own, so one UNK
+does not count for two different ones.
 
 Legend: S sentences of the batch as it began, B those still searched, K beams, V types, C
 continuations of a beam.
@@ -13,8 +15,9 @@ continuations of a beam.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,7 +26,8 @@ from nmt.data.vocab import EOS, UNK
 from nmt.decoding.search import Beams, extend
 from nmt.decoding.surfaces import NEVER
 
-Ids = Sequence[int]
+Symbol: TypeAlias = int | str  # the id of a token, or the piece that an UNK stands for
+Symbols: TypeAlias = Sequence[Symbol]
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Progress:
     Attributes:
         missing: tokens of the phrases that are not met.
         steps: the tokens that begin or continue one -> what is missing after them.
-        bound: tokens of which one has to follow; a phrase with an UNK is no UNK unless completed.
+        bound: tokens of which one has to follow: a phrase that has begun with an UNK is completed.
         open_word: the last phrase is met only if no word goes on after it.
     """
 
@@ -43,17 +47,108 @@ class Progress:
     open_word: bool = False
 
 
+class Requirement:
+    """What one sentence must say.
+
+    Args:
+        prefix: what every hypothesis begins with.
+        phrases: what it says.
+        spell: what a symbol adds to tokenised text.
+    """
+
+    def __init__(
+        self, prefix: Symbols, phrases: Sequence[Symbols], spell: Callable[[Symbol], str]
+    ) -> None:
+        self.prefix, self.phrases = list(prefix), [list(phrase) for phrase in phrases]
+        self._unknown = [p for p in self.phrases if any(isinstance(s, str) for s in p)]
+        self._spell = spell
+
+    def symbols(self, ids: Sequence[int]) -> list[Symbol]:
+        """Return what the tokens of a hypothesis stand for.
+
+        An UNK continues the phrase that is furthest along, the first of several; it stays UNK if
+        no phrase needs one. So it depends on the tokens before it alone.
+        """
+        known = len(self.prefix)
+        symbols: list[Symbol] = [*self.prefix[: len(ids)], *ids[known:]]
+        for place in range(known, len(ids)):
+            if ids[place] == UNK:
+                before = symbols[:place]
+                left = [phrase for phrase in self._unknown if not any(self._met(before, phrase))]
+                if not left:
+                    break
+                ways = [
+                    (part, phrase[part])
+                    for phrase in left
+                    for part in self._begun(before, phrase)
+                    if isinstance(phrase[part], str)
+                ]
+                if ways:
+                    symbols[place] = max(ways, key=lambda way: way[0])[1]
+        return symbols
+
+    def progress(self, ids: Sequence[int]) -> Progress:
+        """Return how far a hypothesis has come."""
+        symbols, found = self.symbols(ids), Progress()
+        parts = []  # (phrase that is not met, how much of it the last tokens are), every way
+        for phrase in self.phrases:
+            places = list(self._met(symbols, phrase))
+            if not places:
+                found.missing += len(phrase)
+                parts += [(phrase, part) for part in self._begun(symbols, phrase)]
+            elif places == [len(ids) - len(phrase)] and not self._ends_word(symbols[-1]):
+                found.open_word = True
+        furthest = max((part for _, part in parts), default=0)
+        for phrase, part in parts:
+            missing = found.missing - part - 1
+            token = _token(phrase[part])
+            found.steps[token] = min(missing, found.steps.get(token, missing))
+            if part == furthest and any(isinstance(symbol, str) for symbol in phrase[:part]):
+                found.bound.add(token)
+        return found
+
+    def _met(self, said: Symbols, phrase: Symbols) -> Iterator[int]:
+        """Places where a phrase stands as words of its own."""
+        for place in range(len(said) - len(phrase) + 1):
+            end = place + len(phrase)
+            if (
+                said[place:end] == phrase
+                and self._boundary(said, place, phrase[0])
+                and (end == len(said) or self._boundary(said, end, said[end]))
+            ):
+                yield place
+
+    def _begun(self, said: Symbols, phrase: Symbols) -> list[int]:
+        """How many of its first tokens a hypothesis ends with: 0 if the phrase may begin now."""
+        return [
+            part
+            for part in range(min(len(phrase) - 1, len(said)) + 1)
+            if said[len(said) - part :] == phrase[:part]
+            and self._boundary(said, len(said) - part, phrase[0])
+        ]
+
+    def _boundary(self, said: Symbols, place: int, symbol: Symbol) -> bool:
+        """Whether a word begins if ``symbol`` comes at a place."""
+        return place == 0 or self._ends_word(said[place - 1]) or self._spell(symbol).startswith(" ")
+
+    def _ends_word(self, symbol: Symbol) -> bool:
+        return self._spell(symbol).endswith(" ")
+
+
+def _token(symbol: Symbol) -> int:
+    return UNK if isinstance(symbol, str) else symbol
+
+
 class Required:
     """A rule and a choice of the search, for sentences of which some must say phrases."""
 
     def __init__(
-        self, phrases: Sequence[Sequence[Ids]], surfaces: Sequence[str], max_len: Tensor
+        self, sentences: Sequence[Requirement], surfaces: Sequence[str], max_len: Tensor
     ) -> None:
-        """``phrases``: of each sentence [S]; ``surfaces``: what each type spells [V]."""
-        self._phrases = [[list(phrase) for phrase in of_one] for of_one in phrases]
+        """``sentences``, ``max_len``: [S]; ``surfaces``: what each type spells [V]."""
+        self._sentences = sentences
         self._begins = torch.tensor([text.startswith(" ") for text in surfaces])
         self._ends = torch.tensor([text.endswith(" ") for text in surfaces])
-        self._starts_word, self._ends_word = self._begins.tolist(), self._ends.tolist()
         # tokens that it may take to end a word before a phrase can begin
         whole = (text[:1] == " " or text[-1:] == " " for text in surfaces if text != NEVER)
         self._word_end = int(not all(whole))
@@ -67,11 +162,11 @@ class Required:
         self._progress = {}
         alive = (~beams.ended & beams.log_prob.isfinite()).tolist()
         for row, sentence in enumerate(beams.sentence.tolist()):
-            if phrases := self._phrases[sentence]:
+            if self._sentences[sentence].phrases:
                 left = self._max_len[sentence] - beams.ids.shape[-1]
                 for beam, ids in enumerate(beams.ids[row].tolist()):
                     if alive[row][beam]:
-                        progress = self.progress(ids, phrases)
+                        progress = self._sentences[sentence].progress(ids)
                         self._progress[row, beam] = progress
                         self._hide(allowed[row, beam], logits[row, beam], progress, left)
         return allowed
@@ -99,46 +194,6 @@ class Required:
             _only(allowed, logits, open_to or tokens)
         else:
             allowed[~self._ends.to(allowed.device)] = -torch.inf
-
-    def progress(self, ids: Ids, phrases: Sequence[Ids]) -> Progress:
-        """How far a hypothesis has come with its phrases."""
-        found = Progress()
-        parts = []  # (phrase that is not met, how much of it the last tokens are), every way
-        for phrase in phrases:
-            places = [p for p in range(len(ids) - len(phrase) + 1) if self._met(ids, phrase, p)]
-            if not places:
-                found.missing += len(phrase)
-                parts += [(phrase, part) for part in self._begun(ids, phrase)]
-            elif places == [len(ids) - len(phrase)] and not self._ends_word[ids[-1]]:
-                found.open_word = True
-        furthest = max((part for _, part in parts), default=0)
-        for phrase, part in parts:
-            missing = found.missing - part - 1
-            found.steps[phrase[part]] = min(missing, found.steps.get(phrase[part], missing))
-            if part == furthest and UNK in phrase[:part]:
-                found.bound.add(phrase[part])
-        return found
-
-    def _met(self, ids: Ids, phrase: Ids, place: int) -> bool:
-        end = place + len(phrase)
-        return (
-            list(ids[place:end]) == phrase
-            and self._boundary(ids, place, phrase[0])
-            and (end == len(ids) or self._boundary(ids, end, ids[end]))
-        )
-
-    def _begun(self, ids: Ids, phrase: Ids) -> list[int]:
-        """How many of its first tokens a hypothesis ends with: 0 if the phrase may begin now."""
-        return [
-            part
-            for part in range(min(len(phrase) - 1, len(ids)) + 1)
-            if list(ids[len(ids) - part :]) == phrase[:part]
-            and self._boundary(ids, len(ids) - part, phrase[0])
-        ]
-
-    def _boundary(self, ids: Ids, place: int, token: int) -> bool:
-        """Whether a word begins if ``token`` comes at a place."""
-        return place == 0 or self._ends_word[ids[place - 1]] or self._starts_word[token]
 
     # ------------------------------------------------------------ the choice
 
@@ -174,7 +229,7 @@ class Required:
         for row, (sentence, of_row) in enumerate(
             zip(beams.sentence.tolist(), token.tolist(), strict=True)
         ):
-            if not self._phrases[sentence]:
+            if not self._sentences[sentence].phrases:
                 missing.append(None)
                 continue
             of_beams = [self._progress.get((row, beam), Progress()) for beam in range(len(of_row))]

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import torch
 
-from nmt.data.text import clean_line, is_blank
+from nmt.decoding import sentences as sentences_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import links, word_ends
 from nmt.decoding.forced import Forced, Pairs, force
+from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.sentences import BLANK, Hypothesis, Sentences
@@ -21,7 +21,7 @@ from nmt.decoding.windows import windows
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 
-LONGEST = 4096  # pieces of a side; attention of longer ones would not fit in memory
+LONGEST = 4096  # pieces of a target; attention of longer ones would not fit in memory
 
 
 def score_lines(
@@ -32,38 +32,41 @@ def score_lines(
     options: SearchOptions,
     window: int,
     skip: int,
-    device: torch.device,
+    memory: Memory,
     progress: Callable[[int], None],
+    ready: Callable[[], bool],
 ) -> Iterator[Hypothesis]:
     """Score each target line as the translation of its source line.
 
     A pair of blank lines has log-probability 0: a blank line is always translated by one. Where
     one side alone is blank it is minus infinity: no search says so; and for a pair that is too
-    long, with a note on standard error.
+    long, with a note on standard error. A source line that a search translates in parts is too
+    long: which part of the target belongs to which is not known.
 
     Args:
         window: pairs that are read ahead and sorted by length.
+        memory: of the device that computes.
         skip: pairs passed over.
+        ready: whether the next line can be read without waiting for it.
 
     Raises:
         UserError: one side has more lines than the other.
     """
     pairs_of_lines = enumerate(itertools.zip_longest(sources, targets), 1)
     numbered = itertools.islice(pairs_of_lines, skip, None)
-    for pairs in windows(numbered, window, lambda pair: sum(len(side or "") for side in pair[1])):
+    for pairs in windows(
+        numbered, window, lambda pair: sum(len(side or "") for side in pair[1]), ready
+    ):
         encoded = [_encode(sentences, number, *pair) for number, pair in pairs]
-        usable = [pieces for pieces in encoded if pieces is not None and all(pieces)]
-        ids = [
-            [np.array(sentences.vocab.ids(side), dtype=np.int64) for side in pieces]
-            for pieces in usable
+        usable = [
+            (number, *(np.array(sentences.vocab.ids(side), dtype=np.int64) for side in pieces))
+            for (number, _), pieces in zip(pairs, encoded, strict=True)
+            if pieces is not None and all(pieces)
         ]
         progress(len(pairs) - len(usable))
-        forced = iter(
-            force(
-                model, Pairs([s for s, _ in ids], [t for _, t in ids]),
-                options.batch_tokens, device, options.align, progress,
-            )
-        )  # fmt: skip
+        lines, src, tgt = zip(*usable, strict=True) if usable else ((), (), ())
+        given = Pairs(src, tgt, lines)
+        forced = iter(force(model, given, options.batch_tokens, memory, options.align, progress))
         for (_, (_, target)), pieces in zip(pairs, encoded, strict=True):
             if pieces is None or any(pieces) != all(pieces):
                 yield Hypothesis([], target, -math.inf, -math.inf, True)
@@ -83,18 +86,21 @@ def _encode(
             f"the {side} ends before line {number}, the other side goes on",
             fix="give two texts of as many lines",
         )
-    segmenter, langs = sentences.segmenter, (sentences.src, sentences.tgt)
-    lines = [clean_line(line) for line in (source, target)]
-    src, tgt = (
-        [] if is_blank(line) else segmenter.encode(line, lang)
-        for line, lang in zip(lines, langs, strict=True)
-    )
-    if (longest := max(len(src), len(tgt))) > LONGEST:
-        print(
-            f"note: line {number} has {longest} pieces, over {LONGEST}; it is not scored",
-            file=sys.stderr,
-        )
-        return None
+    encoded = []
+    for side, line, encode, most in (
+        ("source", source, sentences.source_pieces, sentences_module.LONGEST),
+        ("target", target, sentences.target_pieces, LONGEST),
+    ):
+        what = sentences.too_long(line)
+        pieces = [] if what else encode(line)
+        if len(pieces) > most:
+            what = f"{len(pieces):,} pieces, at most {most:,} are allowed"
+        if what:
+            print(f"note: line {number} is not scored: its {side} has {what}", file=sys.stderr)
+            return None
+        encoded.append(pieces)
+    src, tgt = encoded
+    sentences.source_ids(number, src)
     return src, tgt
 
 

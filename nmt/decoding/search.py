@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
+from nmt.decoding.found import Found, NonFiniteScores, length_penalty
 from nmt.model import kernels
 from nmt.model.rows import ALL, Rows
 
@@ -40,27 +41,6 @@ class State(Protocol):
 
     def keep(self, sentences: Tensor) -> None:
         """Drop all sentences but these, [B']."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A hypothesis as ids, EOS left out.
-
-    Attributes:
-        log_prob: sum over its tokens, EOS included if it ended.
-        score: what the search ranked by.
-        finished: it ended with EOS, not at the length limit.
-    """
-
-    ids: list[int]
-    log_prob: float
-    score: float
-    finished: bool
-
-
-def length_penalty(length: Tensor | int, alpha: float) -> Tensor | float:
-    """``((5 + n) / 6)^alpha`` (W equation 14)."""
-    return ((5 + length) / 6) ** alpha
 
 
 @dataclass
@@ -135,6 +115,10 @@ def beam_search(
         groups: beams that start apart: ``choose`` never lets a group displace another.
         types: [A] ids of the columns of the state's logits, in order; None = all. Rules and
             ``choose`` need all.
+
+    Raises:
+        NonFiniteScores: NaN or infinity among the logits of a hypothesis that is searched; with
+            the place of the sentence.
     """
     whole = bool(rules) or choose is not None
     assert not (whole and types is not None)
@@ -151,6 +135,7 @@ def beam_search(
     longest_penalty = length_penalty(max_len, alpha)
     results: list[list[Found]] = [[] for _ in range(batch)]
     over = torch.zeros(batch, dtype=torch.bool, device=device)
+    broken = torch.zeros(batch, dtype=torch.bool, device=device)
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
     never = _columns(forbidden, types)
     at_first = torch.cat([never, _columns(forbidden.new_tensor([EOS]), types)])
@@ -158,11 +143,14 @@ def beam_search(
         begins = beams.ids.shape[-1] == 0
         # the beams of the first position are alike; what follows an end is never looked at
         needed = torch.arange(beam, device=device) == 0 if begins else ~beams.ended
-        rows = Rows.where(needed & ~over[:, None])
+        needed = needed & ~over[:, None]
+        rows = Rows.where(needed)
         logits = state.advance(tokens, rows)
         if whole:
             logits, rows = rows.spread(logits.float()).unflatten(0, tokens.shape), ALL
         total = kernels.log_sum_exp(logits)
+        infinite = rows.spread(~total.isfinite()).view(tokens.shape)
+        broken[beams.sentence] |= (infinite & needed).any(1)
         # a rule may ask for the logits as they were, and only then is a copy worth its time
         fill = logits.index_fill if rules else logits.index_fill_
         allowed = fill(-1, at_first if begins else never, -torch.inf)
@@ -178,6 +166,8 @@ def beam_search(
         fresh = now_over & ~over
         over = over | now_over
         if bool(fresh.any()):
+            if bool(broken.any()):  # asked here, as a GPU is waited for here anyway
+                raise NonFiniteScores(int(broken.nonzero()[0]))
             _collect(beams.rows(fresh), n_best, results)
             count = int(over.sum())
             if count == len(over):

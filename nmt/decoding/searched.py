@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,13 +25,13 @@ class Searched:
     parts: Sequence[Sequence[Sentence]]
     found: Sequence[Sequence[list[Found]]]
 
-    def pairs(self, wanted: Callable[[Found], bool] = lambda one: True) -> Pairs:
-        """The wanted hypotheses with their sources: line by line, part by part, rank by rank."""
+    def pairs(self) -> Pairs:
+        """Return the hypotheses with their sources: line by line, part by part, rank by rank."""
         each = [
-            (sentence.ids, np.array(one.ids, dtype=np.int64))
+            (sentence.ids, np.array(one.ids, dtype=np.int64), sentence.place[0])
             for of_line in zip(self.parts, self.found, strict=True)
             for sentence, ranks in zip(*of_line, strict=True)
             for one in ranks
-            if wanted(one)
         ]
-        return Pairs([source for source, _ in each], [target for _, target in each])
+        sources, targets, lines = zip(*each, strict=True) if each else ((), (), ())
+        return Pairs(sources, targets, lines)

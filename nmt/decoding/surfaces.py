@@ -39,6 +39,10 @@ class Surfaces:
         cores = {alone, amid[2:-2]} if amid[:2] == "x " and amid[-2:] == " x" else {alone}
         return sorted(_edged(core) for core in cores if core)
 
+    def of(self, symbol: int | str) -> str:
+        """Return what a type adds to tokenised text, or a piece that may be no type."""
+        return self.text[symbol] if isinstance(symbol, int) else self._segmenter.surface(symbol)
+
     def spelled(self, pieces: Sequence[str]) -> str:
         """Pieces -> tokenised text."""
         return "".join(map(self._segmenter.surface, pieces))

@@ -8,33 +8,35 @@ import itertools
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import torch
-
-from nmt.config import DecodeConfig
-from nmt.data.batches import collate_sources
-from nmt.data.segment import Segmenter
-from nmt.data.vocab import Vocab
-from nmt.decoding.copying import copy_unknown
-from nmt.decoding.cores import Staying, can_fork
-from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.examine import examine
-from nmt.decoding.load import Run, load_run, require_same_text, text_fingerprint
-from nmt.decoding.mbr import Mbr
+from nmt.decoding.found import Found, NonFiniteScores
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.plan import Plan
-from nmt.decoding.score import score_lines
-from nmt.decoding.search import Found
-from nmt.decoding.searched import Searched
-from nmt.decoding.sentences import BLANK, Hypothesis, Sentence, Sentences
-from nmt.decoding.shares import run_from, shares
+from nmt.decoding.sentences import (
+    BLANK,
+    Hypothesis,
+    Sentence,
+    Sentences,
+    Unknown,
+    text_fingerprint,
+)
+from nmt.decoding.shares import shares
 from nmt.decoding.windows import windows
-from nmt.decoding.wishes import NAMES, Wish, with_wishes
-from nmt.errors import MachineError, UserError
-from nmt.model.transformer import Transformer
-from nmt.run.device import DTYPES, emulation_note, resolve_device, resolve_precision
+from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
+from nmt.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from nmt.config import DecodeConfig
+    from nmt.data.segment import Segmenter
+    from nmt.data.vocab import Vocab
+    from nmt.decoding.cores import Staying
+    from nmt.decoding.ensemble import Ensemble
+    from nmt.decoding.load import Run
+    from nmt.decoding.mbr import Mbr
+    from nmt.model.transformer import Transformer
 
 Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
 Searching: TypeAlias = Generator[tuple[range, list[list[Found]]], None, None]
@@ -61,14 +63,26 @@ class Translator:
         decode: DecodeConfig,
         device: torch.device,
         precision: str = "fp32",
+        source: str | None = None,
+        workers: int = 1,
     ) -> None:
-        """``precision``: of the model's matrix products with weights."""
+        """
+        Args:
+            precision: of the model's matrix products with weights.
+            workers: processes that search on a CPU; 1 = this one alone. More are forked, on Linux,
+                and stay until this object is gone.
+            source: where the weights are from, for errors; None = a model in training.
+        """
+        from nmt.decoding.cores import Staying, checked_workers
+        from nmt.decoding.memory import Memory
+
+        self.source, self.workers = source, checked_workers(workers)
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.precision = precision
         self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
         self.sentences = Sentences(segmenter, vocab, src, tgt)
-        self.room = sys.maxsize  # source pieces x beam that memory holds, as far as is known
+        self.memory, self.memory_forced = Memory(device), Memory(device)
         self._staying: Staying[Job, list[list[Found]]] = Staying()
 
     @classmethod
@@ -78,6 +92,7 @@ class Translator:
         device: str = "auto",
         checkpoint: str = "best",
         precision: str = "fp32",
+        workers: int = 1,
     ) -> Translator:
         """The translator of a run folder, or of several: the mean of their probabilities.
 
@@ -88,16 +103,28 @@ class Translator:
             checkpoint: best, latest, or a name such as u001500, of each run.
             precision: of matrix products with weights: fp32, bf16, fp16 or auto, which is the
                 fastest that the device computes itself.
+            workers: processes that search on a CPU; 1 = this one alone, as forking in a library
+                call, for example of a server, may surprise. On Linux, for large inputs.
 
         Raises:
-            UserError: no run, no such checkpoint, a damaged one, or runs that do not match.
+            UserError: no run, no such checkpoint, a damaged one, runs that do not match, or a
+                number of workers that cannot be.
             MachineError: there is no such device, or it lacks bf16.
         """
+        from nmt.run.folder import RunFolder
+
+        runs = [run] if isinstance(run, str | Path) else run
+        for one in runs:  # what is wrong with a folder is found before torch is loaded
+            RunFolder.open(one).recipe()
+
+        from nmt.decoding.ensemble import Ensemble
+        from nmt.decoding.load import load_run, require_same_text
+        from nmt.run.device import DTYPES, emulation_note, resolve_device, resolve_precision
+
         where = resolve_device(device)
         precision = resolve_precision(precision, where)
         if note := emulation_note(precision, where):
             print(f"note: {note}", file=sys.stderr)
-        runs = [run] if isinstance(run, str | Path) else run
         loaded = [load_run(one, checkpoint) for one in runs]
         require_same_text(loaded)
         models = [one.model.to(where).freeze(DTYPES[precision]) for one in loaded]
@@ -111,11 +138,15 @@ class Translator:
             first.recipe.decode,
             where,
             precision,
+            source=", ".join(str(one.checkpoint) for one in loaded),
+            workers=workers,
         )
 
     @property
     def transformer(self) -> Transformer:
         """The model of a translator that is no ensemble."""
+        from nmt.model.transformer import Transformer
+
         assert isinstance(self.model, Transformer)
         return self.model
 
@@ -123,6 +154,11 @@ class Translator:
     def text_fingerprint(self) -> str:
         """SHA-256 of all that gives ids their meaning."""
         return text_fingerprint(self.vocab, self.segmenter)
+
+    @property
+    def unknown(self) -> Unknown:
+        """How much of all source text so far is unknown to the model."""
+        return self.sentences.unknown
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights, and of all that gives ids their meaning."""
@@ -134,10 +170,12 @@ class Translator:
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
         """The best translation of each line; blank stays blank."""
+        require_items("translate([text])", lines=lines)
         return [best[0].text for best in self.stream(lines, **options)]
 
     def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Hypothesis]]:
         """The n best translations of each line, best first; ``beam`` is at least n."""
+        require_items(f"n_best([text], {n})", lines=lines)
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
@@ -149,6 +187,7 @@ class Translator:
         forbid: Iterable[Sequence[str]] | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
+        ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
@@ -162,15 +201,23 @@ class Translator:
             skip: lines passed over, which keep their numbers.
             progress: is told how many lines each step of the search has done, long before their
                 window is ready.
+            ready: asked after each line whether the next one can be read without waiting for it;
+                if not, the lines read so far are answered first.
 
         Raises:
             UserError: an option that cannot be, before the first line is read.
+            TypeError: a text in place of lines or phrases.
         """
+        require_items("stream([text])", lines=lines)
+        require_items("prefix=[text]", prefix=prefix)
+        require_items("require=[[phrase]]", require=require)
+        require_items("forbid=[[phrase]]", forbid=forbid)
+        require_items("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
         wishes = zip(NAMES, (prefix, require, forbid), strict=True)
         checked = self.checked(options, {name for name, items in wishes if items is not None})
         wished = with_wishes(lines, prefix, require, forbid)
         numbered = itertools.islice(enumerate(wished, 1), skip, None)
-        return self._stream(numbered, checked, window or WINDOW, progress)
+        return self._stream(numbered, checked, window or WINDOW, progress, ready)
 
     def _stream(
         self,
@@ -178,14 +225,19 @@ class Translator:
         options: SearchOptions,
         size: int,
         progress: Callable[[int], None],
+        ready: Callable[[], bool],
     ) -> Iterator[list[Hypothesis]]:
-        mbr = Mbr(options.mbr, self.tgt) if options.mbr else None
-        never = self.sentences.patterns(options.forbid_all)
+        mbr = None
+        if options.mbr:
+            from nmt.decoding.mbr import Mbr
+
+            mbr = Mbr(options.mbr, self.tgt)
+        never = self.sentences.patterns(options.forbid_all, "forbid_all")
 
         def done(batch: Sequence[Sentence]) -> None:
             progress(sum(sentence.place[1] == 0 for sentence in batch))
 
-        for window in windows(numbered, size, lambda line: len(line[1][0])):
+        for window in windows(numbered, size, lambda line: len(line[1][0]), ready):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
             progress(sum(not of_line for of_line in parts))
             each = iter(self._search(list(itertools.chain(*parts)), options, done=done))
@@ -195,14 +247,16 @@ class Translator:
                     self._chosen(mbr, *line, options.n_best)
                     for line in zip(found, parts, strict=True)
                 ]
-            searched = Searched([line for _, (line, _) in window], parts, found)
             made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
-                made = examine(self.model, self.sentences, searched, options, self.device)
-            if options.copy_unk:
-                made = copy_unknown(
-                    self.model, self.sentences, searched, made, options, self.device
-                )
+                from nmt.decoding.examine import examine
+                from nmt.decoding.searched import Searched
+
+                searched = Searched([line for _, (line, _) in window], parts, found)
+                with self._finite_scores():
+                    made = examine(
+                        self.model, self.sentences, searched, options, self.memory_forced
+                    )
             yield from made
 
     def _chosen(
@@ -236,20 +290,29 @@ class Translator:
         window: int | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
+        ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[Hypothesis]:
         """``score`` of any number of lines, as they are ready; memory is bounded."""
+        require_items("score([text], [translation])", sources=sources, targets=targets)
         for name, value in options.items():
             if value is not None and name not in SCORING:
                 raise UserError(
                     f"{name} means nothing to given translations", fix=f"leave {name} out"
                 )
         checked = self.checked(options)
+        from nmt.decoding.score import score_lines
+
         self.model.eval()
-        return score_lines(
+        scored = score_lines(
             self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
-            self.device, progress,
+            self.memory_forced, progress, ready,
         )  # fmt: skip
+        return self._with_finite_scores(scored)
+
+    def _with_finite_scores(self, scored: Iterator[Hypothesis]) -> Iterator[Hypothesis]:
+        with self._finite_scores():
+            yield from scored
 
     def translate_ids(
         self,
@@ -264,8 +327,6 @@ class Translator:
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
         checked = self.checked(options)
-        if checked.copy_unk:
-            raise UserError("copy_unk needs lines of text", fix="leave it out")
         sentences = [Sentence(sources[row], (row + 1, 0)) for row in rows]
         found = self._search(sentences, checked, stop)
         for row, sentence, of_row in zip(rows, sentences, found, strict=True):
@@ -295,13 +356,15 @@ class Translator:
         Raises:
             MachineError: a single sentence does not fit in memory, or a process was ended.
         """
+        from nmt.decoding.cores import CAN_FORK
+
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
         stop = stop or (lambda: None)
         lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
         many = len(order) > 1 and sum(lengths) >= WORTH_CORES
-        cores = many and self.device.type == "cpu" and can_fork()
+        cores = many and self.device.type == "cpu" and self.workers > 1 and CAN_FORK
         way = self._on_cores if cores else self._in_turn
         searched = way([sentences[row] for row in order], lengths, options, stop)
         with contextlib.closing(searched):
@@ -320,7 +383,10 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, a batch on each core."""
-        stay, count = bool(self.model.frozen), torch.get_num_threads()
+        from nmt.model import kernels
+
+        kernels.load()  # once, and not in each process
+        stay, count = bool(self.model.frozen), self.workers
         runs = shares(lengths, options.batch_tokens, count)
         jobs = [(sentences[run.start : run.stop], options) for run in runs]
         with self._staying.using(
@@ -348,33 +414,47 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, halved when memory is short."""
-        first = 0
-        while first < len(sentences):
-            stop()
-            run = run_from(first, lengths, min(options.batch_tokens, self.room))
-            try:
-                found = self._search_batch(sentences[run.start : run.stop], options)
-            except torch.OutOfMemoryError as error:
-                if len(run) == 1:
-                    raise MachineError(
-                        f"no memory on {self.device} for one sentence of "
-                        f"{lengths[first] // options.beam} pieces and {options.beam} beams",
-                        fix="take a smaller beam, or device cpu",
-                    ) from error
-                if self.room == sys.maxsize:
-                    print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
-                self.room = len(run) * lengths[first] // 2
-                continue
-            yield run, found
-            first = run.stop
 
-    @torch.no_grad()
+        def search(run: range) -> list[list[Found]]:
+            stop()
+            return self._search_batch(sentences[run.start : run.stop], options)
+
+        return self.memory.in_turn(lengths, options.batch_tokens, search)
+
     def _search_batch(
         self, sentences: Sequence[Sentence], options: SearchOptions
     ) -> list[list[Found]]:
+        import torch
+
+        from nmt.data.batches import collate_sources
+        from nmt.decoding.plan import Plan
+
         src, layout = collate_sources([sentence.ids for sentence in sentences])
         layout = layout.to(self.device)
-        plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
-        types, longest = plan.types(self._types), int(plan.max_len.max())
-        state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
-        return plan.search(state, types)
+        with torch.no_grad(), self._finite_scores(sentences):
+            plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
+            types, longest = plan.types(self._types), int(plan.max_len.max())
+            state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
+            return plan.search(state, types)
+
+    @contextlib.contextmanager
+    def _finite_scores(self, sentences: Sequence[Sentence] | None = None) -> Iterator[None]:
+        """
+        Args:
+            sentences: what is searched, if its scores are known by their places.
+
+        Raises:
+            RunError: scores are NaN or infinite.
+        """
+        try:
+            yield
+        except NonFiniteScores as error:
+            line = error.number if sentences is None else sentences[error.number].place[0]
+            raise RunError(
+                f"the scores of line {line} are not finite: the weights hold NaN or are too large",
+                at=self.source,
+                fix="train with a lower learning rate, or clip gradients"
+                if self.source is None
+                else "take another checkpoint of the run with --checkpoint"
+                + ("" if self.precision == "fp32" else ", or precision fp32"),
+            ) from error

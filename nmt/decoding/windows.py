@@ -9,18 +9,26 @@ Item = TypeVar("Item")
 CHARACTERS = 1_000_000  # after so many a window ends; 2,048 usual lines have a fourth of them
 
 
-def windows(items: Iterable[Item], count: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Items in order, in lists of up to ``count``; a list ends sooner once CHARACTERS are reached.
+def windows(
+    items: Iterable[Item],
+    count: int,
+    size: Callable[[Item], int],
+    ready: Callable[[], bool] = lambda: True,
+) -> Iterator[list[Item]]:
+    """Yield items in order, in lists of up to ``count``.
+
+    A list ends sooner once CHARACTERS are reached, and when no item is ready.
 
     Args:
         size: characters of an item.
+        ready: whether the next item, or the end, is there without waiting for it.
     """
     window: list[Item] = []
     characters = 0
     for item in items:
         window.append(item)
         characters += size(item)
-        if len(window) >= count or characters >= CHARACTERS:
+        if len(window) >= count or characters >= CHARACTERS or not ready():
             yield window
             window, characters = [], 0
     if window:

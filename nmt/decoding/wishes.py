@@ -27,6 +27,20 @@ class Wish:
 FREE = Wish()
 
 
+def require_items(form: str, **given: object) -> None:
+    """Refuse a text where several are expected: Python takes it for a list of its characters.
+
+    Args:
+        form: how the arguments, by name, are given.
+
+    Raises:
+        TypeError: one of them is a text.
+    """
+    for name, value in given.items():
+        if isinstance(value, str | bytes):
+            raise TypeError(f"{name} is a {type(value).__name__}; give a list: {form}")
+
+
 def with_wishes(
     lines: Iterable[str],
     prefix: Iterable[str] | None,
@@ -51,6 +65,8 @@ def with_wishes(
                 wish[name] = next(values)
             except StopIteration:
                 raise _uneven(name, f"ends before line {number} of the input") from None
+            if name != "prefix":
+                require_items(f"{name}=[[phrase]]", **{name: wish[name]})
         yield line, Wish(**wish) if wish else FREE  # type: ignore[arg-type]
     for name, values in given.items():
         if next(values, None) is not None:

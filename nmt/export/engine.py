@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from nmt.cpus import threads
 from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.found import Found, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found, length_penalty
 from nmt.errors import MachineError, UserError
-from nmt.export.fold import MASKED
+from nmt.export.facts import MASKED
 from nmt.export.program import ctranslate2_penalty
 from nmt.export.spec import SPECIALS, require_ctranslate2
 
@@ -36,20 +37,23 @@ class Engine:
         vocab: of the folder.
         never: tokens that must not be produced, beside UNK.
         device: auto, cpu, cuda or cuda:N.
+        workers: batches that are searched at once on a CPU.
     """
 
-    def __init__(self, folder: Path, vocab: Vocab, never: Sequence[str], device: str) -> None:
+    def __init__(
+        self, folder: Path, vocab: Vocab, never: Sequence[str], device: str, workers: int = 1
+    ) -> None:
         kind, index = resolve_device(device)
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.never = [[token] for token in never]
-        # on a CPU several translators of one thread each beat one of several threads
+        # several translators of one thread each beat one of several threads
         self.translator = require_ctranslate2().Translator(
             str(folder),
             device=kind,
             device_index=index,
-            inter_threads=torch.get_num_threads() if kind == "cpu" else 1,
-            intra_threads=1,
+            inter_threads=workers if kind == "cpu" else 1,
+            intra_threads=max(1, threads() // workers),
         )
 
     def search(self, sources: Sequence[np.ndarray], options: SearchOptions) -> list[list[Found]]:
@@ -89,7 +93,7 @@ class Engine:
             if length < longest and max(map(len, result.hypotheses)) >= limit:
                 beyond.append(row)
             else:
-                found[row] = self._ranked(result, options)
+                found[row] = self._ranked(row, result, options)
         return beyond
 
     def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
@@ -108,13 +112,15 @@ class Engine:
             return_end_token=True,
         )
 
-    def _ranked(self, result: Any, options: SearchOptions) -> list[Found]:
+    def _ranked(self, row: int, result: Any, options: SearchOptions) -> list[Found]:
         found = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
             log_prob = score * len(ids) ** _power(options)
             ended = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
+            if math.isnan(log_prob):
+                raise NonFiniteScores(row)
             # a beam wider than there are hypotheses holds impossible ones
             if log_prob > MASKED / 2:
                 found.append(Found(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))

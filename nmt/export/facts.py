@@ -11,6 +11,7 @@ from nmt.config import DecodeConfig
 from nmt.errors import UserError
 
 FACTS = "nmt.json"
+MASKED = -1e4  # as a log-probability: 0 in fp32, yet a number in fp16
 
 
 @dataclass(frozen=True)

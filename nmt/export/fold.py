@@ -28,10 +28,10 @@ from torch.nn import functional as F
 
 from nmt.config import ModelConfig
 from nmt.errors import UserError
+from nmt.export.facts import MASKED
 from nmt.model.embedding import FIXNORM_EPS
 
 SCALENORM_EPS = 1e-12
-MASKED = -1e4  # probability 0 in fp32, yet a number in fp16
 
 Weights = dict[str, Tensor]
 PARTS = {"encoder": ("self_attn", "ffn"), "decoder": ("self_attn", "cross_attn", "ffn")}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from nmt.config import ModelConfig
 from nmt.data.vocab import BOS, EOS, UNK
 from nmt.errors import UserError
-from nmt.export.fold import layers
-from nmt.model.embedding import sinusoids
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 """PAD, BOS, EOS and UNK in an exported vocabulary: no piece of text has a space, so none is one."""
@@ -83,6 +83,9 @@ def build_spec(
         types: the texts of the types, without the four specials.
         positions: how long a sentence may be, source or target, in pieces with EOS.
     """
+    from nmt.export.fold import layers
+    from nmt.model.embedding import sinusoids
+
     specs = require_ctranslate2().specs
     arrays = {name: tensor.numpy() for name, tensor in weights.items()}
     common = {

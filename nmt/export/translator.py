@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
+from nmt.decoding.cores import checked_workers
+from nmt.decoding.found import Found
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found
 from nmt.decoding.sentences import Hypothesis, Sentence, Sentences
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engine import Engine, resolve_device
 from nmt.export.facts import is_export, read_facts
-from nmt.export.folder import write
 from nmt.export.spec import check_expressible, require_ctranslate2
 
 ABLE = {
@@ -32,19 +30,25 @@ ABLE = {
 class ExportedTranslator(Translator):
     """A Translator whose search is CTranslate2's; lines, parts and options are treated alike."""
 
-    def __init__(self, folder: Path, device: str) -> None:
-        """``folder``: an exported one, which is no longer needed afterwards.
+    def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
+        """
+        Args:
+            folder: an exported one, which is no longer needed afterwards.
+            device: auto, cpu, cuda or cuda:N.
+            source: where the weights are from, for errors.
+            workers: batches that are searched at once on a CPU, by threads.
 
         Raises:
             UserError: it is damaged.
         """
+        self.source, self.workers = source, checked_workers(workers)
         facts, self.decode = read_facts(folder)
         self.precision = "fp32"  # what its weights are stored in is part of the fingerprint
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = facts.src, facts.tgt
         self.sentences = Sentences(self.segmenter, self.vocab, self.src, self.tgt)
-        self.device = torch.device(resolve_device(device)[0])
-        self.engine = _open(folder, self.vocab, facts.never, device)
+        self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
+        self.engine = _open(folder, self.vocab, facts.never, device, workers)
         weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
         self._fingerprint = f"{self.text_fingerprint} {weights}"
 
@@ -57,7 +61,8 @@ class ExportedTranslator(Translator):
     ) -> list[list[Found]]:
         if stop is not None:
             stop()
-        found = self.engine.search([s.ids for s in sentences], options)
+        with self._finite_scores(sentences):
+            found = self.engine.search([s.ids for s in sentences], options)
         done(sentences)
         return found
 
@@ -89,13 +94,16 @@ class ExportedTranslator(Translator):
         return options
 
 
-def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "best") -> Translator:
+def load_exported(
+    path: str | Path, device: str = "auto", checkpoint: str = "best", workers: int = 1
+) -> Translator:
     """The translator of an exported folder, or of a run folder by way of a temporary export.
 
     Args:
         path: a folder that nmt-export or nmt-train wrote.
         device: auto, cpu, cuda or cuda:N, as CTranslate2 sees them.
         checkpoint: of a run folder.
+        workers: batches that are searched at once on a CPU, by threads.
 
     Raises:
         UserError: CTranslate2 is not installed or cannot express the model; the folder is damaged,
@@ -109,18 +117,21 @@ def load_exported(path: str | Path, device: str = "auto", checkpoint: str = "bes
                 at="--checkpoint",
                 fix="give it to nmt-export, or give the run folder",
             )
-        return ExportedTranslator(Path(path), device)
+        return ExportedTranslator(Path(path), device, str(path), workers)
     original = Translator.load(path, "cpu", checkpoint)
     check_expressible(original.transformer.config)
     with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
+        from nmt.export.folder import write
+
         write(original, Path(folder), None)
-        return ExportedTranslator(Path(folder), device)
+        assert original.source is not None
+        return ExportedTranslator(Path(folder), device, original.source, workers)
 
 
-def _open(folder: Path, vocab: Vocab, never: Sequence[str], device: str) -> Engine:
+def _open(folder: Path, vocab: Vocab, never: Sequence[str], device: str, workers: int) -> Engine:
     try:
         tokens = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
-        engine = Engine(folder, vocab, never, device)
+        engine = Engine(folder, vocab, never, device, workers)
         if tokens != engine.tokens:
             raise ValueError("vocab.txt and shared_vocabulary.json differ")
         return engine

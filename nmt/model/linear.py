@@ -45,7 +45,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` for rows, computed by ``linear``."""
+    """``nn.Linear`` for rows, computed by ``linear``; its weights are drawn by the model."""
+
+    def reset_parameters(self) -> None:
+        """Set weights and bias to 0: torch would draw numbers that nobody uses."""
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, I] -> [N, O]."""

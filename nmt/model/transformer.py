@@ -65,6 +65,7 @@ class Transformer(nn.Module):
         vocab_size: V, the joint vocabulary.
         tgt_types: [V] bool, the types that the target language has; others are masked at the
             output when ``config.logit_mask``. None = all.
+        drawn: draw weights; False where they are loaded next.
     """
 
     allowed: Tensor
@@ -74,6 +75,7 @@ class Transformer(nn.Module):
         config: ModelConfig,
         vocab_size: int,
         tgt_types: np.ndarray | Tensor | None = None,
+        drawn: bool = True,
     ) -> None:
         super().__init__()
         self.config = config
@@ -118,7 +120,8 @@ class Transformer(nn.Module):
         if config.logit_mask and tgt_types is not None:
             allowed = torch.as_tensor(tgt_types).bool().clone()
         self.register_buffer("allowed", allowed, persistent=False)
-        self.init_weights(torch.Generator().manual_seed(0))
+        if drawn:
+            self.init_weights(torch.Generator().manual_seed(0))
 
     def freeze(self, dtype: torch.dtype) -> Transformer:
         """From now on for translation alone, with products in ``dtype``; returns itself."""

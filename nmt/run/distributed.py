@@ -7,13 +7,13 @@ import datetime
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 # a validation keeps the other processes waiting; torchrun notices a process that has ended
 PATIENCE = datetime.timedelta(hours=12)
@@ -55,6 +55,8 @@ class World:
                 at="device",
                 fix="set device=cuda",
             )
+        import torch
+
         torch.cuda.set_device(self.gpu)
         return torch.device("cuda", self.gpu)
 
@@ -62,6 +64,9 @@ class World:
         """Replace each tensor by its sum over the processes: one exchange, no waiting for a GPU."""
         if self.size == 1:
             return
+        import torch
+        import torch.distributed as dist
+
         flat = torch.cat([t.reshape(-1) for t in tensors])
         with _others():
             dist.all_reduce(flat)
@@ -73,6 +78,9 @@ class World:
         """The highest that any process has of each number."""
         if self.size == 1:
             return list(numbers)
+        import torch
+        import torch.distributed as dist
+
         found = torch.tensor(numbers, dtype=torch.float64)
         with _others():
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
@@ -82,6 +90,8 @@ class World:
         """What the first process has."""
         if self.size == 1:
             return value
+        import torch.distributed as dist
+
         box = [value]
         with _others():
             dist.broadcast_object_list(box, src=0)
@@ -91,9 +101,12 @@ class World:
 @contextlib.contextmanager
 def join() -> Iterator[World]:
     """The processes that torchrun started, or this one alone."""
-    if not (dist.is_available() and dist.is_torchelastic_launched()):
+    if "TORCHELASTIC_RUN_ID" not in os.environ:  # what torchrun sets
         yield World()
         return
+    import torch
+    import torch.distributed as dist
+
     # numbers that the host decides by go over gloo, so that no GPU is waited for
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=PATIENCE)

@@ -21,6 +21,7 @@ from nmt.config import Recipe
 from nmt.data.batches import Batch, Prefetcher, Update, collate, plan, updates
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.shapes import shape_for
+from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError
 from nmt.model.transformer import Transformer
@@ -109,6 +110,7 @@ class Trainer:
             recipe.tgt,
             recipe.decode,
             device,
+            workers=all_cores(),
         )
         self.state.text_fingerprint = self.translator.text_fingerprint
         self.interval = Interval(self.state, recipe)

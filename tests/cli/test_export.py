@@ -115,7 +115,7 @@ def test_nothing_is_left_when_writing_fails(
     monkeypatch.setattr("nmt.export.folder.readme", full)
     code, error = export(capsys, run)
     assert code == 4
-    assert "No space left" in error
+    assert "the disk (or your quota) is full" in error
     assert names(run) == before
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import errno
+import importlib
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nmt
+import nmt.cli
 from nmt.cli import store_products
 from nmt.cli.main import run_command
 from nmt.errors import MachineError, RunError, Terminated, UserError
@@ -22,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(body: Callable[[argparse.Namespace], int | None], *argv: str) -> int:
-    return run_command(body, argparse.ArgumentParser(prog="nmt-x"), argv)
+    return run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), argv)
 
 
 def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
@@ -40,8 +45,17 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
         (MachineError("in use", at="runs/x"), 4, "runs/x: in use"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (Terminated("SIGTERM"), 143, "terminated"),
-        (OSError(errno.ENOSPC, "No space left", "runs/x"), 4, "runs/x: No space left"),
-        (PermissionError(errno.EACCES, "Permission denied", "x"), 4, "x: Permission denied"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "x"),
+            4,
+            "x: Permission denied\n  -> give yourself the permission, or choose another place",
+        ),
+        (
+            OSError(errno.EIO, "Input/output error"),
+            4,
+            "standard output or a file: Input/output error\n"
+            "  -> the disk or its connection is damaged; choose another place",
+        ),
         (
             ValueError("odd\nthing"),
             3,
@@ -84,7 +98,7 @@ def body(args):
     for _ in range(5000):
         print("x" * 100)
 
-sys.exit(run_command(body, argparse.ArgumentParser(prog="nmt-x"), []))
+sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
 """
 
 
@@ -92,7 +106,12 @@ sys.exit(run_command(body, argparse.ArgumentParser(prog="nmt-x"), []))
     ("redirect", "code", "said"),
     [
         ("| head -1 >/dev/null", 141, ""),
-        (">/dev/full", 4, "nmt-x: disk: No space left on device\n"),
+        (
+            ">/dev/full",
+            4,
+            r"nmt-x: standard output or a file: the disk \(or your quota\) is full\n"
+            r"  -> free some space, then run the same command again\n",
+        ),
         (">&-", 0, ""),
     ],
 )
@@ -112,7 +131,8 @@ def test_an_output_that_takes_no_more(redirect: str, code: int, said: str):
         check=False,
         cwd=ROOT,
     )
-    assert (done.returncode, done.stderr) == (code, said)
+    assert done.returncode == code
+    assert re.fullmatch(said, done.stderr)
 
 
 def test_importing_the_package_loads_no_torch():
@@ -151,3 +171,77 @@ def test_the_number_of_products_kept_is_the_user_s_if_there_is_one(monkeypatch):
     store_products(64)
     assert os.environ["LRU_CACHE_CAPACITY"] == "64"
     assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"
+
+
+# ---------------------------------------------------------------- standard streams
+
+
+def shell(redirect: str, program: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = f'"$0" -c "$1" {redirect}'
+    return subprocess.run(
+        ["bash", "-c", command, sys.executable, program],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        **options,
+    )
+
+
+CLOSED = """
+import argparse, sys
+from nmt.cli.main import run_command
+
+def body(args):
+    with open(sys.argv[1], "w") as file:
+        print("note", file=sys.stderr)
+        print("printed")
+        file.write("mine")
+    raise OSError("odd")
+
+sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
+"""
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_is_no_file_of_ours(redirect: str, tmp_path: Path):
+    """Where the system would give its number to the next file that is opened."""
+    target = tmp_path / "file"
+    done = shell(f"'{target}' {redirect}", CLOSED)
+    assert done.returncode == 3
+    assert target.read_text() == "mine"
+    assert done.stdout == (b"" if " >&-" in f" {redirect}" else b"printed\n")
+    assert done.stderr.startswith(b"" if "2>&-" in redirect else b"note\nnmt-x: internal error")
+
+
+def test_what_is_printed_is_utf_8_in_any_locale():
+    program = PROGRAM.replace('print("x" * 100)', 'return print("ñ ☃", "\\udcff")')
+    for encoding in ("ascii", "latin-1"):
+        done = shell("", program, env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert (done.returncode, done.stdout) == (0, "ñ ☃ ".encode() + b"\xff\n")
+    program = PROGRAM.replace('print("x" * 100)', 'raise ValueError("ñ")')
+    done = shell("", program, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert "ValueError: ñ\n" in done.stderr.decode("utf-8")
+
+
+# ---------------------------------------------------------------- the first second
+
+
+def test_an_interruption_while_modules_are_imported_is_one_line(capsys, monkeypatch):
+    def parser() -> argparse.ArgumentParser:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/nmt-x"])
+    assert run_command(lambda args: None, parser, []) == 130
+    assert capsys.readouterr().err == "nmt-x: interrupted\n"
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_the_allocator_is_set_on_linux_only(platform: str, monkeypatch):
+    """Elsewhere there may be no library without a name to ask."""
+
+    def refuse(name: object) -> None:
+        raise TypeError("LoadLibrary() argument 1 must be str, not None")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(sys, "platform", platform)
+    importlib.reload(nmt.cli)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
+import io
+import itertools
 import json
 import os
 import pty
@@ -13,18 +15,23 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nmt.cli import streams
+from nmt.cli import streams, translate
 from nmt.cli.search import WISHES
-from nmt.cli.streams import read_beside, read_input
+from nmt.cli.streams import claimed_output, read_beside, read_input
 from nmt.cli.translate import parser
-from nmt.decoding.options import SearchOptions
+from nmt.config import DecodeConfig
+from nmt.decoding.options import SearchOptions, search_options
+from nmt.decoding.sentences import Hypothesis, Unknown
+from nmt.decoding.windows import windows
 from nmt.errors import UserError
 
 # The command without torch, by a translator that says each line in capitals, and "wait" never.
@@ -45,6 +52,7 @@ class Translator:
         return Translator()
 
     device, precision = "cpu", "fp32"
+    unknown = types.SimpleNamespace(share=0.0, lines_only=0)
 
     def fingerprint(self):
         return "capitals"
@@ -52,7 +60,7 @@ class Translator:
     def checked(self, given, wishes):
         return search_options(DecodeConfig(), given, wishes)
 
-    def stream(self, lines, window, skip, progress, n_best=None, **options):
+    def stream(self, lines, skip, progress, ready, n_best=None, **options):
         for line in itertools.islice(lines, skip, None):
             if line == "wait":
                 print("waiting", file=sys.stderr, flush=True)
@@ -102,7 +110,8 @@ def test_a_signal_keeps_the_finished_lines(
     part = tmp_path / "out.part"
     assert process.returncode == code
     assert err.decode() == (
-        f"note: the lines translated so far are in {part}\nnmt-translate: {said}\n"
+        f"note: the lines translated so far are in {part}; the same command with --force starts "
+        f"over\nnmt-translate: {said}\n"
     )
     assert part.read_bytes() == "SEÑOR\n".encode()
     assert not target.exists()
@@ -193,7 +202,7 @@ def test_no_bar_where_someone_types_or_reads(
 def test_compressed_input_is_read_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "in.gz"
     path.write_bytes(gzip.compress("\ufeffa ñ\r\n\nb".encode()))
-    lines, total = read_input(str(path))
+    lines, total, _ = read_input(str(path))
     assert (list(lines), total) == (["a ñ", "", "b"], 3)
 
 
@@ -218,7 +227,7 @@ def test_standard_input_that_is_a_file_is_checked_and_counted(
     with path.open() as file:
         monkeypatch.setattr(sys, "stdin", file)
         assert file.buffer.readline() == b"title\n"
-        lines, total = read_input(None)
+        lines, total, _ = read_input(None)
         assert (list(lines), total) == (["1", "ñ 2"], 2)
     path.write_bytes(b"1\n\xff\n")
     with path.open() as file:
@@ -243,10 +252,75 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "LONGEST_LINE", 20)
     with open("/dev/zero") as zeros:
         monkeypatch.setattr(sys, "stdin", zeros)
-        lines, total = read_input(None)
+        lines, total, _ = read_input(None)
         assert total is None
         with pytest.raises(UserError, match="standard input:1: a line of over 20 bytes"):
             next(lines)
+
+
+# ---------------------------------------------------------------- pauses
+
+
+def test_lines_that_are_there_are_told_from_those_to_wait_for() -> None:
+    read, write = os.pipe()
+    with open(read, "rb") as file:
+        lines = streams.WaitingLines(file, "x")
+        assert not lines.ready()
+        os.write(write, "ñ\r\n\nb".encode())
+        assert lines.ready()
+        assert next(lines) == "ñ"
+        assert lines.ready()
+        assert next(lines) == ""
+        assert not lines.ready()  # half a line
+        os.write(write, b"c\nd")
+        assert lines.ready()
+        assert next(lines) == "bc"
+        os.close(write)
+        assert lines.ready()  # a last line without its end
+        assert next(lines) == "d"
+        assert lines.ready()
+        assert list(lines) == []
+
+
+@pytest.mark.parametrize("size", [1, 3, 1 << 16])
+def test_lines_of_a_pipe_are_those_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(streams, "CHUNK", size)
+    for data in (b"", b"a", b"a\n", b"\n\n", "\ufeffñ\r\n\r\n \t\x00\n\u2028".encode()):
+        (tmp_path / "x").write_bytes(data)
+        expected = list(read_input(str(tmp_path / "x")).lines)
+        with open(tmp_path / "x", "rb") as file:
+            assert list(streams.WaitingLines(file, "x")) == expected
+
+
+def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    keep = os.open(fifo, os.O_RDWR)
+    lines, total, ready = read_input(str(fifo))
+    assert (total, ready()) == (None, False)
+    os.write(keep, b"a\n")
+    assert ready()
+    assert next(lines) == "a"
+    os.close(keep)
+
+
+def test_a_window_ends_when_the_input_pauses() -> None:
+    answers = iter([True, False, True, True, False])
+    found = windows(iter("abcde"), 3, len, lambda: next(answers))
+    assert list(found) == [["a", "b"], ["c", "d", "e"]]
+
+
+def test_lines_that_come_fast_fill_their_windows() -> None:
+    read, write = os.pipe()
+    writer = threading.Thread(target=lambda: (os.write(write, b"x\n" * 20_000), os.close(write)))
+    writer.start()
+    with open(read, "rb") as file:
+        lines = streams.WaitingLines(file, "x")
+        sizes = [len(window) for window in windows(lines, 2048, len, lines.ready)]
+    writer.join()
+    assert sizes == [2048] * 9 + [20_000 - 9 * 2048]
 
 
 # ---------------------------------------------------------------- flags
@@ -309,10 +383,10 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stderr.readline()
         process.terminate()
-        assert b"the same command with --resume goes on" in process.communicate(timeout=60)[1]
+        assert b"the same command with --resume continues" in process.communicate(timeout=60)[1]
     before = part.read_bytes()
     assert before == b"A\n"
-    assert "cut short is there" in refused()
+    assert "holds the lines of an interrupted translation" in refused()
     assert "another beam (was 4, is 2)" in refused("--resume", "--beam", "2")
     assert "contradict" in refused("--resume", "--force")
     source.write_text("a\nb\n")
@@ -323,3 +397,125 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     with start("--input", source, "--output", target, "--force") as process:
         assert process.communicate(timeout=60) == (b"", b"")
     assert target.read_bytes() == b"A\nB\n"
+
+
+# ---------------------------------------------------------------- nothing is lost
+
+
+@dataclass
+class Capitals:
+    """A translator that says each line in capitals and fails at "fail"."""
+
+    device = "cpu"
+    precision = "fp32"
+    unknown = Unknown()
+
+    def fingerprint(self) -> str:
+        return "capitals"
+
+    def checked(self, given: dict[str, Any], wishes: Any) -> SearchOptions:
+        return search_options(DecodeConfig(), given, wishes)
+
+    def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
+        for line in itertools.islice(lines, skip, None):
+            if line == "fail":
+                raise KeyboardInterrupt
+            yield [Hypothesis([], line.upper(), -1.0, -1.0, True)]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run nmt-translate in this process: (exit code, standard error)."""
+    monkeypatch.setattr(translate, "_load", lambda args: Capitals())
+
+    def run(*argv: str | Path, stdin: str | None = None) -> tuple[int, str]:
+        given = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        monkeypatch.setattr(sys, "stdin", given)
+        code = translate.main(["run", *map(str, argv)])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def test_finished_lines_of_standard_input_are_never_emptied(command: Any, tmp_path: Path) -> None:
+    target, part = tmp_path / "out", tmp_path / "out.part"
+    code, err = command("--output", target, stdin="a\nfail\n")
+    assert code == 130
+    assert "the same command with --force starts over" in err
+    for argv in ((), ("--input", __file__, "--resume")):
+        code, err = command("--output", target, *argv, stdin="b\n")
+        assert code == 2
+        assert f"{part}: " in err
+        assert "rename it to keep its lines, " in err
+        assert part.read_text() == "A\n"
+    assert command("--output", target, "--force", stdin="b\n")[0] == 0
+    assert target.read_text() == "B\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["out.part", "out.part.json"])
+@pytest.mark.parametrize("text", ["precious", "", '{"version": 1}', "[]"])
+def test_files_of_the_user_are_not_taken_for_ours(
+    command: Any, tmp_path: Path, name: str, text: str
+) -> None:
+    source, theirs = tmp_path / "in", tmp_path / name
+    source.write_text("a\n")
+    theirs.write_text(text)
+    for argv in ((), ("--force",), ("--resume",)):
+        code, err = command("--input", source, "--output", tmp_path / "out", *argv)
+        assert code == 2
+        assert f"{theirs}: nmt-translate did not write this file" in err
+    assert theirs.read_text() == text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", name]
+
+
+def test_a_link_in_place_of_the_unfinished_output_is_refused(command: Any, tmp_path: Path) -> None:
+    precious, part = tmp_path / "precious", tmp_path / "out.part"
+    precious.write_text("x")
+    assert command("--output", tmp_path / "out", stdin="a\nfail\n")[0] == 130
+    part.unlink()
+    part.symlink_to(precious)
+    code, err = command("--output", tmp_path / "out", "--force", stdin="a\n")
+    assert (code, precious.read_text()) == (2, "x")
+    assert f"{part}: nmt-translate did not write this file" in err
+
+
+@pytest.mark.parametrize(
+    "flag", ["--input", "--score-target", "--prefix", "--require", "--forbid", "--forbid-all"]
+)
+@pytest.mark.parametrize("name", ["same", "symlink", "hard link", "part", "facts"])
+def test_no_input_is_ever_overwritten(command: Any, tmp_path: Path, flag: str, name: str) -> None:
+    file, target = tmp_path / "f", tmp_path / name
+    if name == "same":
+        target = file
+    elif name in ("part", "facts"):
+        file = tmp_path / {"part": "part.part", "facts": "facts.part.json"}[name]
+    file.write_text("a\n")
+    if name == "symlink":
+        target.symlink_to(file)
+    elif name == "hard link":
+        target.hardlink_to(file)
+    code, err = command(flag, file, "--output", target, "--force", stdin="a\n")
+    assert code == 2
+    assert ": is an input too" in err
+    assert file.read_text() == "a\n"
+
+
+def test_two_commands_never_write_one_output(command: Any, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with claimed_output(str(target), [], False, False):
+        code, err = command("--output", target, "--force", stdin="a\n")
+        assert code == 4
+        assert err == (
+            f"nmt-translate: {target}: another nmt-translate is writing this output\n"
+            "  -> wait until it ends, or choose another --output\n"
+        )
+    assert not list(tmp_path.iterdir())
+    assert command("--output", target, stdin="a\n") == (0, "")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_lock_that_a_killed_command_left_keeps_nobody_out(command: Any, tmp_path: Path) -> None:
+    (tmp_path / ".out.nmt-lock").touch()
+    assert command("--output", tmp_path / "out", stdin="a\n") == (0, "")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,9 +14,10 @@ import pytest
 from nmt.cli import prepare as command
 from nmt.config import Recipe
 from nmt.data import parallel
+from nmt.data.corpus import CorpusWriter
 from nmt.data.prepare import missing_files, prepare
 from nmt.data.vocab import UNK
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
 
 TRAIN = [(f"o gato {i} come", f"the cat {i} eats") for i in range(200)]
 DEV = [("o gato come", "the cat eats"), ("", "blank source"), ("o zz come", "the zz eats")]
@@ -221,3 +223,16 @@ def test_a_million_pairs_in_under_a_gigabyte(tmp_path: Path):
     kilobytes = int(done.stdout.split()[-1])
     print(f"peak of {kilobytes / 1e6:.2f} GB")
     assert kilobytes < 1_000_000
+
+
+def test_a_full_disk_is_named_with_what_is_needed(tmp_path, monkeypatch):
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(CorpusWriter, "add_flat", full)
+    said = (
+        r"cache/.*: the disk .* is full: [\d.]+ KB needed, .* free\n  -> free some space, then run"
+    )
+    with pytest.raises(MachineError, match=said):
+        prepared(tmp_path)
+    assert not list((tmp_path / ".cache").iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import gc
@@ -18,10 +19,13 @@ from typing import Any
 
 import pytest
 import torch
+from numba.core.compiler_lock import global_compiler_lock
 
+from nmt.decoding import cores as cores_module
 from nmt.decoding import translator as translator_module
-from nmt.decoding.cores import Cores, can_fork
+from nmt.decoding.cores import Cores, all_cores
 from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from tests.decoding.untrained import LINES, untrained
 
@@ -31,18 +35,16 @@ MANY = [*LINES * 4, "", "pan"]
 
 
 @pytest.fixture(autouse=True)
-def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(translator_module, "WORTH_CORES", 0)
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
     gc.collect()
     open_files = os.listdir("/proc/self/fd")
     yield
-    assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == before
     gc.collect()  # a test's exception may have held what it had
     assert running() == set()
     assert len(os.listdir("/proc/self/fd")) == len(open_files)
-    torch.set_num_threads(before)
 
 
 def running() -> set[int | None]:
@@ -55,14 +57,20 @@ def two_doing(work: Callable[[Any], Any]) -> Iterator[Cores[Any, Any]]:
         yield cores
 
 
+def forking(seed: int = 2) -> Translator:
+    translator = untrained(seed)
+    translator.workers = 2
+    return translator
+
+
 @contextlib.contextmanager
-def in_this_process() -> Iterator[None]:
-    torch.set_num_threads(1)
-    assert not can_fork()
+def in_this_process(translator: Translator) -> Iterator[None]:
+    translator.workers = 1
     try:
         yield
+        assert running() == set()
     finally:
-        torch.set_num_threads(2)
+        translator.workers = 2
 
 
 def mapped(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -80,18 +88,17 @@ def test_processes_change_no_text(precision: str, monkeypatch: pytest.MonkeyPatc
         return original(self, items)
 
     monkeypatch.setattr(Cores, "map", watched)
-    translator = untrained()
+    translator = forking()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-        assert can_fork()
         found = translator.translate(MANY, batch_tokens=40)
-        with in_this_process():
+        with in_this_process(translator):
             assert found == translator.translate(MANY, batch_tokens=40)
     assert len(searched) == 1
     assert searched[0] > 2
 
 
 def test_every_wish_of_a_line_reaches_the_processes() -> None:
-    translator = untrained()
+    translator = forking()
     wishes: dict[str, Any] = {
         "prefix": ["the"] * len(MANY),
         "require": [["sea"]] * len(MANY),
@@ -99,12 +106,47 @@ def test_every_wish_of_a_line_reaches_the_processes() -> None:
         "forbid_all": ["town"],
     }
     found = list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
-    with in_this_process():
+    with in_this_process(translator):
         assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
 
 
+def test_a_library_call_forks_nothing_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
+
+    async def serve() -> list[str]:
+        return untrained().translate(MANY)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert len(untrained().translate(MANY)) == len(MANY)
+        assert len(asyncio.run(serve())) == len(MANY)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 10**6, 1.5, True, "2"])
+def test_workers_that_cannot_be(workers: Any) -> None:
+    one = untrained()
+    with pytest.raises(UserError, match=r"workers: .* at least 1 and at most 1024"):
+        Translator(
+            one.model, one.segmenter, one.vocab, "gl", "en", one.decode, one.device, workers=workers
+        )
+
+
+def test_all_cores_are_those_that_the_system_and_torch_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cpus, threads, expected in ((2, 8, 2), (8, 2, 2), (1, 1, 1)):
+        monkeypatch.setattr(cores_module, "available_cpus", lambda cpus=cpus: cpus)
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        assert all_cores() == expected
+    monkeypatch.setattr(cores_module, "CAN_FORK", False)
+    assert all_cores() == 1
+
+
 def test_processes_stay_while_weights_do() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     first = translator.translate(MANY)
     processes = running()
@@ -112,17 +154,16 @@ def test_processes_stay_while_weights_do() -> None:
     assert translator.translate(MANY) == first
     assert len(translator.translate(MANY, beam=2, length_alpha=0.0)) == len(first)
     assert running() == processes
-    torch.set_num_threads(3)
+    translator.workers = 3
     assert translator.translate(MANY) == first
     assert len(running()) == 3
     assert not running() & processes
-    torch.set_num_threads(2)
 
 
 def test_an_ensemble_keeps_its_processes_if_all_its_models_stay() -> None:
-    models = [untrained(seed).transformer for seed in (2, 3)]
+    models = [forking(seed).transformer for seed in (2, 3)]
     models[0].freeze(torch.float32)
-    translator = untrained()
+    translator = forking()
     translator.model = Ensemble(models)
     translator.translate(MANY)
     assert running() == set()
@@ -132,19 +173,19 @@ def test_an_ensemble_keeps_its_processes_if_all_its_models_stay() -> None:
 
 
 def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
-    translator = untrained()
+    translator = forking()
     before = translator.translate(MANY)
     assert running() == set()
     with torch.no_grad():
         for parameter in translator.model.parameters():
             parameter.mul_(-1.0)
     after = translator.translate(MANY)
-    with in_this_process():
+    with in_this_process(translator):
         assert before != after == translator.translate(MANY)
 
 
 def test_processes_that_ended_while_they_waited_begin_anew() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     expected = translator.translate(MANY)
     before = running()
@@ -157,7 +198,7 @@ def test_processes_that_ended_while_they_waited_begin_anew() -> None:
 
 
 def test_settings_of_the_caller_are_theirs() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     translator.translate(MANY)
     processes = running()
@@ -165,10 +206,10 @@ def test_settings_of_the_caller_are_theirs() -> None:
         translator.translate(MANY)
         assert not running() & processes
     processes = running()
-    translator.model = untrained(3).model
+    translator.model = forking(3).model
     found = translator.translate(MANY)
     assert not running() & processes
-    assert found == untrained(3).translate(MANY)
+    assert found == forking(3).translate(MANY)
 
 
 class Fails(Exception):
@@ -176,7 +217,7 @@ class Fails(Exception):
 
 
 def test_a_call_works_while_the_failure_of_another_is_at_hand() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     expected = translator.translate(MANY)
 
@@ -191,7 +232,7 @@ def test_a_call_works_while_the_failure_of_another_is_at_hand() -> None:
 
 
 def test_a_call_within_a_call_works() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     expected = translator.translate(MANY)
     inner = []
@@ -215,7 +256,7 @@ def test_what_is_at_work_or_was_interrupted_is_not_used_again() -> None:
 
 
 def test_a_deep_copy_has_processes_of_its_own() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     expected = translator.translate(MANY)
     twin = copy.deepcopy(translator)
@@ -224,13 +265,12 @@ def test_a_deep_copy_has_processes_of_its_own() -> None:
 
 
 def test_threads_do_not_disturb_each_other() -> None:
-    translator = untrained()
+    translator = forking()
     translator.model.freeze(torch.float32)
     lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
     found: dict[int, list[str]] = {}
 
     def translate(number: int) -> None:
-        torch.set_num_threads(2)  # a thread's own in some builds
         found[number] = translator.translate(lines[number], batch_tokens=40)
 
     threads = [threading.Thread(target=translate, args=(number,)) for number in range(4)]
@@ -304,8 +344,26 @@ def test_an_error_is_raised_here_and_ends_the_processes() -> None:
         with pytest.raises(UserError, match="not this one") as caught:
             list(found)
         assert caught.value.fix == "leave it out"
+        there = str(caught.value.__cause__)  # where it was raised, in the other process
+        assert "Traceback" in there
+        assert 'raise UserError("not this one", fix="leave it out")' in there
         assert not cores.alive
         assert running() == set()
+
+
+def test_a_thread_that_compiles_does_not_leave_its_lock_to_the_processes() -> None:
+    begun, stop = threading.Event(), threading.Event()
+
+    def compiling() -> None:
+        with global_compiler_lock:
+            begun.set()
+            stop.wait(0.5)
+
+    thread = threading.Thread(target=compiling)
+    thread.start()
+    begun.wait()
+    assert mapped(lambda n: global_compiler_lock._lock.acquire(timeout=5), range(2)) == [True] * 2
+    thread.join()
 
 
 def test_whoever_stops_reading_leaves_no_process() -> None:
@@ -324,7 +382,7 @@ def test_a_process_that_is_killed_is_an_error_and_no_wait() -> None:
 
     with pytest.raises(MachineError, match="exit code -9") as caught:
         mapped(work, range(100))
-    assert "OMP_NUM_THREADS" in str(caught.value.fix)
+    assert "--workers" in str(caught.value.fix)
 
 
 def test_an_interruption_reaches_this_process_alone() -> None:

@@ -104,12 +104,12 @@ def test_blank_lines_over_long_ones_and_missing_ones(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "LONGEST", 40)
-    sources = ["", "pan", "\u3000", "pan", "pan " * 41]
-    scored = translator.score(sources, ["\u200b", "", "bread", "bread", "bread"])
+    sources = ["", "pan", "\u3000", "pan", "pan"]
+    scored = translator.score(sources, ["\u200b", "", "bread", "bread", "bread " * 11])
     assert [h.log_prob for h in scored[:3]] == [0.0, -math.inf, -math.inf]
     assert math.isfinite(scored[3].log_prob)
     assert scored[4].log_prob == -math.inf
-    assert "note: line 5 has" in capsys.readouterr().err
+    assert "note: line 5 is not scored: its target has 44 pieces" in capsys.readouterr().err
     with pytest.raises(UserError, match="the target ends before line 2"):
         translator.score(["pan", "pan"], ["bread"])
     with pytest.raises(UserError, match="beam means nothing to given translations"):
@@ -182,14 +182,14 @@ def test_what_a_piece_looks_at_is_no_padding_and_the_same_in_any_batch(
     t, model = translator, translator.transformer.eval()
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
-    pairs = Pairs(sources, targets)
-    together = force(model, pairs, 4096, t.device, align=True)
-    apart = force(model, pairs, 1, t.device, align=True)
+    pairs = Pairs(sources, targets, [1, 2])
+    together = force(model, pairs, 4096, t.memory, align=True)
+    apart = force(model, pairs, 1, t.memory, align=True)
     assert [f.sources for f in together] == [f.sources for f in apart]
     for f, source, target in zip(together, sources, targets, strict=True):
         assert len(f.sources) == len(target)
         assert set(f.sources) <= set(range(len(source)))  # never at EOS or padding
-    assert [f.sources for f in force(model, pairs, 4096, t.device)] == [[], []]
+    assert [f.sources for f in force(model, pairs, 4096, t.memory)] == [[], []]
 
 
 def test_words_are_linked_when_any_of_their_pieces_are() -> None:

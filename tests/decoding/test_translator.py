@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.data.batches import Batch
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import sentences as sentences_module
 from nmt.decoding import translator as module
+from nmt.decoding.parts import part_ends
 from nmt.decoding.sentences import BLANK, Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
@@ -34,7 +36,6 @@ WAYS: list[dict[str, Any]] = [
     {"sample": True, "top_k": 3, "top_p": 0.8, "seed": 4},
     {"groups": 2, "beam": 4, "diversity": 0.8},
     {"no_repeat_ngram": 2, "beam": 2},
-    {"copy_unk": True},
 ]
 
 
@@ -154,38 +155,6 @@ def test_unk_when_it_is_allowed(translator: Translator) -> None:
     assert "<unk>" not in likely.translate(["pan"])[0]
 
 
-def test_an_unknown_word_is_the_source_word_it_looks_at() -> None:
-    """In several parts too; what is no UNK stays, and so do the scores."""
-    likely = untrained(eos_bias=0.0)
-    assert likely.model.out_bias is not None  # type: ignore[union-attr]
-    with torch.no_grad():
-        likely.model.out_bias[UNK] += 7.0  # type: ignore[index, operator, union-attr]
-    lines = ["pan", "", "o can €uro", "señor, o mar ☃☃"]
-    plain = likely.n_best(lines, 2, allow_unk=True)
-    aligned = likely.n_best(lines, 2, allow_unk=True, align=True)
-    copied = likely.n_best(lines, 2, copy_unk=True)
-    count = 0
-    for line, before, links, after in zip(lines, plain, aligned, copied, strict=True):
-        words = likely.segmenter.words(likely.segmenter.encode(line, "gl"), "gl").split()
-        for h, with_links, copy in zip(before, links, after, strict=True):
-            assert (copy.score, copy.log_prob) == pytest.approx((h.score, h.log_prob), abs=1e-4)
-            said = "".join(map(likely.segmenter.surface, h.pieces)).split()
-            shown = "".join(map(likely.segmenter.surface, copy.pieces)).split()
-            source = dict(map(reversed, with_links.alignment))  # type: ignore[arg-type]
-            for place, (old, new) in enumerate(zip(said, shown, strict=True)):
-                if old == "<unk>":
-                    assert new == words[source[place]]
-                    count += 1
-                elif "<unk>" not in old:
-                    assert new == old
-            assert "<unk>" not in copy.text
-    assert count > 3
-    with pytest.raises(UserError, match="copy_unk and allow_unk contradict"):
-        likely.stream(["pan"], copy_unk=True, allow_unk=False)
-    with pytest.raises(UserError, match="copy_unk needs lines of text"):
-        likely.translate_ids([np.array([4])], copy_unk=True)
-
-
 def test_a_beam_larger_than_the_target_types_says_no_masked_type(translator: Translator) -> None:
     """Types that only the source has are impossible, not merely unlikely."""
     possible = set(translator.vocab.pieces(np.flatnonzero(translator.vocab.types_of("tgt"))))
@@ -295,8 +264,40 @@ def test_batches_are_halved_until_they_fit_and_it_is_said_once(
 def test_a_sentence_that_never_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = untrained()
     limit_memory(translator, monkeypatch, 0)
-    with pytest.raises(MachineError, match="one sentence of 3 pieces and 4 beams"):
+    with pytest.raises(MachineError, match="one sentence that takes 12 tokens"):
         translator.translate_ids([np.array([4, 5])] * 3)
+
+
+@pytest.mark.parametrize("way", ["score", "align", "token_scores"])
+def test_batches_of_given_translations_are_halved_too(
+    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator, lines = untrained(), LINES * 3
+
+    def found() -> list[Hypothesis]:
+        if way == "score":
+            return translator.score(lines, LINES[::-1] * 3, align=True)
+        return [best for (best,) in translator.n_best(lines, 1, **{way: True})]
+
+    expected = found()
+    sizes: list[int] = []
+    forward = translator.transformer.forward
+
+    def limited(batch: Batch) -> torch.Tensor:
+        sizes.append(batch.src_layout.shape[0])
+        if sizes[-1] > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(batch)
+
+    monkeypatch.setattr(translator.transformer, "forward", limited)
+    for _ in range(2):
+        again = found()
+        assert_close(again, expected)
+        assert [h.alignment for h in again] == [h.alignment for h in expected]
+        for one, other in zip(again, expected, strict=True):
+            np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, atol=1e-4)
+    assert max(sizes) > 4
+    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
 
 
 # ---------------------------------------------------------------- odd lines
@@ -340,13 +341,15 @@ def test_an_over_long_line_is_translated_in_parts_with_a_note(
     whole = translator.translate(LINES[:2])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sentences_module, "LONGEST", 20)
-    count = -(-len(ids) // 20)
+    surfaces = [translator.segmenter.surface(p) for p in translator.sentences.source_pieces(long)]
+    ends = part_ends(surfaces, 20)
+    count = len(ends)
     assert count > 2
     found = translator.n_best([LINES[0], long, LINES[1]], 2)
     note = f"note: line 2 has {len(ids)} pieces; it is translated in {count} parts\n"
     assert capsys.readouterr().err == note
     assert [found[0][0].text, found[2][0].text] == whole
-    parts = translator.translate_ids(np.array_split(np.array(ids), count))
+    parts = translator.translate_ids(np.split(np.array(ids), ends[:-1]))
     best = found[1][0]
     assert best.text == " ".join(part.text for part in parts)
     assert best.score == pytest.approx(sum(part.score for part in parts), abs=1e-3)
@@ -386,8 +389,63 @@ def test_options_that_contradict_each_other_are_both_named(
 
 
 @pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda t: t.translate("pan"), r"lines is a str.*translate\(\[text\]\)"),
+        (lambda t: t.translate(b"pan"), r"lines is a bytes"),
+        (lambda t: t.n_best("pan", 2), r"n_best\(\[text\], 2\)"),
+        (lambda t: t.stream("pan"), r"stream\(\[text\]\)"),
+        (lambda t: t.score("pan", ["bread"]), r"sources is a str"),
+        (lambda t: t.score(["pan"], "bread"), r"targets is a str.*score"),
+        (lambda t: t.translate(["pan"], prefix="the"), r"prefix is a str.*prefix=\[text\]"),
+        (lambda t: t.translate(["pan"], require=["the"]), r"require.*require=\[\[phrase\]\]"),
+        (lambda t: t.translate(["pan"], forbid="the"), r"forbid.*forbid=\[\[phrase\]\]"),
+        (lambda t: t.translate(["pan"], forbid_all="the"), r"forbid_all.*forbid_all=\[phrase\]"),
+    ],
+)
+def test_text_in_place_of_lines_is_a_type_error(
+    translator: Translator, call: Callable[[Translator], Any], said: str
+) -> None:
+    """Python takes a text for a sequence of its characters, each of which was translated."""
+    with pytest.raises(TypeError, match=said):
+        call(translator)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": 100_000},
+        {"beam": 5000, "n_best": 5000},
+        {"n_best": 5000},
+        {"sample": True, "n_best": 100_000},
+        {"mbr": "chrf", "candidates": 5000},
+        {"groups": 5000},
+        {"max_len_offset": 10**20},
+        {"batch_tokens": 10**20},
+        {"seed": 10**20, "sample": True},
+        {"top_k": 10**20, "sample": True},
+        {"no_repeat_ngram": 10**20},
+    ],
+    ids=str,
+)
+def test_what_memory_does_not_hold_is_refused_with_what_is_allowed(
+    translator: Translator, options: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match=r"is not an? .* and at most") as caught:
+        translator.stream(["pan"], **options)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
     "option",
-    [{"beam": 0}, {"length_alpha": -1.0}, {"length_alpha": 1e3}, {"batch_tokens": 0}, {"bem": 3}],
+    [
+        {"beam": 0},
+        {"length_alpha": -1.0},
+        {"length_alpha": 1e3},
+        {"batch_tokens": 0},
+        {"bem": 3},
+        {"copy_unk": True},
+    ],
     ids=lambda option: next(iter(option)),
 )
 def test_options_that_cannot_be_are_named_at_once(

@@ -17,10 +17,12 @@ from nmt.data.moses import Moses
 from nmt.data.segment import Plain, SentencePiece
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.phrases import Forbidden, Phrases
-from nmt.decoding.required import Required
+from nmt.decoding.required import Required, Requirement, Symbol
 from nmt.decoding.search import Found, beam_search
+from nmt.decoding.sentences import Sentences
 from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.translator import Translator
+from nmt.decoding.wishes import Wish
 from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix as Ids
 from tests.decoding.exhaustive import StubState, outputs, random_scores
@@ -41,11 +43,17 @@ def has(ids: Ids, phrase: Sequence[int]) -> bool:
 # ---------------------------------------------------------------- required, on stubs
 
 
+def requirement(phrases: Sequence[Ids]) -> Requirement:
+    """An UNK is the piece ``x``."""
+    symbols: list[list[Symbol]] = [["x" if i == UNK else i for i in phrase] for phrase in phrases]
+    return Requirement([], symbols, lambda s: f"{s} " if isinstance(s, str) else WORDS[s])
+
+
 def with_required(
     seed: int, phrases: Sequence[Sequence[Ids]], beam: int, limit: int, n_best: int = 1
 ) -> list[list[Found]]:
     limits = torch.full((len(phrases),), limit)
-    rule = Required(phrases, WORDS, limits)
+    rule = Required(list(map(requirement, phrases)), WORDS, limits)
     state = StubState(random_scores(seed, types=6), range(len(phrases)), beam)
     return beam_search(
         state, beam, limits, 0.6, torch.tensor([0, 1, 3]), n_best, [rule], rule.choose
@@ -293,6 +301,33 @@ def test_wishes_do_not_depend_on_the_batch(translator: Translator, batch_tokens:
     assert [h.text for h in backwards[::-1]] == [h.text for h in expected]
 
 
+@pytest.mark.parametrize(
+    ("prefix", "phrases"),
+    [
+        ("", ["Ω", "☃"]),
+        ("", ["☃", "Ω dog", "☃ Ω"]),
+        ("", ["dog ☃ sea", "Ω"]),
+        ("", ["Ω", "dog ☃ sea"]),
+        ("", ["☃ dog", "Ω", "☃ sea"]),
+        ("Ω", ["☃"]),
+        ("Ω the", ["☃ Ω", "№"]),
+    ],
+)
+@pytest.mark.parametrize("beam", [1, 5])
+def test_unknown_phrases_are_all_said(
+    translator: Translator, prefix: str, phrases: list[str], beam: int
+) -> None:
+    """To the model they are all UNK; one UNK says one of them only."""
+    for allow_unk in (False, True):
+        ((best,),) = translator.stream(
+            ["pan"], prefix=[prefix], require=[phrases], beam=beam, allow_unk=allow_unk
+        )
+        said = spaced("".join(map(translator.segmenter.surface, best.pieces)))
+        assert said.startswith(f" {prefix}")
+        for phrase in phrases:
+            assert spaced(phrase) in said, (said, phrases)
+
+
 # ---------------------------------------------------------------- patterns
 
 
@@ -311,6 +346,24 @@ def test_pieces_of_sentencepiece_begin_words() -> None:
     )
     pieces = segmenter.encode("a cat sat", "en")
     assert "".join(map(segmenter.surface, pieces)) == " a cat sat"
+
+
+def test_a_sign_that_the_segmenter_replaces_is_refused(translator: Translator) -> None:
+    """U+2581 is SentencePiece's own sign for a space; byte-pair codes keep it as it is."""
+    text = [("a cat sat on a mat", "cats and mats")] * 20
+    segmenter = SentencePiece.learn(
+        SentencePieceConfig(vocab_size=30), Moses(False, nfc=False), "gl", "en", lambda: iter(text)
+    )
+    vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
+    sentences = Sentences(segmenter, vocab, "gl", "en")
+    for wish in (Wish(prefix="a▁b"), Wish(require=["▁"]), Wish(forbid=["a ▁"])):
+        with pytest.raises(UserError, match=r"line 7: .*U\+2581.*'.*▁.*'"):
+            sentences.of_line(7, "a cat", wish)
+    with pytest.raises(UserError, match=r"forbid_all: .*U\+2581"):
+        sentences.patterns(["a▁"], at="forbid_all")
+    (found,) = translator.stream(["pan"], prefix=["a ▁"], require=[["c ▁"]], beam=2)
+    assert found[0].text.startswith("a ▁ ")
+    assert "c ▁" in found[0].text
 
 
 # ---------------------------------------------------------------- errors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -127,6 +128,35 @@ def test_an_over_long_line_leaves_the_others_alone(
     assert len(long.split()) > 4
 
 
+def test_a_line_that_is_no_sentence_is_refused_before_the_start(
+    translate: Command, tmp_path: Path
+) -> None:
+    bad = b"3 1\n" + b"7" * 1_000_000 + b"\n5 9\n"
+    (tmp_path / "in").write_bytes(bad)
+    err = refused(translate, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert f"{tmp_path / 'in'}:2: 1,000,000 characters, at most 100,000" in err
+    assert not (tmp_path / "out").exists()
+    assert "line 2: 1,000,000 characters" in refused(translate, stdin=bad)  # not a file
+
+
+def test_what_the_model_does_not_know_is_said(translate: Command) -> None:
+    _, _, err = translate(stdin=text_of(["3 1 4"] * 9))
+    assert "unknown" not in err
+    code, out, err = translate(stdin=text_of([*["3 1 4"] * 9, "", "привет мир", "Ω", "3 Ω"]))
+    assert (code, out.count(b"\n")) == (0, 13)
+    assert "note: 12.5% of the source's pieces are unknown to the model, in 3 of 12 lines" in err
+    assert "note: the model knows no piece of lines 11, 12; do not rely on" in err
+    _, _, err = translate(stdin=text_of([*["3 1 4"] * 99, *["Ω"] * 7]))
+    assert "of the source's pieces" not in err  # 2.3 %
+    assert "lines 100, 101, 102, 103, 104 and 2 more;" in err
+
+
+def test_workers_change_no_line(translate: Command) -> None:
+    _, alone, _ = translate("--workers", "1", stdin=text_of(LINES * 9))
+    assert translate("--workers", "2", stdin=text_of(LINES * 9))[:2] == (0, alone)
+    assert "workers: 0 is not" in refused(translate, "--workers", "0", stdin=b"3\n")
+
+
 # ---------------------------------------------------------------- output
 
 
@@ -157,7 +187,7 @@ def test_the_input_is_never_overwritten(
     link.symlink_to(source)
     for target in (source, link, tmp_path / "x"):
         err = refused(translate, "--input", source, "--output", target, "--force")
-        assert "is the input too" in err
+        assert "is an input too" in err
     with source.open() as opened:
         monkeypatch.setattr(sys, "stdin", opened)
         assert main([str(tmp_path), "--output", str(source), "--force"]) == 2
@@ -168,7 +198,9 @@ def test_output_that_cannot_be_written(translate: Command, tmp_path: Path) -> No
     err = refused(translate, "--output", tmp_path / "none" / "out", stdin=b"3\n")
     assert "no such folder" in err
     for place in (tmp_path, Path(os.devnull)):
-        assert "no regular file" in refused(translate, "--output", place, "--force", stdin=b"3\n")
+        assert "not a regular file" in refused(
+            translate, "--output", place, "--force", stdin=b"3\n"
+        )
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -348,19 +380,32 @@ def test_the_reader_leaves_after_one_line(trained: Path) -> None:
     process.stderr.close()
 
 
+def test_a_line_is_answered_while_the_input_stays_open(trained: Path) -> None:
+    with start(trained) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in (b"3 1\n", b"5 9\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert select.select([process.stdout], [], [], 300)[0]
+            assert process.stdout.readline().decode("utf-8").startswith("ñ")
+
+
 def test_killed_in_the_middle(translate: Command, trained: Path, tmp_path: Path) -> None:
-    """What is there has another name, and the next start needs no --force."""
+    """What is there has another name; as it holds no line, the next start needs no --force."""
     target = tmp_path / "out"
     with start(trained, "--output", target) as process:
         assert process.stdin is not None
         process.stdin.write(b"3 1\n" * 9)
         process.stdin.flush()
         deadline = time.monotonic() + 300  # a busy machine takes long to load torch
-        while not list(tmp_path.iterdir()) and process.poll() is None:
+        while not (tmp_path / "out.part").exists() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert [p.name for p in tmp_path.iterdir()] == ["out.part"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        ".out.nmt-lock", "out.part", "out.part.json",
+    ]  # fmt: skip
     assert translate("--output", target, stdin=b"3 1\n")[0] == 0
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

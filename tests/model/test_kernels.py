@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from nmt.config import ModelConfig
 from nmt.layout import Layout
-from nmt.model import attention, kernels
+from nmt.model import attention, kernels, loops
 from nmt.model.frozen import freeze_layers
 from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
@@ -29,6 +29,7 @@ D = H * E
 
 @pytest.fixture(autouse=True)
 def without_gradients():
+    kernels.load()
     with torch.no_grad():
         yield
 
@@ -85,6 +86,13 @@ def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
         assert torch.equal(cache[:, 4 : 4 + K], rows[:, D:].unflatten(0, (B, K)))
         assert not cache[:, :4].any()
         assert not cache[:, 4 + K :].any()
+
+
+def test_bits_of_another_number_format_are_not_copied():
+    cache = torch.zeros(B, C, 2 * D, dtype=torch.float32)
+    with pytest.raises(TypeError, match=r"torch\.bfloat16, their cache is torch\.float32"):
+        kernels.write(numbers(B * K, 3 * D).bfloat16(), None, cache, 4)
+    assert not cache.any()
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -171,13 +179,13 @@ def test_a_search_is_the_same_with_torch_operations(keys, precision, monkeypatch
             one.transformer.freeze(torch.bfloat16)
     lines = [source for source, _ in pairs()[:30]]
     used = set()
-    loops = {"_write", "_attend", "_log_sum_exp", "_top"}
-    for name in loops:
-        compiled = getattr(kernels, name)
+    names = {"write", "attend", "log_sum_exp", "top"}
+    for name in names:
+        compiled = getattr(loops, name)
         watched = functools.partial(lambda of, do, *args: used.add(of) or do(*args), name, compiled)
-        monkeypatch.setattr(kernels, name, watched)
+        monkeypatch.setattr(loops, name, watched)
     found = [best[0] for best in ours.stream(lines, beam=3)]
-    assert used == loops
+    assert used == names
     monkeypatch.setattr(kernels, "suit", lambda x: False)
     expected = [best[0] for best in plain.stream(lines, beam=3)]
     same = [(a, b) for a, b in zip(found, expected, strict=True) if a.text == b.text]
@@ -209,6 +217,19 @@ def test_kernels_are_for_cpus_and_not_for_training():
         assert not kernels.suit(torch.ones(1))
 
 
+def test_loops_are_loaded_when_there_is_enough_to_do(monkeypatch):
+    monkeypatch.setattr(kernels, "_loops", None)
+    monkeypatch.setattr(kernels, "_offered", 0)
+    monkeypatch.setattr(kernels, "WORTH", 25)
+    assert [kernels.suit(torch.ones(10)) for _ in range(4)] == [False, False, True, True]
+    assert kernels._loops is None
+    kernels.log_sum_exp(torch.ones(10))
+    assert kernels._loops is loops
+    monkeypatch.setattr(kernels, "_loops", None)
+    monkeypatch.setattr(kernels, "_offered", 0)
+    assert kernels.suit(torch.ones(10, dtype=torch.bfloat16))  # torch's own would round more often
+
+
 def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
     """A package that belongs to the system, and a home that is not there."""
     code = "\n".join(
@@ -218,6 +239,7 @@ def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
             "caching.CacheImpl._locator_classes = []",
             "from nmt.model import kernels",
             "torch.set_grad_enabled(False)",
+            "kernels.load()",
             "print(kernels.top(torch.tensor([[1.0, 3.0, 2.0]]), 2)[1].tolist())",
         ]
     )

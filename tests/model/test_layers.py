@@ -71,6 +71,8 @@ def test_head_scale_comes_before_the_output_projection():
     module = MultiHeadAttention(DIM, 2, Dropout(0.0, DropoutRng()), bias=False, head_scale=True)
     layout, x = Layout.of([4]), normal(4, DIM)
     with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_()
         module.head_scale[0].fill_(0.0)
         module.head_scale[1].fill_(3.0)
         first = module(x, layout)

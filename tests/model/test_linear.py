@@ -79,5 +79,8 @@ def test_the_layer_has_the_weights_of_torch_s():
         "weight": (19, 24),
         "bias": (19,),
     }
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
     x = inputs(torch.float32)[0]
     torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))

@@ -1,0 +1,65 @@
+"""How many CPUs this process may use."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+GROUPS = Path("/proc/self/cgroup")  # the control groups of this process
+MOUNT = Path("/sys/fs/cgroup")
+
+
+def available_cpus(groups: Path = GROUPS, mount: Path = MOUNT) -> int:
+    """Return the CPUs of this process's affinity, or fewer if its container has a smaller quota.
+
+    A quota of 1.5 CPUs counts as two.
+
+    Args:
+        groups: lists the control groups of the process, of version 1 or 2.
+        mount: where their files are.
+    """
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return max(1, min([count, *map(math.ceil, _quotas(groups, mount))]))
+
+
+def threads() -> int:
+    """Return how many threads compute: torch's if it is loaded, else as it decides."""
+    if "torch" in sys.modules:
+        import torch
+
+        return torch.get_num_threads()
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(given) if given.isdecimal() and int(given) else available_cpus()
+
+
+def _quotas(groups: Path, mount: Path) -> Iterator[float]:
+    """CPUs that control groups allow, those above them included."""
+    for folder in _folders(groups, mount):
+        with contextlib.suppress(OSError, ValueError):  # no such file, or no quota: "max"
+            most, period = (folder / "cpu.max").read_text().split()
+            yield int(most) / int(period)
+        with contextlib.suppress(OSError, ValueError):
+            quota = int((folder / "cpu.cfs_quota_us").read_text())
+            if quota > 0:  # -1 = no quota
+                yield quota / int((folder / "cpu.cfs_period_us").read_text())
+
+
+def _folders(groups: Path, mount: Path) -> Iterator[Path]:
+    """Folders of the groups that limit CPUs, from each group up to the mount."""
+    lines = []
+    with contextlib.suppress(OSError):
+        lines = groups.read_text().splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "cpu" in controllers.split(","):
+            top = mount / controllers if controllers else mount
+            # inside a container the path may be that of the host, and only the top is there
+            group = Path(path.lstrip("/"))
+            yield from (top / folder for folder in (group, *group.parents))

@@ -1,0 +1,122 @@
+"""Commands import what they use when they use it."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.export.folder import export
+from tests.export.cases import made
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ["average", "export", "plot", "prepare", "report", "score", "train", "translate"]
+SECONDS = 1.5  # of a processor; a quiet machine takes a third of it, and torch alone more
+PROGRAM = """
+import importlib, sys
+name, *sys.argv[1:] = sys.argv[1:]
+code = 0
+try:
+    code = importlib.import_module(f"nmt.cli.{name}").main()
+except SystemExit as stop:
+    code = stop.code
+print(f"{code} {' '.join({'torch', 'numba', 'sacremoses', 'sacrebleu'} & sys.modules.keys())}")
+"""
+
+
+def run(*argv: str | Path, **options: Any) -> tuple[str, str, float]:
+    """Exit code and what was imported of the large packages; standard error; seconds of work."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, argv)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        **options,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = sum(getattr(after, t) - getattr(before, t) for t in ("ru_utime", "ru_stime"))
+    return done.stdout.splitlines()[-1].strip(), done.stderr, seconds
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_needs_no_torch(command: str) -> None:
+    found, err, seconds = run(command, "--help")
+    assert (found.removesuffix(" sacrebleu"), err) == ("0", "")
+    assert seconds < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["train", "RECIPE", "--resume", "--fresh"], "not allowed with"),
+        (["train", "RECIPE"], 'unknown key "model.dimm"; did you mean "dim"?'),
+        (["train", "RECIPE", "model.norm=layernrom"], "layernrom"),
+        (["prepare", "RECIPE"], 'unknown key "model.dimm"'),
+        (["translate", "NONE"], "no such run folder"),
+        (["translate", "RUN"], "not a run folder"),
+        (["translate", "RUN", "--beam", "0"], "beam: 0 is not an integer"),
+        (["translate", "RUN", "--force", "--resume"], "contradict each other"),
+        (["export", "NONE"], "no such run folder"),
+        (["average", "NONE", "--last", "2"], "no such run folder"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_told_without_torch(tmp_path: Path, argv: list[str], said: str) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("src: gl\ntgt: en\nmodel:\n  dimm: 3\n")
+    places = {"RECIPE": recipe, "NONE": tmp_path / "none", "RUN": tmp_path}
+    found, err, seconds = run(*(places.get(word, word) for word in argv))
+    assert found == "2"
+    assert said in err
+    assert seconds < SECONDS
+
+
+def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    export(made(), tmp_path / "exported")
+    source = tmp_path / "in"
+    source.write_text("a b\n")
+    found, err, seconds = run(
+        "translate", tmp_path / "exported", "--input", source, "--output", tmp_path / "out"
+    )
+    assert found == "0 sacremoses", err  # its words are those of Moses
+    assert (tmp_path / "out").read_text().count("\n") == 1
+    assert seconds < 2 * SECONDS
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "late"),
+    [
+        ("train", ["x.yaml"], "nmt.config_loader"),
+        ("translate", ["run"], "nmt.decoding.wishes"),
+        ("score", ["run"], "nmt.scoring.report"),
+    ],
+)
+def test_an_interruption_while_a_command_imports_is_one_line(
+    command: str,
+    argv: list[str],
+    late: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main = importlib.import_module(f"nmt.cli.{command}").main
+    real = builtins.__import__
+
+    def interrupted(name: str, *args: Any, **named: Any) -> Any:
+        if name == late:
+            raise KeyboardInterrupt
+        return real(name, *args, **named)
+
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    assert main(argv) == 130
+    assert capsys.readouterr().err == f"nmt-{command}: interrupted\n"
