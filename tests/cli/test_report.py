@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import report, train
+from nmt.config_loader import load_variants
 from nmt.run.folder import RunFolder
 from nmt.run.results import RunResult, result_of
 from tests.toy import toy_corpus, toy_recipe
@@ -104,7 +105,7 @@ def test_several_folders_of_runs_make_a_row_each(folder, tmp_path, capsys):
 
 def test_the_table_leaves_out_what_nobody_knows(folder):
     found = report.table(
-        [report._row(v, str(folder / "runs")) for v in report.load_variants(folder / "v.yaml")]
+        [report._row(v, str(folder / "runs")) for v in load_variants(folder / "v.yaml")]
     )
     head, plain, wild, _ = found.splitlines()
     assert head.split()[:6] == ["variant", "runs", "status", "updates", "hours", "dev"]
