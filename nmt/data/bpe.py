@@ -34,6 +34,11 @@ WORD_END = "</w>"  # in merges, ends a piece that ends a word
 LEARNING_WORDS = 500_000  # the most frequent ones; subword-nmt takes a kilobyte for each
 CACHED_WORDS = 200_000  # in each process; some 60 MB
 
+_FORMATS = (
+    "segment.codes reads lines LEFT RIGHT COUNT (fastBPE), or LEFT RIGHT after #version: 0.2 "
+    "(subword-nmt)"
+)
+
 # "@@" in a text would be taken for a joiner and "</w>" for the end of a word: in such words "@" is
 # U+E000 inside the model, and U+E001 marks a character that is meant as it stands
 _MARKED = re.compile("\ue001(.)|\ue000", re.DOTALL)
@@ -89,7 +94,11 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", at=str(path), fix="check codes") from error
+        raise UserError(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}",
+            at=str(path),
+            fix="check segment.codes",
+        ) from error
     headed = lines[0].startswith("#version")
     if lines == [""]:
         lines = []
@@ -97,21 +106,27 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
     for number, line in enumerate(lines[headed:], 1 + headed):
         parts = line.rstrip("\r").split(" ")
         counted = len(parts) == 3 and parts[2].isdecimal()
-        if not (counted or len(parts) == 2) or not all(parts[:2]):
-            raise UserError(
-                f"not a merge: {line[:60]!r}",
-                at=f"{path}:{number}",
-                fix="a line is LEFT RIGHT COUNT (fastBPE) or LEFT RIGHT (subword-nmt)",
-            )
+        if not (counted or (headed and len(parts) == 2)) or not all(parts[:2]):
+            what, fix = f"not a merge: {line[:60]!r}", _FORMATS
+            if len(parts) == 2 and all(parts):
+                if parts[1].isdecimal():
+                    what = f"a vocabulary entry (WORD COUNT), not a merge: {line[:60]!r}"
+                    fix = f"give the file of merges, not that of the vocabulary; {_FORMATS}"
+                else:
+                    what = "two columns without subword-nmt's first line: which version wrote it?"
+                    fix = 'put "#version: 0.2" in front if it is of 0.2; ' + _FORMATS
+            raise UserError(what, at=f"{path}:{number}", fix=fix)
         if WORD_END in parts[:2]:
             raise UserError(
                 "a merge of subword-nmt's format 0.1; 0.2 and fastBPE's are read",
                 at=f"{path}:{number}",
-                fix="learn the codes anew, with codes: learn or subword-nmt 0.2 or later",
+                fix="learn the codes again, with segment.codes=learn or subword-nmt 0.2 or later",
             )
         merges.setdefault((parts[0], parts[1]))
     if not merges:
-        raise UserError("holds no merges", at=str(path), fix="give a codes file, or codes: learn")
+        raise UserError(
+            "holds no merges", at=str(path), fix="give a codes file, or segment.codes=learn"
+        )
     return list(merges)
 
 

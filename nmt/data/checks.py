@@ -215,9 +215,19 @@ def failures(report: dict[str, Any], max_overlap: float) -> list[str]:
     return found
 
 
-def warnings(report: dict[str, Any]) -> list[str]:
-    """What a person should look at, one sentence each."""
+def warnings(report: dict[str, Any], max_overlap: float) -> list[str]:
+    """Return what a person should look at, one sentence each.
+
+    Args:
+        max_overlap: share of the test set that may be in the tuning set without a word.
+    """
     found = list(report["languages"]["warnings"])
+    twice = report["test in dev"]
+    if twice["share"] > max_overlap:
+        found.append(
+            f"{twice['share']:.1%} of the test pairs ({twice['pairs']:,}) are in dev too, which "
+            "picks the best checkpoint; give another data.test"
+        )
     for name, split in report["splits"].items():
         kept = split["kept"]
         if name != "train" and kept < FEW_PAIRS:

@@ -8,11 +8,13 @@ on.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
 import sys
 import tempfile
+import unicodedata
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +31,8 @@ from nmt.data.text import read_lines
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, NmtError, UserError
 
-VERSION = "3"  # of what the cache holds; a change of it makes old caches unused
+VERSION = "4"  # of what the cache holds; a change of it makes old caches unused
+PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # what they do to text depends on them
 REPORT = "report.json"  # written last: a folder that has it is whole
 
 
@@ -78,11 +81,13 @@ def prepare(recipe: Recipe, progress: bool = True) -> Prepared:
     """
     files = find_files(_prefixes(recipe), (recipe.src, recipe.tgt))
     inputs = Inputs([*(path for sides in files.values() for path in sides), *_given(recipe)])
-    fingerprint = _fingerprint(recipe, inputs.digest())
+    hashes = {str(path): digest for path, digest in inputs.digests().items()}
+    fingerprint = _fingerprint(recipe, files, hashes)
     cache = Path(recipe.out).parent / ".cache" / fingerprint[:16]
     if not cache.is_dir():
         cache = _build(recipe, files, inputs, cache, progress)
     prepared = _open(cache, fingerprint, files[recipe.data.dev], files.get(recipe.data.test or ""))
+    prepared.report.update({"inputs": hashes, "versions": versions()})
     prepared.report["warnings"] = _judge(recipe, prepared.report)
     inputs.require_unchanged()
     return prepared
@@ -99,16 +104,33 @@ def _given(recipe: Recipe) -> list[Path]:
     return [Path(name) for name in names if name != "learn"]
 
 
-def _fingerprint(recipe: Recipe, digest: str) -> str:
-    """SHA-256 over the files' contents and the keys that decide what becomes of them."""
+def versions() -> dict[str, str]:
+    """Return the versions of what decides how text is cut: packages, and Unicode's tables."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {**found, "Unicode": unicodedata.unidata_version}
+
+
+def _fingerprint(recipe: Recipe, files: dict[str, Sides], hashes: dict[str, str]) -> str:
+    """Return the SHA-256 over all that decides what preparation makes.
+
+    That is the contents of the files, each in its role, some keys, and the versions of what cuts
+    the text. Paths are not part of it: a corpus may move.
+    """
     data, segment = recipe.data, recipe.segment
+
+    def contents(prefixes: list[str]) -> list[list[str]]:
+        return [[hashes[str(path)] for path in files[prefix]] for prefix in prefixes]
+
     keys = {
         "version": VERSION,
-        "files": digest,
+        "versions": versions(),
+        "train": contents(data.train),
+        "dev": contents([data.dev]),
+        "test": contents([data.test] if data.test else []),
+        "given": [hashes[str(path)] for path in _given(recipe)],
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model"}),
-        "given": bool(_given(recipe)),
-        "data": [data.tokenised, data.max_len, data.normalise, len(data.train), bool(data.test)],
+        "data": [data.tokenised, data.max_len, data.normalise],
         "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
     }
     return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
@@ -148,7 +170,7 @@ def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool)
     }
     marks = {name: check.marks() for name, check in checks.items()}
     check = SplitCheck(data.max_len, marks, data.tokenised)
-    text = TrainingText({prefix: files[prefix] for prefix in data.train}, check, progress)
+    text = TrainingText([(prefix, files[prefix]) for prefix in data.train], check, progress)
     segmenter = learn_segmenter(
         recipe.segment, src, tgt, data.tokenised, data.normalise, lambda: text.pairs("learning")
     )
@@ -169,9 +191,16 @@ def _fill(recipe: Recipe, files: dict[str, Sides], folder: Path, progress: bool)
     return {
         "splits": splits,
         "overlap": check.overlap(),
+        "test in dev": _shared(marks["dev"], marks.get("test", set())),
         "languages": {"failures": wrong, "warnings": odd},
         "types": len(vocab),
     }
+
+
+def _shared(dev: set[int], test: set[int]) -> dict[str, Any]:
+    """Return how many of the distinct test pairs are dev pairs."""
+    both = len(dev & test)
+    return {"pairs": both, "share": both / max(1, len(test))}
 
 
 def _open(cache: Path, fingerprint: str, dev: Sides, test: Sides | None) -> Prepared:
@@ -214,4 +243,4 @@ def _judge(recipe: Recipe, report: dict[str, Any]) -> list[str]:
             at="data",
             fix="mend the corpus, raise data.max_overlap, or set data.checks=warn",
         )
-    return [*problems, *warnings(report)]
+    return [*problems, *warnings(report, data.max_overlap)]

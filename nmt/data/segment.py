@@ -182,7 +182,7 @@ class SentencePiece:
 
         Raises:
             UserError: the corpus has more characters than ``vocab_size``, or is bad itself; or the
-                given file cannot be read or is no model.
+                given file cannot be read or is not a model.
         """
         if config.model != "learn":
             try:
@@ -190,6 +190,13 @@ class SentencePiece:
             except OSError as error:
                 raise UserError(
                     f"cannot be read: {error.strerror}", at=config.model, fix="check segment.model"
+                ) from error
+            except ValueError as error:
+                raise UserError(
+                    str(error),
+                    at=config.model,
+                    fix="give segment.model the .model file of a training with SentencePiece, or "
+                    "set segment.model=learn",
                 ) from error
         model = io.BytesIO()
         failure: BaseException | None = None
@@ -266,9 +273,7 @@ class SentencePiece:
             self._processor = sentencepiece.SentencePieceProcessor()
             self._processor.LoadFromSerializedProto(self._model)  # the constructor ignores b""
         except RuntimeError as error:
-            raise UserError(
-                "not a SentencePiece model", at="segment.model", fix="check the file"
-            ) from error
+            raise ValueError("not a SentencePiece model") from error
 
     @staticmethod
     def _text(pieces: Sequence[str]) -> str:

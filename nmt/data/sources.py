@@ -57,20 +57,19 @@ class Inputs:
         """
         self._states = {path: self._state(path) for path in paths}
 
-    def digest(self) -> str:
-        """SHA-256 of sizes and contents, in order."""
-        total = hashlib.sha256()
-        for path, (_, size, _) in self._states.items():
-            total.update(f"{size} ".encode())
-            try:
-                with open(path, "rb") as file:
-                    while block := file.read(1 << 20):
-                        total.update(block)
-            except OSError as error:
-                raise UserError(
-                    f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
-                ) from error
-        return total.hexdigest()
+    def digests(self) -> dict[Path, str]:
+        """Return the SHA-256 of each file's content."""
+        return {path: self._digest(path) for path in self._states}
+
+    @staticmethod
+    def _digest(path: Path) -> str:
+        try:
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
+            ) from error
 
     def require_unchanged(self) -> None:
         """Raises UserError when a file is another one than at the start."""
@@ -143,12 +142,14 @@ class TrainingText:
     """The training pairs that pass the filters, as often as they are asked for.
 
     Args:
-        corpora: by prefix.
+        corpora: prefixes and their files; one that comes twice counts twice.
         check: counts what the first pass sees; later passes only filter.
         progress: show a bar on a terminal.
     """
 
-    def __init__(self, corpora: dict[str, Sides], check: SplitCheck, progress: bool) -> None:
+    def __init__(
+        self, corpora: Sequence[tuple[str, Sides]], check: SplitCheck, progress: bool
+    ) -> None:
         self._corpora, self._check, self._progress = corpora, check, progress
         self._counted = False
 
@@ -162,7 +163,8 @@ class TrainingText:
         check = self._check
         bar = tqdm(desc=doing, unit=" pairs", leave=False, disable=None if self._progress else True)
         with bar:
-            for name, sides in zip(_short(self._corpora), self._corpora.values(), strict=True):
+            names = _short([prefix for prefix, _ in self._corpora])
+            for name, (_, sides) in zip(names, self._corpora, strict=True):
                 pairs = read_pairs(sides, check.normalised if counting else None)
                 for number, pair in enumerate(pairs, 1):
                     bar.update()

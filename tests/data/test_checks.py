@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nmt.data import checks
 from nmt.data.checks import (
     FEW_PAIRS,
     LISTED,
@@ -13,7 +14,6 @@ from nmt.data.checks import (
     first_suspicious,
     reason_to_drop,
     summary,
-    warnings,
 )
 
 PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * FEW_PAIRS)]
@@ -28,7 +28,16 @@ def checked(pairs, **keys) -> SplitCheck:
 
 def reported(**splits) -> dict:
     """What preparation reports of splits whose languages are in order."""
-    return {"splits": splits, "overlap": {}, "languages": {"failures": [], "warnings": []}}
+    return {
+        "splits": splits,
+        "overlap": {},
+        "test in dev": {"pairs": 0, "share": 0.0},
+        "languages": {"failures": [], "warnings": []},
+    }
+
+
+def warnings(report: dict) -> list[str]:
+    return checks.warnings(report, max_overlap=0.05)
 
 
 @pytest.mark.parametrize(

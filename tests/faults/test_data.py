@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
 import signal
@@ -427,3 +428,73 @@ def test_more_words_than_memory_leave_out_the_rare_ones_in_learning(monkeypatch)
     assert bpe.learn_codes(words, 20) == bpe.learn_codes({"abc": 5, "abd": 4}, 20) != whole
     monkeypatch.setattr(bpe, "LEARNING_WORDS", 4)
     assert bpe.learn_codes(words, 20) == whole
+
+
+def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatch):
+    """The overlap check of a cache that had them in other roles must not be taken over."""
+    for lang in ("gl", "en"):
+        corpus.write(f"test.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
+    test, train = (str(corpus.folder / name) for name in ("test", "train"))
+    first = corpus.prepared(data={"test": test, "max_overlap": 0.9})
+    with pytest.raises(
+        UserError, match=r"100.0% of the test pairs \(60\) are in the training data"
+    ):
+        corpus.prepared(data={"test": train, "max_overlap": 0.9})
+    assert first.test is not None
+    turned = {"dev": train, "train": str(corpus.folder / "dev"), "checks": "off"}
+    keys = [{"checks": "off"}, turned, {"checks": "off", "train": [train, test]}]
+    assert len({corpus.prepared(data=key).fingerprint for key in keys}) == 3
+
+
+@pytest.mark.parametrize("package", ["sacremoses", "sentencepiece", "subword-nmt", "Unicode"])
+def test_another_version_of_what_cuts_the_text_is_other_data(corpus: Corpus, monkeypatch, package):
+    first = corpus.prepared()
+    assert set(first.report["versions"]) >= {package}
+    monkeypatch.setattr(
+        prepare_module, "versions", lambda: {**first.report["versions"], package: "99"}
+    )
+    again = corpus.prepared()
+    assert again.fingerprint != first.fingerprint
+    assert again.report["versions"][package] == "99"
+
+
+def test_a_corpus_named_twice_counts_twice(corpus: Corpus):
+    train = str(corpus.folder / "train")
+    once, twice = corpus.prepared(), corpus.prepared(data={"train": [train, train]})
+    assert ids(twice) == ids(once) * 2
+    assert twice.report["splits"]["train"]["duplicates"] == 60
+
+
+@pytest.mark.parametrize("name", ["dev", "copy"])
+def test_a_test_set_that_is_the_dev_set_is_a_warning(corpus: Corpus, name: str):
+    for lang in ("gl", "en"):
+        corpus.write(f"copy.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
+    said = corpus.prepared(data={"test": str(corpus.folder / name)}).report["warnings"]
+    assert any("100.0% of the test pairs (1) are in dev too" in warning for warning in said)
+    assert not any("dev too" in warning for warning in corpus.prepared().report["warnings"])
+
+
+def test_the_report_names_the_files_and_their_hashes(corpus: Corpus):
+    report = corpus.prepared().report
+    for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
+        path = corpus.folder / name
+        assert report["inputs"][str(path)] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_vocabulary_is_no_codes_file(corpus: Corpus):
+    segment = {"codes": str(corpus.write("vocab", "the 312\ncat 17\na@@ 4\n"))}
+    said = corpus.refused(segment=segment)
+    assert f"{corpus.folder / 'vocab'}:1: a vocabulary entry (WORD COUNT), not a merge" in said
+    assert "\n  -> " in said
+    corpus.write("vocab", "t h\nth e\n")  # subword-nmt's without its first line, or version 0.1
+    said = corpus.refused(segment=segment)
+    assert "vocab:1: two columns without subword-nmt's first line" in said
+    corpus.write("vocab", "t h 312\nth e 17\n")
+    assert corpus.prepared(segment=segment)
+
+
+def test_a_file_that_is_no_sentencepiece_model(corpus: Corpus):
+    path = corpus.write("spm.model", "no model")
+    said = corpus.refused(segment={"kind": "sentencepiece", "model": str(path)})
+    assert f"{path}: not a SentencePiece model" in said
+    assert "segment.model" in said
