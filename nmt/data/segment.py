@@ -249,7 +249,8 @@ class SentencePiece:
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Pieces -> plain text."""
-        return self.moses.reference_plain(self._text(pieces), lang)
+        text = self._text(pieces)
+        return self.moses.plain(text, lang) if self.moses.tokenised else text
 
     def surface(self, piece: str) -> str:
         """A piece in tokenised text; a word begins with a space."""
