@@ -64,6 +64,9 @@ class DataConfig(Strict):
         False, "true = text comes Moses-tokenised: no tokeniser runs, output is detokenised", "T A"
     )
     max_len: int = key(250, "longer training pairs are dropped; words before segmenting", "A", ge=1)
+    max_pieces: int = key(
+        1000, "longer training pairs are dropped; pieces of a side after segmenting", "O", ge=1
+    )
     batch_tokens: int = key(
         4096, "sentences x longest of source and target, in pieces, at most", "T A", ge=8
     )

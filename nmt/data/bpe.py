@@ -32,6 +32,7 @@ except ImportError:  # an extra: subword-nmt splits alike
 JOINER = "@@"  # ends every piece of a word but the last
 WORD_END = "</w>"  # in merges, ends a piece that ends a word
 LEARNING_WORDS = 500_000  # the most frequent ones; subword-nmt takes a kilobyte for each
+LONGEST_WORD = 1000  # characters; nothing is learned from longer ones, and they are cut in blocks
 CACHED_WORDS = 200_000  # in each process; some 60 MB
 
 _FORMATS = (
@@ -65,6 +66,8 @@ def join(pieces: Iterable[str]) -> str:
 
 def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     """Joint merges from the counts of all words of both sides (Sennrich et al. 2016)."""
+    # time grows with the square of a word's length
+    words = {word: count for word, count in words.items() if len(word) <= LONGEST_WORD}
     if all(len(word) == 1 for word in words):
         return []  # no two characters to merge, at which subword-nmt stumbles
     frequent = Counter(words).most_common(LEARNING_WORDS)
@@ -135,6 +138,18 @@ def codes_text(merges: Sequence[tuple[str, str]]) -> str:
     return "".join(f"{left} {right} 0\n" for left, right in merges)
 
 
+def _in_blocks(word: str, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the pieces of a word, those of a very long one block by block."""
+    if len(word) <= LONGEST_WORD:
+        return split(word)
+    *blocks, rest = (word[i : i + LONGEST_WORD] for i in range(0, len(word), LONGEST_WORD))
+    pieces: list[str] = []
+    for block in blocks:
+        *inner, last = split(block)
+        pieces += [*inner, last + JOINER]
+    return pieces + split(rest)
+
+
 class _Cache(dict[str, list[str]]):
     """Word -> pieces: what is missing is worked out; all is forgotten when it grows large."""
 
@@ -145,7 +160,7 @@ class _Cache(dict[str, list[str]]):
     def __missing__(self, word: str) -> list[str]:
         if len(self) >= CACHED_WORDS:
             self.clear()
-        pieces = self[word] = list(map(sys.intern, self._split(escape(word))))
+        pieces = self[word] = list(map(sys.intern, _in_blocks(escape(word), self._split)))
         return pieces
 
 
@@ -172,13 +187,13 @@ class WordSplitter:
 
         subword-nmt draws from Python's ``random``; seed that.
         """
-        return self._subword_nmt(escape(word), dropout)
+        return _in_blocks(escape(word), lambda block: self._subword_nmt(block, dropout))
 
     def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
         """How often each piece occurs in a text of these words."""
         counts: Counter[str] = Counter()
         for word, count in words.items():
-            for piece in self._split(escape(word)):
+            for piece in _in_blocks(escape(word), self._split):
                 counts[piece] += count
         return counts
 

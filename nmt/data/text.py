@@ -33,6 +33,8 @@ OPENERS: dict[str, Callable[..., Any]] = {
 }
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
 
+CR_FIX = "convert its line ends, with tr '\\r' '\\n' < {} > NEW, and give the new file"
+
 # First bytes of what is no text, and what to do about it.
 _MAGIC = {
     b"\x28\xb5\x2f\xfd": "it is compressed by zstd, which is not read: unpack it (zstd -d)",
@@ -120,7 +122,9 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
                     raise UserError(
                         f"a line of over {LONGEST_LINE:,} bytes",
                         at=f"{path}:{number}",
-                        fix="one sentence a line, please",
+                        fix=CR_FIX.format(path)
+                        if line.count(b"\r") > 1
+                        else "give text with one sentence a line",
                     )
                 text = line.decode("utf-8").removesuffix("\n")
                 if text.isascii() and text.isprintable():  # nothing to normalise

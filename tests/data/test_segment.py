@@ -263,3 +263,18 @@ def test_sentencepiece_that_cannot_learn_says_so():
         learn_segmenter(
             SentencePieceConfig(vocab_size=16), "gl", "en", False, "none", lambda: iter(TEXT)
         )
+
+
+@pytest.mark.parametrize("engine", ["fastBPE", "subword-nmt"])
+def test_a_word_of_a_megabyte_is_cut_in_blocks(monkeypatch, engine: str):
+    if engine == "subword-nmt":
+        monkeypatch.setattr(bpe, "fastBPE", None)
+    segmenter = fast()
+    monkeypatch.setattr(bpe, "LONGEST_WORD", 10)
+    word = "gatonegrocasa@@grande</w>" * 3
+    pieces = segmenter.encode(f"o {word} come", "gl")
+    assert segmenter.words(pieces, "gl") == f"o {word} come"
+    assert segmenter.words(segmenter.training_encoder([1])(word, "gl"), "gl") == word
+    drawn = fast(dropout=0.5).training_encoder([1])(word, "gl")
+    assert segmenter.words(drawn, "gl") == word
+    assert learn_codes({"a" * 11: 9, "bc": 3}, 5) == [("b", "c</w>")]

@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import lzma
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -241,7 +243,7 @@ def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
     assert short.report["splits"]["train"]["dropped"] == {
         "longer than 250 words": {"count": 1, "lines": ["train:1"]}
     }
-    whole = corpus.prepared(data={"max_len": 20_000})
+    whole = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
     assert len(whole.train) == 61
     batches = plan(whole.train.src_len, whole.train.tgt_len, 256, seed=1, epoch=0)
     assert [0] in [list(rows) for rows in batches]
@@ -253,6 +255,67 @@ def test_no_pair_left_says_which_filter_took_how_many(corpus: Corpus, kind: str)
     corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
     said = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
     assert "no training pair is left (5 source blank, 55 longer than 2 words)" in said
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+def test_a_side_of_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind: str):
+    """Characters of Chinese count as one word, so the limit of words does not see them."""
+    rng = random.Random(1)
+    chinese = "".join(chr(rng.randrange(0x4E00, 0x4E00 + 20)) for _ in range(19_000))
+    if kind == "plain":
+        chinese = " ".join(chinese[:9000])
+    for lang, long in (("gl", chinese), ("en", "x" * 1_000_000)):
+        lines = (corpus.folder / f"train.{lang}").read_text().splitlines(keepends=True)
+        lines[6] = long + "\n"
+        corpus.write(f"train.{lang}", "".join(lines))
+    for lang, long in (("gl", chinese), ("en", "a")):
+        with open(corpus.folder / f"train.{lang}", "a") as file:
+            file.write(f"{long}\n")
+    keys = {"segment": {"kind": kind}, "data": {"max_len": 20_000}}
+    p = corpus.prepared(**keys)
+    train = p.report["splits"]["train"]
+    assert train["dropped"] == {
+        "longer than 20,000 characters": {"count": 1, "lines": ["train:7"]},
+        "longer than 1,000 pieces": {"count": 1, "lines": ["train:61"]},
+    }
+    assert (train["pairs"], train["kept"], len(p.train)) == (61, 59, 59)
+    assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
+
+
+def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, monkeypatch):
+    monkeypatch.setattr(parallel, "CHUNK", 7)
+    for lang in ("gl", "en"):
+        lines = (corpus.folder / f"train.{lang}").read_text().splitlines()
+        lines[3] = ""
+        lines[40] = lines[50] = "word " * 30
+        corpus.write(f"train.{lang}", "\n".join(lines) + "\n")
+    train = str(corpus.folder / "train")
+    p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
+    dropped = p.report["splits"]["train"]["dropped"]
+    places = [f"{train}:{number}" for number in (41, 51)]
+    assert dropped["longer than 25 pieces"] == {"count": 4, "lines": places * 2}
+    left = r"is left \(2 both sides blank, 4 longer than 20 characters, 114 longer than 1 pieces\)"
+    with pytest.raises(UserError, match=left):
+        corpus.prepared(data={"train": [train, train], "max_pieces": 1})
+
+
+def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
+    letters = {"segment": {"merges": 1}}
+    said = corpus.prepared(data={"batch_tokens": 8}, **letters).report["warnings"]
+    (found,) = [warning for warning in said if "data.batch_tokens" in warning]
+    assert found.startswith("train: 60 pairs (100.0%) are longer than data.batch_tokens (8 pieces)")
+    assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report["warnings"])
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_line_ends_of_old_macs_are_named(corpus: Corpus, name: str):
+    for lang in ("gl", "en"):
+        text = (corpus.folder / f"{name}.{lang}").read_text() * 2
+        corpus.write(f"{name}.{lang}", text.replace("\n", "\r"))
+    said = corpus.refused()
+    assert f"{corpus.folder / name}.gl:1: one line with" in said
+    assert "CR alone" in said
+    assert f"tr '\\r' '\\n' < {corpus.folder / name}.gl" in said
 
 
 def test_one_dev_pair_is_a_warning(corpus: Corpus):
@@ -370,7 +433,10 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     monkeypatch.setattr(encode.CorpusWriter, "add_flat", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
-    assert "No space left on device" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    (cache,) = re.findall(r"^nmt-prepare: (.*): the disk", said) or [""]
+    assert Path(cache).parent == corpus.folder / ".cache"
+    assert re.search(r"is full: [\d.]+ KB needed, .* free\n  -> free some space", said)
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
@@ -384,6 +450,26 @@ def test_a_cache_that_cannot_be_written_is_made_elsewhere(corpus: Corpus, monkey
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert f"preparing in {elsewhere}" in said[0]
+    assert "removed at the end" in said[0]
+
+
+def test_a_folder_made_elsewhere_is_removed_at_the_end(corpus: Corpus):
+    """By the command itself: nothing of it stays in the temporary folder."""
+    corpus.write(".cache", "in the way")
+    recipe = corpus.write(
+        "r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n"
+    )
+    (corpus.folder / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "nmt.cli.prepare", recipe, f"out={corpus.folder}/run"],
+        env={**os.environ, "TMPDIR": str(corpus.folder / "tmp")},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"preparing in {corpus.folder / 'tmp'}/nmt-data-" in done.stderr
+    assert list((corpus.folder / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(
