@@ -38,6 +38,7 @@ FLOORS = {
     "nmt.data.batches": 2,
     "nmt.data.prepare": 2,
     "nmt.run": 2,
+    "nmt.run.files": 0,
     "nmt.decoding.search": 3,
     "nmt.scoring": 3,
     "nmt.decoding": 4,

@@ -29,6 +29,7 @@ from nmt.data.bpe import (
 from nmt.data.moses import Moses
 from nmt.data.parallel import Pair, on_all_cores
 from nmt.errors import UserError
+from nmt.run.files import write_atomic
 
 FACTS = "segmenter.json"
 COUNTED_WORDS = 4_000_000  # distinct ones, some 400 MB
@@ -357,10 +358,14 @@ def learn_segmenter(
 
 
 def save_segmenter(segmenter: Segmenter, folder: Path) -> None:
-    """Write it into a folder: segmenter.json, and the files it names."""
+    """Write the files of a segmenter into a folder, each one whole, and last the one naming them.
+
+    Raises:
+        MachineError: the disk is full, or the folder is not writable.
+    """
     for name, data in segmenter.files().items():
-        (folder / name).write_bytes(data)
-    (folder / FACTS).write_text(_description(segmenter), encoding="utf-8")
+        write_atomic(folder / name, data)
+    write_atomic(folder / FACTS, _description(segmenter))
 
 
 def fingerprint(segmenter: Segmenter) -> str:

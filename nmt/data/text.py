@@ -12,6 +12,7 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
+import itertools
 import lzma
 import os
 import re
@@ -74,21 +75,31 @@ def _normalised(line: str, number: int) -> Iterator[str]:
 
 
 def find_side(prefix: str, lang: str) -> Path:
-    """The file of one side of a corpus: PREFIX.LANG, plain or compressed.
+    """Return the file of one side of a corpus: PREFIX.LANG, plain or compressed.
 
     Raises:
-        UserError: there is none, or it is no regular file.
+        UserError: there is none, or it is not a regular file, or there are several that differ.
     """
     looked = [Path(f"{prefix}.{lang}{suffix}") for suffix in OPENERS]
+    found = []
     for path in looked:
         try:
-            found = path.exists()
+            if path.exists():
+                found.append(path)
         except OSError as error:  # a name too long, a folder that may not be entered
             raise UserError(str(error.strerror), at=str(path), fix="check the prefix") from error
-        if found:
-            if not stat.S_ISREG(os.stat(path).st_mode):
-                raise UserError("not a regular file", at=str(path), fix="give a text file")
-            return path
+    for path in found:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UserError("not a regular file", at=str(path), fix="give a text file")
+    for other in found[1:]:
+        if not _same_lines(found[0], other):
+            raise UserError(
+                f"differs from {other.name} next to it: which of the two is the corpus?",
+                at=str(found[0]),
+                fix="delete or rename one of them",
+            )
+    if found:
+        return found[0]
     zst = Path(f"{prefix}.{lang}.zst")
     if zst.exists():
         raise UserError("zstd is not read", at=str(zst), fix=f"unpack it: zstd -d {zst.name}")
@@ -99,6 +110,11 @@ def find_side(prefix: str, lang: str) -> Path:
         at=str(looked[0]),
         fix="check the path prefix, and the language codes src and tgt",
     )
+
+
+def _same_lines(one: Path, other: Path) -> bool:
+    lines = (read_lines(path, clean=False) for path in (one, other))
+    return all(a == b for a, b in itertools.zip_longest(*lines))
 
 
 def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None) -> Iterator[str]:

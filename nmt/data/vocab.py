@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from nmt.errors import UserError
+from nmt.run.files import write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # how they are shown, never how they are read
@@ -65,7 +66,7 @@ class Vocab:
 
     def save(self, folder: Path) -> None:
         """Write vocab.txt: type, source count and target count, tab-separated, in order of id."""
-        (folder / FILE).write_text(self._text(), encoding="utf-8", newline="\n")
+        write_atomic(folder / FILE, self._text())
 
     @classmethod
     def load(cls, folder: Path) -> Vocab:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
 from nmt.data import bpe, segment
 from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
+from nmt.data.moses import Moses
 from nmt.data.segment import (
     FastBpe,
     Segmenter,
@@ -21,8 +24,10 @@ from nmt.data.segment import (
     save_segmenter,
     without_rare,
 )
+from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import clean_line
-from nmt.errors import UserError
+from nmt.data.vocab import Vocab
+from nmt.errors import MachineError, UserError
 
 TEXT = [
     ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
@@ -278,3 +283,33 @@ def test_a_word_of_a_megabyte_is_cut_in_blocks(monkeypatch, engine: str):
     drawn = fast(dropout=0.5).training_encoder([1])(word, "gl")
     assert segmenter.words(drawn, "gl") == word
     assert learn_codes({"a" * 11: 9, "bc": 3}, 5) == [("b", "c</w>")]
+
+
+@pytest.mark.parametrize("failing", ["codes.txt", "segmenter.json", "vocab.txt"])
+def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch, failing: str):
+    old, new = fast(), learned(FastBpeConfig(merges=20))
+    vocabs = Vocab.build(Counter("ab"), Counter("b")), Vocab.build(Counter("cd"), Counter("d"))
+    save_segmenter(old, tmp_path)
+    vocabs[0].save(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        if failing in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    save = vocabs[1].save if failing == "vocab.txt" else partial(save_segmenter, new)
+    with pytest.raises(MachineError, match=failing):
+        save(tmp_path)
+    assert (tmp_path / failing).read_bytes() == before[failing]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(before)
+
+
+def test_the_fingerprint_of_text_is_that_of_earlier_versions():
+    """Runs of earlier versions must be found to have the same text."""
+    segmenter = FastBpe(Moses(tokenised=True, nfc=False), WordSplitter([("a", "b")]), 0.0)
+    assert segmenter_fingerprint(segmenter) == (
+        "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
+    )

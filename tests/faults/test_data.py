@@ -134,6 +134,18 @@ def test_archives_are_read_and_truncated_ones_refused(corpus: Corpus, suffix, pa
     assert not list((corpus.folder / "c").rglob("report.json"))
 
 
+def test_two_files_of_one_side_must_be_the_same(corpus: Corpus):
+    plain = corpus.folder / "train.en"
+    packed = corpus.write("train.en.gz", gzip.compress(plain.read_bytes()))
+    report = corpus.prepared().report
+    assert str(plain) in report["inputs"]
+    assert str(packed) not in report["inputs"]
+    for other in (plain.read_bytes()[:-1] + b" x\n", plain.read_bytes() + b"\n", b""):
+        packed.write_bytes(gzip.compress(other))
+        with pytest.raises(UserError, match=r"train\.en: differs from train\.en\.gz next to it"):
+            corpus.prepared()
+
+
 def test_a_line_that_never_ends_is_refused_before_it_fills_memory(corpus: Corpus):
     (corpus.folder / "train.en").unlink()
     corpus.write("train.en.gz", gzip.compress(b"a" * 30_000_000, 1))
