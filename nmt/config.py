@@ -99,6 +99,9 @@ class SentencePieceConfig(Strict):
     vocab_size: int = key(8000, "joint vocabulary to learn", "O", ge=16)
     model_type: Literal["bpe", "unigram"] = key("bpe", "kind of SentencePiece model", "O")
     model: str = key("learn", "learn, or the path of a .model file", "O")
+    byte_fallback: bool = key(
+        False, "rare characters become their UTF-8 bytes, 256 more types: none is unknown", "O"
+    )
 
 
 class PlainConfig(Strict):

@@ -190,7 +190,8 @@ data.tokenised data.max_len data.max_pieces data.batch_tokens data.rebatch data.
 data.max_overlap data.normalise segment[fastbpe].merges segment[fastbpe].codes
 segment[fastbpe].vocab_threshold segment[fastbpe].dropout
 segment[sentencepiece].vocab_size segment[sentencepiece].model_type
-segment[sentencepiece].model segment[plain].min_count model.dim model.ffn_dim model.heads
+segment[sentencepiece].model segment[sentencepiece].byte_fallback
+segment[plain].min_count model.dim model.ffn_dim model.heads
 model.enc_layers model.dec_layers model.activation model.bias model.norm model.norm_place
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
 model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer

@@ -57,12 +57,12 @@ class Segment:
     """
 
     def __init__(self, segmenter: Segmenter, src: str, tgt: str, seed: int, longest: int) -> None:
-        self._segmenter, self._langs = segmenter, (src, tgt)
+        self.segmenter, self._langs = segmenter, (src, tgt)
         self._seed, self._longest = seed, longest
 
     def __call__(self, number: int, pairs: list[Pair]) -> tuple[tuple[Pieces, Pieces], list[int]]:
         """Return the pieces of both sides, and the places in the chunk of the pairs left out."""
-        encode = self._segmenter.training_encoder([self._seed, number])
+        encode = self.segmenter.training_encoder([self._seed, number])
         src, tgt = (
             [encode(pair[side], lang) for pair in pairs] for side, lang in enumerate(self._langs)
         )
@@ -102,7 +102,7 @@ def encode_training(
             sides.append(Flat(ids[flat.ids], flat.lengths))
         writer.add_flat(*sides)
     writer.finish()
-    vocab = Vocab.build(*counts, min_count=min_count)
+    vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())
     if len(vocab) > LARGEST:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {LARGEST:,} are allowed",

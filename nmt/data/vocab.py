@@ -32,10 +32,20 @@ class Vocab:
         self._ids = {text: number for number, text in enumerate(self._types, len(SPECIALS))}
 
     @classmethod
-    def build(cls, counts_src: Counter[str], counts_tgt: Counter[str], min_count: int = 1) -> Vocab:
-        """All types seen ``min_count`` times, most frequent first, equal ones by their text."""
+    def build(
+        cls,
+        counts_src: Counter[str],
+        counts_tgt: Counter[str],
+        min_count: int = 1,
+        alphabet: Iterable[str] = (),
+    ) -> Vocab:
+        """Return all types seen ``min_count`` times, the most frequent first, equal ones by text.
+
+        ``alphabet``: types that are added even if they were never seen.
+        """
         total = counts_src + counts_tgt
         types = [t for t in sorted(total, key=lambda t: (-total[t], t)) if total[t] >= min_count]
+        types += sorted(set(alphabet).difference(types))
         counts = [(counts_src[t], counts_tgt[t]) for t in types]
         return cls(types, np.array(counts, dtype=np.int64).reshape(-1, 2))
 

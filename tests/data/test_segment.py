@@ -26,7 +26,7 @@ from nmt.data.segment import (
 )
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import clean_line
-from nmt.data.vocab import Vocab
+from nmt.data.vocab import UNK, Vocab
 from nmt.errors import MachineError, UserError
 
 TEXT = [
@@ -73,6 +73,7 @@ def test_words_of_pieces_are_the_words_of_the_text(line: str):
 
 SEGMENTERS_OF_TOKENISED = [fast(), learned(PlainConfig()), fast(vocab_threshold=3)]
 SPM = learned(SentencePieceConfig(vocab_size=60), tokenised=False)
+BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenised=False)
 
 
 @settings(max_examples=200, deadline=None)
@@ -169,7 +170,7 @@ def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
 
 
 @pytest.mark.parametrize(
-    "segmenter", [*SEGMENTERS_OF_TOKENISED, SPM], ids=lambda s: type(s).__name__
+    "segmenter", [*SEGMENTERS_OF_TOKENISED, SPM, BYTES], ids=lambda s: type(s).__name__
 )
 def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Segmenter):
     save_segmenter(segmenter, tmp_path)
@@ -264,7 +265,7 @@ def test_what_the_corpus_raises_is_not_hidden_by_sentencepiece(error: BaseExcept
 
 
 def test_sentencepiece_that_cannot_learn_says_so():
-    with pytest.raises(UserError, match=r"smaller than required_chars[\s\S]*larger vocab_size"):
+    with pytest.raises(UserError, match=r"this corpus takes \d+, one for each character\n  -> set"):
         learn_segmenter(
             SentencePieceConfig(vocab_size=16), "gl", "en", False, "none", lambda: iter(TEXT)
         )
@@ -313,3 +314,54 @@ def test_the_fingerprint_of_text_is_that_of_earlier_versions():
     assert segmenter_fingerprint(segmenter) == (
         "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
     )
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINES)
+def test_bytes_give_any_text_back(line: str):
+    expected = " ".join(line.replace("\u2581", "_").split())
+    pieces = BYTES.encode(line, "gl")
+    vocab = Vocab.build(Counter(), Counter(), alphabet=BYTES.alphabet())
+    assert UNK not in vocab.ids(pieces)
+    assert BYTES.decode(pieces, "gl") == expected
+
+
+def test_bytes_that_are_no_text_end_no_line():
+    """What a model may say: a broken character, a line feed."""
+    pieces = ["\u2581o", "<0xC3>", "\u2581gato", "<0x0A>", "<0x41>"]
+    assert BYTES.decode(pieces, "gl") == "o\ufffd gato A"
+    surfaces = [BYTES.surface(piece) for piece in pieces]
+    assert surfaces[0] == " o"
+    assert surfaces[4] == "A"
+    assert "\n" not in "".join(surfaces)
+    singles = [f"<0x{byte:02X}>" for byte in range(256)]
+    assert set(singles) < set(BYTES.alphabet())
+    assert len(set(map(BYTES.surface, singles))) == 256
+
+
+def test_a_text_that_looks_like_a_byte_is_text():
+    line = "<0x41> gato <0x0A>"
+    assert BYTES.decode(BYTES.encode(line, "gl"), "gl") == line
+    assert SPM.alphabet() == []
+    assert SPM.decode(["\u2581<", "0x41>"], "gl") == "<0x41>"
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_sentencepieces_errors_name_keys_of_the_recipe(byte_fallback: bool):
+    with pytest.raises(UserError) as error:
+        learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenised=False)
+    said = str(error.value)
+    assert said.startswith("segment.vocab_size: 16 types are too few: this corpus takes")
+    needed = said.rpartition("set segment.vocab_size=")[2].split()[0]
+    config = SentencePieceConfig(vocab_size=int(needed), byte_fallback=byte_fallback)
+    assert learned(config, tokenised=False)
+    assert "--" not in said
+
+
+def test_a_given_model_without_bytes_is_not_asked_for_them(tmp_path: Path):
+    save_segmenter(SPM, tmp_path)
+    config = SentencePieceConfig(model=str(tmp_path / "spm.model"), byte_fallback=True)
+    with pytest.raises(UserError, match=r"spm\.model: segment\.byte_fallback is true, but"):
+        learned(config, tokenised=False)
+    save_segmenter(BYTES, tmp_path)
+    assert learned(config, tokenised=False).alphabet() == BYTES.alphabet()

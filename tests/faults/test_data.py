@@ -382,6 +382,17 @@ def test_a_corpus_that_does_not_fit_is_refused(corpus: Corpus):
     assert any("100% of the source pieces" in warning for warning in said)
 
 
+def test_with_bytes_nothing_is_unknown(corpus: Corpus):
+    corpus.write("dev.gl", "совсем другой алфавит\n")
+    segment = {"kind": "sentencepiece", "vocab_size": 320}
+    with pytest.raises(UserError, match="of the source pieces of dev are unknown"):
+        corpus.prepared(segment=segment)
+    p = corpus.prepared(segment=segment | {"byte_fallback": True})
+    assert p.report["splits"]["dev"]["coverage"]["src"]["unknown"] == 0
+    assert p.segmenter.decode(p.vocab.pieces(p.dev.corpus.src(0)), "gl") == "совсем другой алфавит"
+    assert not p.vocab.types_of("tgt")[p.vocab.ids(["<0x0A>"])].any()
+
+
 def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
     monkeypatch.setattr(encode, "LARGEST", 50)
     said = corpus.refused(segment={"kind": "plain"})
