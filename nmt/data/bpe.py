@@ -95,13 +95,16 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
             version, which merges the end of a word as a piece of its own.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes()
+    except OSError as error:
         raise UserError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}",
-            at=str(path),
-            fix="check segment.codes",
+            f"cannot be read: {error.strerror}", at=str(path), fix="check segment.codes"
         ) from error
+    try:
+        lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError("not UTF-8", at=f"{path}:{number}", fix=_FORMATS) from error
     headed = lines[0].startswith("#version")
     if lines == [""]:
         lines = []

@@ -27,7 +27,7 @@ _LONG = 20  # words from which on a changed or moved one leaves over half of the
 EXAMPLES = 5
 # Comparisons cost as much as all else that is done to a line. So many are made at any rate, and
 # one in ONE_IN lines is compared: with corpora of stock phrases the count is a lower bound.
-COMPARED = 20_000
+COMPARED = 10_000
 ONE_IN = 50
 
 

@@ -167,7 +167,11 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
     except OSError as error:
         if error.errno is None:  # bz2 has no error of its own
             raise _damaged(path, number, error) from error
-        raise MachineError(f"cannot be read: {error.strerror}", at=str(path)) from error
+        raise MachineError(
+            f"cannot be read: {error.strerror}",
+            at=f"{path}:{number + 1}",
+            fix="check the disk that it is on, or copy the file to another one",
+        ) from error
 
 
 def _damaged(path: Path, lines: int, error: Exception) -> UserError:

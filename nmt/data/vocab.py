@@ -103,11 +103,13 @@ class Vocab:
                     types[text] = None
                     counts.append([_count(count) for count in numbers])
         except UnicodeDecodeError as error:
-            raise UserError(f"not UTF-8: {error}", at=str(path), fix=restore) from error
+            raise UserError("not UTF-8", at=f"{path}:{number + 1}", fix=restore) from error
         except ValueError as error:
             raise UserError(str(error), at=f"{path}:{number}", fix=restore) from error
         except OSError as error:
-            raise UserError(f"cannot be read: {error}", at=str(path), fix=restore) from error
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=str(path), fix=restore
+            ) from error
         if not 0 < number <= LARGEST:
             count = f"{number:,} types{' or more' if number else ''}"
             raise UserError(

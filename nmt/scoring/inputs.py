@@ -100,7 +100,7 @@ def from_files(
         UserError: a file is missing or unreadable, is given twice, or line counts differ.
     """
     if twice := [name for name, times in Counter(hyp_files).items() if times > 1]:
-        raise UserError(f"--hyp names {twice[0]} twice", fix="give each system once")
+        raise UserError("--hyp names it twice", at=twice[0], fix="give each system once")
     given = {name: _read(name) for name in hyp_files}
     ref_lines = _read(ref_file)
     sources = _read(src_file) if src_file else []

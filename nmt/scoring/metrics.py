@@ -182,7 +182,9 @@ def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypot
             fix="score one hypothesis per reference line, blank ones included",
         )
     if not refs:
-        raise UserError("no lines to score", at=hyp_name)
+        raise UserError(
+            "no lines to score", at=hyp_name, fix="give a file with one translation a line"
+        )
 
 
 def _score(

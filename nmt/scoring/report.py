@@ -130,7 +130,11 @@ def _check_resamples(inputs: Inputs, resamples: int) -> None:
     """sacreBLEU draws all resamples at once: refuse before the machine runs out of memory."""
     several = len(inputs.systems) > 1
     if several and not resamples:
-        raise UserError("several systems cannot be compared without resamples")
+        raise UserError(
+            "several systems cannot be compared without resamples",
+            at="--resamples 0",
+            fix="take --resamples 1000, or score each system by itself",
+        )
     needed = resamples * len(inputs.refs) * _RESAMPLED_LINE_BYTES
     if needed > _MEMORY_LIMIT:
         most = _MEMORY_LIMIT // (len(inputs.refs) * _RESAMPLED_LINE_BYTES)

@@ -222,6 +222,9 @@ def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: s
         read_codes(tmp_path / "codes")
     with pytest.raises(UserError, match="cannot be read"):
         read_codes(tmp_path / "missing")
+    (tmp_path / "codes").write_bytes(b"g a 12\ncaf\xe9 x 3\n")
+    with pytest.raises(UserError, match=r"codes:2: not UTF-8\n  -> segment\.codes reads"):
+        read_codes(tmp_path / "codes")
 
 
 def test_nfc_composes_input_and_never_references():
