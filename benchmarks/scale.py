@@ -164,7 +164,7 @@ def encode_step(folder: Path) -> dict[str, float]:
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
     pairs = list(islice(read_pairs(sides), 10_000))
-    work = Segment(prepared.segmenter, recipe.src, recipe.tgt, recipe.seed)
+    work = Segment(prepared.segmenter, recipe.src, recipe.tgt, recipe.seed, recipe.data.max_pieces)
     work(0, pairs)
     started, rounds = time.process_time(), 20
     for _ in range(rounds):

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from data_prep.common import Corpus, Request, check_request, command, finish
 from data_prep.fetch import Source, opened
 from data_prep.languages import both
-from data_prep.pairs import Drops, Pair, one_line
+from data_prep.pairs import Drops, Pair
 from data_prep.reading import member_lines, member_names
 
 SOURCE = Source(
@@ -30,11 +30,11 @@ _NOTES = ["An evaluation set: train on none of it. All languages are line-aligne
 
 
 def read_split(archive: Path, split: str, src: str, tgt: str) -> Iterator[Pair]:
-    """The pairs of a split; FLORES has no empty line."""
+    """Yield the pairs of a split as they are; FLORES has no empty line."""
     name = _SPLITS[split]
     sides = (member_lines(archive, f"{name}/{lang}.{name}") for lang in (src, tgt))
     for number, (one, other) in enumerate(zip(*sides, strict=True), 1):
-        yield Pair(one_line(one), one_line(other), f"{split}:{number}")
+        yield Pair(one, other, f"{split}:{number}")
 
 
 def prepare(request: Request) -> None:

@@ -1,8 +1,8 @@
 """A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT, plain, .gz, .xz or .bz2.
 
 ``python -m data_prep.from_moses corpus --src gl --tgt en --out data/gl-en`` splits corpus.gl and
-corpus.en. With ``--dev`` and ``--test`` these splits are taken as they are, less pairs with an
-empty side, and the filters apply to the training pairs alone.
+corpus.en. With ``--dev`` and ``--test`` these splits are taken line by line as they are, and the
+filters apply to the training pairs alone.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pathlib import Path
 
 from data_prep.common import Corpus, Request, check_request, finish
 from data_prep.generic import Read, filters_from, generic_command, prepare_generic
-from data_prep.pairs import Drops, Pair, apply_filters, drop_duplicates, one_line
-from data_prep.released import aligned, drop_empty
+from data_prep.pairs import Drops, Pair, apply_filters, drop_duplicates
+from data_prep.released import UNALTERED, aligned, drop_empty
 from nmt.data.text import find_side
 from nmt.errors import UserError
 
 
 def _pairs(prefix: str, args: argparse.Namespace) -> Iterator[Pair]:
     sides = find_side(prefix, args.src), find_side(prefix, args.tgt)
-    for pair in aligned(*sides, Path(prefix).name, one_line):
+    for pair in aligned(*sides, Path(prefix).name):
         yield pair._replace(group=prefix)
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """Training pairs of all prefixes."""
     for prefix in args.prefixes:
-        yield from _pairs(prefix, args)
+        yield from drop_empty(_pairs(prefix, args), drops)
 
 
 def prepare(read: Read, args: argparse.Namespace) -> None:
@@ -45,10 +45,10 @@ def prepare(read: Read, args: argparse.Namespace) -> None:
     train = apply_filters(read(args, drops), filters_from(args), drops)
     splits: dict[str, Iterable[Pair]] = {
         "train": drop_duplicates(train, drops),
-        "dev": drop_empty(_pairs(args.dev, args), drops),
-        "test": drop_empty(_pairs(args.test, args), drops),
+        "dev": _pairs(args.dev, args),
+        "test": _pairs(args.test, args),
     }
-    notes = ["Splits are the source's; dev and test are unfiltered but for empty sides."]
+    notes = [f"Splits are the source's. {UNALTERED}"]
     finish(Corpus(args.out.name, splits, drops, (), notes), request)
 
 

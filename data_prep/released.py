@@ -14,6 +14,8 @@ from data_prep.pairs import Drops, Pair, apply_filters, empty_side, one_line
 from nmt.data.text import read_lines
 from nmt.errors import UserError
 
+UNALTERED = "Lines of dev and test are as released, blank sides and odd spaces too."
+
 
 @dataclass(frozen=True)
 class Release:
@@ -22,17 +24,20 @@ class Release:
     Attributes:
         files: split -> language -> file; the same languages in each split.
         tree: what git calls a folder of all files, where the files have no hashes of their own.
-        clean: applied to each line.
+        restore: applied to each line of all splits: it undoes a mark of the publisher's.
     """
 
     name: str
     files: Mapping[str, Mapping[str, Source]]
     tree: str = ""
     notes: list[str] = field(default_factory=list)
-    clean: Callable[[str], str] = one_line
+    restore: Callable[[str], str] = str
 
     def prepare(self, request: Request) -> None:
-        """Fetch (or read from the folder ``local``), drop pairs with an empty side, write."""
+        """Fetch (or read from the folder ``local``) and write.
+
+        Training pairs with an empty side are dropped; dev and test keep each line as it is.
+        """
         check_request(request)
         langs = both(request, next(iter(self.files.values())), self.name)
         sources = [sides[lang] for sides in self.files.values() for lang in langs]
@@ -40,16 +45,18 @@ class Release:
             if self.tree:
                 check_folder(self.name, paths, self.tree)
             drops, rest = Drops(), iter(paths)
-            splits = {
-                split: drop_empty(aligned(next(rest), next(rest), split, self.clean), drops)
-                for split in self.files
-            }
-            notes = [*self.notes, "Places are SPLIT:LINE of the released files."]
+            splits = {}
+            for split in self.files:
+                pairs = aligned(next(rest), next(rest), split, self.restore)
+                splits[split] = drop_empty(pairs, drops) if split == "train" else pairs
+            notes = [*self.notes, UNALTERED, "Places are SPLIT:LINE of the released files."]
             finish(Corpus(self.name, splits, drops, sources, notes), request)
 
 
-def aligned(src: Path, tgt: Path, split: str, clean: Callable[[str], str]) -> Iterator[Pair]:
-    """Line pairs of two files.
+def aligned(
+    src: Path, tgt: Path, split: str, restore: Callable[[str], str] = str
+) -> Iterator[Pair]:
+    """Yield the line pairs of two files, without line ends and byte-order mark.
 
     Raises:
         UserError: the files have unequal numbers of lines (names both counts).
@@ -66,9 +73,10 @@ def aligned(src: Path, tgt: Path, split: str, clean: Callable[[str], str]) -> It
                 at=str(src.parent),
                 fix="fetch both again, or find the line that one of them lacks",
             )
-        yield Pair(clean(one), clean(other), f"{split}:{number}")
+        yield Pair(restore(one), restore(other), f"{split}:{number}")
 
 
 def drop_empty(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
-    """Pairs less those with an empty side."""
-    return apply_filters(pairs, [empty_side()], drops)
+    """Yield training pairs, words one space apart, less those with an empty side."""
+    tidy = (pair._replace(src=one_line(pair.src), tgt=one_line(pair.tgt)) for pair in pairs)
+    return apply_filters(tidy, [empty_side()], drops)

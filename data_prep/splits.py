@@ -3,72 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
-
-Words = tuple[str, ...]
-
-# What a near-duplicate may differ in besides words: placeholders, addresses, digits, punctuation.
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
-# A letter of a script that puts no spaces between words counts as a word.
-_WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]+")
-_SHORT = 4  # below, one changed word makes another text: "Battery level", "Battery low"
-
-
-def normalised(text: str) -> Words:
-    """Lowercased words without digits, placeholders and punctuation."""
-    return tuple(_WORD.findall(_PLACEHOLDER.sub(" ", text.lower())))
-
-
-def _one_word_less(words: Words) -> Iterator[Words]:
-    """The text itself and, unless short, the text without each one of its words.
-
-    Two texts that differ in one replaced, added or moved word share one of these.
-    """
-    yield words
-    if len(words) >= _SHORT:
-        for i in range(len(words)):
-            yield words[:i] + words[i + 1 :]
-
-
-def _trigrams(words: Words) -> set[Words]:
-    return {words[i : i + 3] for i in range(len(words) - 2)}
-
-
-class NearIndex:
-    """Finds which of a list of texts are near-duplicates of another text.
-
-    Near: equal when normalised; or one word replaced, added or moved; or at least ``overlap`` of
-    the word trigrams of both in common (Jaccard).
-    """
-
-    def __init__(self, texts: Sequence[str], overlap: float = 0.5) -> None:
-        self._overlap = overlap
-        self._variants: dict[Words, list[int]] = defaultdict(list)
-        self._holders: dict[Words, list[int]] = defaultdict(list)
-        self._sizes: list[int] = []
-        for i, text in enumerate(texts):
-            words = normalised(text)
-            for variant in set(_one_word_less(words)):
-                self._variants[variant].append(i)
-            trigrams = _trigrams(words)
-            self._sizes.append(len(trigrams))
-            for trigram in trigrams:
-                self._holders[trigram].append(i)
-
-    def near(self, text: str) -> set[int]:
-        """Places in the list of the texts that are near-duplicates of ``text``."""
-        words = normalised(text)
-        found = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
-        trigrams = _trigrams(words)
-        common = Counter(i for t in trigrams for i in self._holders.get(t, ()))
-        for i, n in common.items():
-            if n >= self._overlap * (len(trigrams) + self._sizes[i] - n):
-                found.add(i)
-        return found
+from nmt.data.near import NearIndex
 
 
 def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> tuple[set[int], set[int]]:

@@ -19,6 +19,7 @@ from data_prep.fetch import Source, opened
 from data_prep.languages import both
 from data_prep.pairs import Drops, Pair, one_line
 from data_prep.reading import member_lines
+from nmt.data.text import is_blank
 
 SOURCE = Source(
     what="TED talks in 58 languages (Qi et al. 2018)",
@@ -34,17 +35,21 @@ NOTES = [
 # The mark of a sentence that a talk lacks in this language, as it is and as the tokeniser left it.
 _MISSING = re.compile(r"_ ?_ ?NULL ?_ ?_")
 # A target-language tag in front, such as "__en__", that the publisher's scripts put there.
-_TAG = re.compile(r"^_ ?_ ?[a-z]{2,3}(-[a-z]{2})? ?_ ?_ ")
+_TAG = re.compile(r"^ *_ ?_ ?[a-z]{2,3}(-[a-z]{2})? ?_ ?_ ")
 _MEMBERS = {split: f"all_talks_{split}.tsv" for split in ("train", "dev", "test")}
 
 
-def clean(cell: str) -> str:
-    """A cell's sentence; empty where the talk lacks it."""
-    return "" if _MISSING.search(cell) else _TAG.sub("", one_line(cell))
+def sentence(cell: str) -> str:
+    """Return a cell's sentence as it is, without a tag; empty where the talk lacks it."""
+    return "" if is_blank(cell) or _MISSING.search(cell) else _TAG.sub("", cell)
 
 
 def read_split(archive: Path, split: str, request: Request, drops: Drops) -> Iterator[Pair]:
-    """The pairs of a split that have both sides; a pair's group is its talk."""
+    """Yield the pairs of a split that have both sides; a pair's group is its talk.
+
+    Words of training pairs come one space apart; dev and test keep each sentence as it is.
+    """
+    tidy = one_line if split == "train" else str
     rows = (line.split("\t") for line in member_lines(archive, _MEMBERS[split]))
     header = next(rows, [])
     columns = [header.index(lang, 1) for lang in both(request, header[1:], str(archive))]
@@ -53,7 +58,7 @@ def read_split(archive: Path, split: str, request: Request, drops: Drops) -> Ite
         if len(row) != len(header):
             drops.add("row with another number of columns", place)
             continue
-        one, other = (clean(row[column]) for column in columns)
+        one, other = (tidy(sentence(row[column])) for column in columns)
         if one and other:
             yield Pair(one, other, place, row[0])
         elif one or other:

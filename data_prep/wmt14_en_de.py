@@ -3,7 +3,8 @@
 4.5M pairs; dev is newstest2013, test is newstest2014. In this release compounds are split at
 hyphens on every side ("rich ##AT##-##AT## text"). "Transformers without Tears" (appendix A) asks
 for that format when scoring; here the mark becomes the Moses tokeniser's own for the same split,
-``@-@``: still one token, so tokenised BLEU is the paper's, and the detokeniser knows it.
+``@-@``: still one token, so tokenised BLEU is the paper's, and the detokeniser knows it. Nothing
+else of dev and test is altered.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 
 from data_prep.common import command
 from data_prep.fetch import Source
-from data_prep.pairs import one_line
 from data_prep.released import Release
 
 _URL = "https://nlp.stanford.edu/projects/nmt/data/wmt14.en-de/"
@@ -22,9 +22,9 @@ def _file(name: str, md5: str) -> Source:
     return Source("WMT '14 en-de", "the WMT sources' own", name, url=_URL + name, md5=md5)
 
 
-def clean(line: str) -> str:
-    """One line with the Moses mark at split compounds."""
-    return one_line(line).replace("##AT##-##AT##", "@-@")
+def restore(line: str) -> str:
+    """Return a line with the Moses mark at split compounds."""
+    return line.replace("##AT##-##AT##", "@-@")
 
 
 RELEASE = Release(
@@ -44,7 +44,7 @@ RELEASE = Release(
         },
     },
     notes=["Text is Moses-tokenised, compounds split at hyphens as @-@: set data.tokenised: true."],
-    clean=clean,
+    restore=restore,
 )
 prepare = RELEASE.prepare
 main = command(prepare, __doc__, "en-de")

@@ -65,6 +65,9 @@ class DataConfig(Strict):
         False, "true = text comes Moses-tokenised: no tokeniser runs, output is detokenised", "T A"
     )
     max_len: int = key(250, "longer training pairs are dropped; words before segmenting", "A", ge=1)
+    max_pieces: int = key(
+        1000, "longer training pairs are dropped; pieces of a side after segmenting", "O", ge=1
+    )
     batch_tokens: int = key(
         4096, "sentences x longest of source and target, in pieces, at most", "T A", ge=8
     )
@@ -99,6 +102,9 @@ class SentencePieceConfig(Strict):
     vocab_size: int = key(8000, "joint vocabulary to learn", "O", ge=16, le=TYPES)
     model_type: Literal["bpe", "unigram"] = key("bpe", "kind of SentencePiece model", "O")
     model: str = key("learn", "learn, or the path of a .model file", "O")
+    byte_fallback: bool = key(
+        False, "rare characters become their UTF-8 bytes, 256 more types: none is unknown", "O"
+    )
 
 
 class PlainConfig(Strict):

@@ -39,6 +39,7 @@ FLOORS = {
     "nmt.data.prepare": 2,
     "nmt.run": 2,
     "nmt.decoding.found": 0,
+    "nmt.run.files": 0,
     "nmt.decoding.search": 3,
     "nmt.scoring": 3,
     "nmt.decoding": 4,
@@ -186,10 +187,12 @@ def test_the_list_of_keys_is_frozen():
 
 FROZEN = """
 src tgt out seed device precision graphs time_limit data.train data.dev data.test data.prepare
-data.tokenised data.max_len data.batch_tokens data.rebatch data.checks data.max_overlap
-data.normalise segment[fastbpe].merges segment[fastbpe].codes segment[fastbpe].vocab_threshold
-segment[fastbpe].dropout segment[sentencepiece].vocab_size segment[sentencepiece].model_type
-segment[sentencepiece].model segment[plain].min_count model.dim model.ffn_dim model.heads
+data.tokenised data.max_len data.max_pieces data.batch_tokens data.rebatch data.checks
+data.max_overlap data.normalise segment[fastbpe].merges segment[fastbpe].codes
+segment[fastbpe].vocab_threshold segment[fastbpe].dropout
+segment[sentencepiece].vocab_size segment[sentencepiece].model_type
+segment[sentencepiece].model segment[sentencepiece].byte_fallback
+segment[plain].min_count model.dim model.ffn_dim model.heads
 model.enc_layers model.dec_layers model.activation model.bias model.norm model.norm_place
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
 model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer

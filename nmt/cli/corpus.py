@@ -20,12 +20,16 @@ def obtain_corpus(recipe: Recipe) -> None:
     from nmt.data.prepare import missing_files
 
     name = recipe.data.prepare
-    if name is None or not missing_files(recipe):
+    if name is None:
         return
     from data_prep import CORPORA
-    from data_prep.common import Request
     from data_prep.languages import known
 
-    module = importlib.import_module(f"data_prep.{known(name, CORPORA, 'corpus', 'data.prepare')}")
+    known(name, CORPORA, "corpus", "data.prepare")
+    if not missing_files(recipe):
+        return
+    from data_prep.common import Request
+
+    module = importlib.import_module(f"data_prep.{name}")
     print(f"making the corpus with data_prep.{name}", file=sys.stderr)
     module.prepare(Request(Path(recipe.data.train[0]).parent, recipe.src, recipe.tgt))

@@ -32,7 +32,13 @@ except ImportError:  # an extra: subword-nmt splits alike
 JOINER = "@@"  # ends every piece of a word but the last
 WORD_END = "</w>"  # in merges, ends a piece that ends a word
 LEARNING_WORDS = 500_000  # the most frequent ones; subword-nmt takes a kilobyte for each
+LONGEST_WORD = 1000  # characters; nothing is learned from longer ones, and they are cut in blocks
 CACHED_WORDS = 200_000  # in each process; some 60 MB
+
+_FORMATS = (
+    "segment.codes reads lines LEFT RIGHT COUNT (fastBPE), or LEFT RIGHT after #version: 0.2 "
+    "(subword-nmt)"
+)
 
 # "@@" in a text would be taken for a joiner and "</w>" for the end of a word: in such words "@" is
 # U+E000 inside the model, and U+E001 marks a character that is meant as it stands
@@ -60,6 +66,8 @@ def join(pieces: Iterable[str]) -> str:
 
 def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     """Joint merges from the counts of all words of both sides (Sennrich et al. 2016)."""
+    # time grows with the square of a word's length
+    words = {word: count for word, count in words.items() if len(word) <= LONGEST_WORD}
     if all(len(word) == 1 for word in words):
         return []  # no two characters to merge, at which subword-nmt stumbles
     frequent = Counter(words).most_common(LEARNING_WORDS)
@@ -87,9 +95,16 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
             version, which merges the end of a word as a piece of its own.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", at=str(path), fix="check codes") from error
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror}", at=str(path), fix="check segment.codes"
+        ) from error
+    try:
+        lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError("not UTF-8", at=f"{path}:{number}", fix=_FORMATS) from error
     headed = lines[0].startswith("#version")
     if lines == [""]:
         lines = []
@@ -97,27 +112,45 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
     for number, line in enumerate(lines[headed:], 1 + headed):
         parts = line.rstrip("\r").split(" ")
         counted = len(parts) == 3 and parts[2].isdecimal()
-        if not (counted or len(parts) == 2) or not all(parts[:2]):
-            raise UserError(
-                f"not a merge: {line[:60]!r}",
-                at=f"{path}:{number}",
-                fix="a line is LEFT RIGHT COUNT (fastBPE) or LEFT RIGHT (subword-nmt)",
-            )
+        if not (counted or (headed and len(parts) == 2)) or not all(parts[:2]):
+            what, fix = f"not a merge: {line[:60]!r}", _FORMATS
+            if len(parts) == 2 and all(parts):
+                if parts[1].isdecimal():
+                    what = f"a vocabulary entry (WORD COUNT), not a merge: {line[:60]!r}"
+                    fix = f"give the file of merges, not that of the vocabulary; {_FORMATS}"
+                else:
+                    what = "two columns without subword-nmt's first line: which version wrote it?"
+                    fix = 'put "#version: 0.2" in front if it is of 0.2; ' + _FORMATS
+            raise UserError(what, at=f"{path}:{number}", fix=fix)
         if WORD_END in parts[:2]:
             raise UserError(
                 "a merge of subword-nmt's format 0.1; 0.2 and fastBPE's are read",
                 at=f"{path}:{number}",
-                fix="learn the codes anew, with codes: learn or subword-nmt 0.2 or later",
+                fix="learn the codes again, with segment.codes=learn or subword-nmt 0.2 or later",
             )
         merges.setdefault((parts[0], parts[1]))
     if not merges:
-        raise UserError("holds no merges", at=str(path), fix="give a codes file, or codes: learn")
+        raise UserError(
+            "holds no merges", at=str(path), fix="give a codes file, or segment.codes=learn"
+        )
     return list(merges)
 
 
 def codes_text(merges: Sequence[tuple[str, str]]) -> str:
     """Merges in fastBPE's format."""
     return "".join(f"{left} {right} 0\n" for left, right in merges)
+
+
+def _in_blocks(word: str, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the pieces of a word, those of a very long one block by block."""
+    if len(word) <= LONGEST_WORD:
+        return split(word)
+    *blocks, rest = (word[i : i + LONGEST_WORD] for i in range(0, len(word), LONGEST_WORD))
+    pieces: list[str] = []
+    for block in blocks:
+        *inner, last = split(block)
+        pieces += [*inner, last + JOINER]
+    return pieces + split(rest)
 
 
 class _Cache(dict[str, list[str]]):
@@ -130,7 +163,7 @@ class _Cache(dict[str, list[str]]):
     def __missing__(self, word: str) -> list[str]:
         if len(self) >= CACHED_WORDS:
             self.clear()
-        pieces = self[word] = list(map(sys.intern, self._split(escape(word))))
+        pieces = self[word] = list(map(sys.intern, _in_blocks(escape(word), self._split)))
         return pieces
 
 
@@ -157,13 +190,13 @@ class WordSplitter:
 
         subword-nmt draws from Python's ``random``; seed that.
         """
-        return self._subword_nmt(escape(word), dropout)
+        return _in_blocks(escape(word), lambda block: self._subword_nmt(block, dropout))
 
     def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
         """How often each piece occurs in a text of these words."""
         counts: Counter[str] = Counter()
         for word, count in words.items():
-            for piece in self._split(escape(word)):
+            for piece in _in_blocks(escape(word), self._split):
                 counts[piece] += count
         return counts
 

@@ -18,12 +18,16 @@ from typing import Any
 import numpy as np
 
 from nmt.data.languages import Profile, Profiles
+from nmt.data.near import SHORT, Recurring
 from nmt.data.text import is_blank
 
+SIDES = ("sources", "targets")
 LISTED = 100  # places named in the report for each finding
 EXAMPLES = 5  # pairs shown for each overlap
 LACKING_WARNS = 0.1  # share of a side's pieces that the training data does not have there
 UNKNOWN_FAILS = 0.5  # share of source pieces that are UNK
+RECURRING_WARNS = 0.1  # share of a side's distinct texts that are in train, or nearly are
+CHARACTERS = 20  # for each piece that is allowed; a line of more has too many pieces in any case
 SAMPLE = 5000  # pairs of which all letters are looked at; of the rest, one in ONE_IN
 ONE_IN = 64
 FEW_PAIRS = 100  # scores of a smaller split say little
@@ -63,15 +67,36 @@ def fingerprint(src: str, tgt: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
-def reason_to_drop(src: str, tgt: str, max_len: int | None) -> str | None:
-    """Why a pair is no training pair: a blank side, or a side of over ``max_len`` words."""
+@dataclass(frozen=True)
+class Limits:
+    """How long a side of a training pair may be.
+
+    Attributes:
+        words, pieces: before and after segmenting.
+    """
+
+    words: int
+    pieces: int
+
+    @property
+    def characters(self) -> int:
+        """A longer line is not cut into pieces at all, which could take minutes."""
+        return CHARACTERS * self.pieces
+
+
+def reason_to_drop(src: str, tgt: str, limits: Limits | None) -> str | None:
+    """Return why a pair does not train: a blank side, or one over the limits; None if it does."""
     blank = is_blank(src), is_blank(tgt)
     if all(blank):
         return "both sides blank"
     if any(blank):
         return "source blank" if blank[0] else "target blank"
-    if max_len is not None and (_over(src, max_len) or _over(tgt, max_len)):
-        return f"longer than {max_len} words"
+    if limits is None:
+        return None
+    if _over(src, limits.words) or _over(tgt, limits.words):
+        return f"longer than {limits.words} words"
+    if len(src) > limits.characters or len(tgt) > limits.characters:
+        return f"longer than {limits.characters:,} characters"
     return None
 
 
@@ -84,8 +109,9 @@ class SplitCheck:
     """Looks at the pairs of one split, one after another.
 
     Args:
-        max_len: words a side may have, None = any (dev and test are never filtered).
+        limits: of the length of a side, None = any (dev and test are never filtered).
         held_out: fingerprints of the pairs of other splits by their name.
+        recurring: looks for the sources of other splits, and for their targets.
         tokenised: whether the text comes Moses-tokenised, where escapes are normal.
 
     Attributes:
@@ -95,11 +121,12 @@ class SplitCheck:
 
     def __init__(
         self,
-        max_len: int | None = None,
+        limits: Limits | None = None,
         held_out: dict[str, set[int]] | None = None,
         tokenised: bool = False,
+        recurring: tuple[Recurring, Recurring] | None = None,
     ) -> None:
-        self.max_len, self.tokenised = max_len, tokenised
+        self.limits, self.tokenised, self.recurring = limits, tokenised, recurring
         self.held_out = held_out or {}
         self.pairs = self.kept = 0
         self.normalised: Counter[str] = Counter()
@@ -118,7 +145,7 @@ class SplitCheck:
             place: where it is, for people.
         """
         self.pairs += 1
-        reason = reason_to_drop(src, tgt, self.max_len)
+        reason = reason_to_drop(src, tgt, self.limits)
         if reason:
             self.dropped.setdefault(reason, Finding()).add(place)
             return False
@@ -136,7 +163,16 @@ class SplitCheck:
                 if mark not in self.found[name] and len(self.examples[name]) < EXAMPLES:
                     self.examples[name].append(f"{place}: {src} ||| {tgt}")
                 self.found[name].add(mark)
+        if self.recurring:
+            self.recurring[0].look(src, place)
+            self.recurring[1].look(tgt, place)
         return True
+
+    def drop(self, reason: str, count: int, places: list[str]) -> None:
+        """Count pairs that were kept at first as dropped; ``places``: of the first ones."""
+        if count:
+            self.kept -= count
+            self.dropped[reason] = Finding(count, places)
 
     def marks(self) -> set[int]:
         """Fingerprints of the pairs kept."""
@@ -147,8 +183,8 @@ class SplitCheck:
         return ", ".join(f"{f.count:,} {name}" for name, f in self.dropped.items())
 
     def overlap(self) -> dict[str, Any]:
-        """For each split held out: the distinct pairs of it that were seen here."""
-        return {
+        """Return, for each split held out, what of its distinct pairs and texts was seen here."""
+        found: dict[str, Any] = {
             name: {
                 "pairs": len(self.found[name]),
                 "share": len(self.found[name]) / max(1, len(marks)),
@@ -156,6 +192,10 @@ class SplitCheck:
             }
             for name, marks in self.held_out.items()
         }
+        for side, recurring in zip(SIDES, self.recurring or (), strict=False):
+            for name, of_split in found.items():
+                of_split[side] = recurring.report(name)
+        return found
 
     def report(self) -> dict[str, Any]:
         """The numbers of the split."""
@@ -215,9 +255,26 @@ def failures(report: dict[str, Any], max_overlap: float) -> list[str]:
     return found
 
 
-def warnings(report: dict[str, Any]) -> list[str]:
-    """What a person should look at, one sentence each."""
+def warnings(report: dict[str, Any], max_overlap: float) -> list[str]:
+    """Return what a person should look at, one sentence each.
+
+    Args:
+        max_overlap: share of the test set that may be in the tuning set without a word.
+    """
     found = list(report["languages"]["warnings"])
+    twice = report["test in dev"]
+    if twice["share"] > max_overlap:
+        found.append(
+            f"{twice['share']:.1%} of the test pairs ({twice['pairs']:,}) are in dev too, which "
+            "picks the best checkpoint; give another data.test"
+        )
+    for name, overlap in report["overlap"].items():
+        for side in SIDES:
+            recur = overlap.get(side)
+            if recur and (
+                recur["same"] > max_overlap * recur["of"] or recur["share"] > RECURRING_WARNS
+            ):
+                found.append(f"{name}: {_recurring(side, recur)}, e.g. {recur['examples'][0]}")
     for name, split in report["splits"].items():
         kept = split["kept"]
         if name != "train" and kept < FEW_PAIRS:
@@ -246,6 +303,13 @@ def warnings(report: dict[str, Any]) -> list[str]:
     return found
 
 
+def _recurring(side: str, recur: dict[str, Any]) -> str:
+    return (
+        f"{recur['same']:,} of {recur['of']:,} {side} are in the training data, {recur['near']:,} "
+        f"more nearly ({recur['share']:.1%}; texts of under {SHORT} words are not counted)"
+    )
+
+
 def summary(report: dict[str, Any]) -> str:
     """The report of all splits, a few lines for people."""
     lines = []
@@ -265,6 +329,12 @@ def summary(report: dict[str, Any]) -> str:
             lines.append(
                 f"{split}: {overlap['pairs']:,} pairs ({overlap['share']:.1%}) are in train too"
             )
+        recurring = [
+            f"{split}: {_recurring(side, overlap[side])}"
+            for side in SIDES
+            if side in overlap and overlap[side]["share"]
+        ]
+        lines += [t for t in recurring if not any(w.startswith(t) for w in report["warnings"])]
     lines += [f"warning: {text}" for text in report["warnings"]]
     return "\n".join(lines)
 

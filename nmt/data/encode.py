@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.data import parallel
 from nmt.data.corpus import (
     DRAFT_TYPES,
     SIDES,
     CorpusWriter,
-    EncodedCorpus,
     Flat,
     renumbered,
 )
@@ -50,27 +50,39 @@ class Pieces(NamedTuple):
 
 
 class Segment:
-    """Chunk of training pairs -> pieces; BPE-dropout draws from the seed and the chunk's number."""
+    """Chunk of training pairs -> pieces; BPE-dropout draws from the seed and the chunk's number.
 
-    def __init__(self, segmenter: Segmenter, src: str, tgt: str, seed: int) -> None:
-        self._segmenter, self._src, self._tgt, self._seed = segmenter, src, tgt, seed
+    Args:
+        longest: pieces that a side may have; longer pairs are left out.
+    """
 
-    def __call__(self, number: int, pairs: list[Pair]) -> tuple[Pieces, Pieces]:
-        """Pieces of both sides."""
-        encode = self._segmenter.training_encoder([self._seed, number])
-        return (
-            Pieces.of([encode(src, self._src) for src, _ in pairs]),
-            Pieces.of([encode(tgt, self._tgt) for _, tgt in pairs]),
+    def __init__(self, segmenter: Segmenter, src: str, tgt: str, seed: int, longest: int) -> None:
+        self.segmenter, self._langs = segmenter, (src, tgt)
+        self._seed, self._longest = seed, longest
+
+    def __call__(self, number: int, pairs: list[Pair]) -> tuple[tuple[Pieces, Pieces], list[int]]:
+        """Return the pieces of both sides, and the places in the chunk of the pairs left out."""
+        encode = self.segmenter.training_encoder([self._seed, number])
+        src, tgt = (
+            [encode(pair[side], lang) for pair in pairs] for side, lang in enumerate(self._langs)
         )
+        longest = map(max, map(len, src), map(len, tgt))
+        over = [place for place, length in enumerate(longest) if length > self._longest]
+        for place in reversed(over):
+            del src[place], tgt[place]
+        return (Pieces.of(src), Pieces.of(tgt)), over
 
 
 def encode_training(
     work: Segment, pairs: Iterator[Pair], min_count: int, folder: Path
-) -> tuple[Vocab, EncodedCorpus]:
+) -> tuple[Vocab, list[int]]:
     """Write a training corpus and find its vocabulary in one pass over the text.
 
     The vocabulary is known at the end alone: ids are given in order of appearance first, and
     changed to the vocabulary's in a second pass over the ids.
+
+    Returns:
+        The vocabulary, and the places in ``pairs`` of the pairs with too many pieces.
 
     Raises:
         UserError: more types than a vocabulary may have.
@@ -79,7 +91,9 @@ def encode_training(
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     draft = folder.with_name(f"{folder.name}.draft")
     writer = CorpusWriter(draft, DRAFT_TYPES)
-    for chunk in on_all_cores(work, pairs):
+    left_out: list[int] = []
+    for number, (chunk, over) in enumerate(on_all_cores(work, pairs)):
+        left_out += [number * parallel.CHUNK + place for place in over]
         sides = []
         for (types, flat), count in zip(chunk, counts, strict=True):
             seen = np.bincount(flat.ids, minlength=len(types))
@@ -88,7 +102,7 @@ def encode_training(
             sides.append(Flat(ids[flat.ids], flat.lengths))
         writer.add_flat(*sides)
     writer.finish()
-    vocab = Vocab.build(*counts, min_count=min_count)
+    vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())
     if len(vocab) > LARGEST:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {LARGEST:,} are allowed",
@@ -96,9 +110,9 @@ def encode_training(
             fix="use fastbpe or sentencepiece, or raise segment.min_count",
         )
     final = np.array(vocab.ids(appeared), np.int32)
-    corpus = renumbered(draft, final, folder, len(vocab))
+    renumbered(draft, final, folder, len(vocab))
     shutil.rmtree(draft)
-    return vocab, corpus
+    return vocab, left_out
 
 
 def encode_held_out(

@@ -49,8 +49,20 @@ class Moses:
         return line if self.tokenised else " ".join(_tokenizer(lang).tokenize(line))
 
     def reference_plain(self, line: str, lang: str) -> str:
-        """A reference line -> plain text, for sacreBLEU."""
-        return self.plain(line, lang) if self.tokenised else line
+        """Return a reference line as plain text, for sacreBLEU.
+
+        Plain text stays as it is. Tokenised text is detokenised by sacremoses alone, so that others
+        get the same reference from the same file.
+        """
+        return _detokenizer(lang).detokenize(line.split()) if self.tokenised else line
+
+    def scored(self, text: str, words: str, lang: str) -> str:
+        """Return a hypothesis as sacreBLEU compares it: made from its words as references are.
+
+        Args:
+            text, words: the hypothesis as plain and as tokenised text.
+        """
+        return self.reference_plain(words, lang) if self.tokenised else text
 
 
 _CLOSING = re.compile(" ([،؛؟\u06d4।॥።…]+)(?= |$)")

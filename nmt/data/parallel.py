@@ -59,6 +59,7 @@ def on_all_cores(work: Work[Result], pairs: Iterable[Pair]) -> Iterator[Result]:
     except BrokenProcessPool as error:
         raise MachineError(
             "a worker process that segments text was killed",
+            at="data.train",
             fix="often memory ran out: use fewer cores, for example with taskset -c 0,1",
         ) from error
     finally:

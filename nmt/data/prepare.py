@@ -7,22 +7,28 @@ on.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
 import sys
 import tempfile
+import unicodedata
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt.config import Recipe
-from nmt.data.checks import SplitCheck, failures, warnings
+from nmt.data.checks import LISTED, Limits, SplitCheck, failures, warnings
 from nmt.data.corpus import EncodedCorpus
 from nmt.data.encode import Segment, encode_held_out, encode_training
 from nmt.data.languages import wrong_languages
+from nmt.data.near import Recurring
 from nmt.data.segment import (
     Segmenter,
     learn_segmenter,
@@ -31,13 +37,13 @@ from nmt.data.segment import (
 )
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.sources import Inputs, Sides, TrainingText, find_files, inspect, look, read_pairs
-from nmt.data.text import read_lines
+from nmt.data.text import OPENERS, read_lines
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.run.files import disk_errors
 
-VERSION = "3"  # of what the cache holds; a change of it makes old caches unused
-ENCODED = 2  # bytes written for a byte of text, about, drafts included
+VERSION = "4"  # of what the cache holds; a change of it makes old caches unused
+PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # what they do to text depends on them
 REPORT = "report.json"  # written last: a folder that has it is whole
 
 
@@ -102,11 +108,12 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
     fingerprint = _fingerprint(recipe, content, segmenter)
     cache = Path(recipe.out).parent / ".cache" / fingerprint[:16]
     if not cache.is_dir():
-        needed = ENCODED * sum(path.stat().st_size for sides in files.values() for path in sides)
-        with disk_errors(cache, needed, again="run the same command again"):
-            cache = _build(recipe, files, inputs, cache, progress, segmenter)
+        cache = _build(recipe, files, inputs, cache, progress, segmenter)
     sides = files[recipe.data.dev], files.get(recipe.data.test or "")
     prepared = _open(cache, fingerprint, content, *sides)
+    hashes = {str(path): digest for path, digest in digests.items()}
+    prepared.report.update({"inputs": hashes, "versions": versions()})
+    prepared.report["over batch_tokens"] = _over_batch(recipe, prepared.train)
     prepared.report["warnings"] = _judge(recipe, prepared.report)
     inputs.require_unchanged()
     return prepared
@@ -128,17 +135,27 @@ def _given(recipe: Recipe) -> list[Path]:
     return [Path(name) for name in names if name != "learn"]
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what decides how text is cut: packages, and Unicode's tables."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {**found, "Unicode": unicodedata.unidata_version}
+
+
 def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segmenter | None) -> str:
-    """SHA-256 over the files' contents and the keys that decide what becomes of them."""
+    """Return the SHA-256 over all that decides what preparation makes.
+
+    That is the contents of the files, each in its role, some keys, and the versions of what cuts
+    the text. Paths are not part of it: a corpus may move.
+    """
     data, segment = recipe.data, recipe.segment
     keys = {
         "version": VERSION,
-        "files": content,
+        "versions": versions(),
+        "content": content,
         "segmenter": segmenter and segmenter_fingerprint(segmenter),
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model"}),
-        "given": bool(_given(recipe)),
-        "data": [data.tokenised, data.max_len, data.normalise, len(data.train), bool(data.test)],
+        "data": [data.tokenised, data.max_len, data.max_pieces, data.normalise],
         "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
     }
     return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
@@ -152,27 +169,42 @@ def _build(
     progress: bool,
     segmenter: Segmenter | None,
 ) -> Path:
-    """Make the cache folder whole or not at all; elsewhere, with a note, if it is not writable."""
+    """Make the cache folder complete or not at all.
+
+    Where it cannot be written, a temporary folder holds the data until the process ends.
+    """
     draft = cache.with_name(f".draft-{cache.name}-{uuid.uuid4().hex[:8]}")
     try:
         draft.mkdir(parents=True)
     except OSError as error:
         elsewhere = Path(tempfile.mkdtemp(prefix="nmt-data-"))
-        print(f"note: {draft.parent}: {error.strerror}; preparing in {elsewhere}", file=sys.stderr)
+        atexit.register(shutil.rmtree, elsewhere, ignore_errors=True)
+        print(
+            f"note: {draft.parent}: {error.strerror}; preparing in {elsewhere}, "
+            "which is removed at the end",
+            file=sys.stderr,
+        )
         cache, draft = elsewhere / cache.name, elsewhere / "draft"
         draft.mkdir()
     try:
-        report = _fill(recipe, files, draft, progress, segmenter)
-        inputs.require_unchanged()
-        (draft / REPORT).write_text(json.dumps(report, indent=1, ensure_ascii=False), "utf-8")
-        try:
-            os.rename(draft, cache)
-        except OSError:
-            if not cache.is_dir():  # another process was not faster
-                raise
+        with disk_errors(cache, _space(files), again="run the same command again"):
+            report = _fill(recipe, files, draft, progress, segmenter)
+            inputs.require_unchanged()
+            (draft / REPORT).write_text(json.dumps(report, indent=1, ensure_ascii=False), "utf-8")
+            try:
+                os.rename(draft, cache)
+            except OSError:
+                if not cache.is_dir():  # another process was not faster
+                    raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return cache
+
+
+def _space(files: dict[str, Sides]) -> int:
+    """Return about how many bytes the encoded corpora take while they are written."""
+    paths = {path for sides in files.values() for path in sides}
+    return sum(path.stat().st_size * (8 if path.suffix in OPENERS else 2) for path in paths)
 
 
 def _fill(
@@ -188,31 +220,48 @@ def _fill(
         name: inspect(name, files[prefix], data.tokenised) for name, prefix in held_out.items()
     }
     marks = {name: check.marks() for name, check in checks.items()}
-    check = SplitCheck(data.max_len, marks, data.tokenised)
-    text = TrainingText({prefix: files[prefix] for prefix in data.train}, check, progress)
+    pairs = {name: list(read_pairs(files[prefix])) for name, prefix in held_out.items()}
+    recurring = tuple(
+        Recurring({name: (pair[side] for pair in of_split) for name, of_split in pairs.items()})
+        for side in (0, 1)
+    )
+    limits = Limits(data.max_len, data.max_pieces)
+    check = SplitCheck(limits, marks, data.tokenised, (recurring[0], recurring[1]))
+    text = TrainingText([(prefix, files[prefix]) for prefix in data.train], check, progress)
     segmenter = segmenter or learn_segmenter(
         recipe.segment, src, tgt, data.tokenised, data.normalise, lambda: text.pairs("learning")
     )
     save_segmenter(segmenter, folder)
-    vocab, _ = encode_training(
-        Segment(segmenter, src, tgt, recipe.seed),
+    vocab, left_out = encode_training(
+        Segment(segmenter, src, tgt, recipe.seed, data.max_pieces),
         text.pairs("encoding"),
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
     )
+    reason = f"longer than {data.max_pieces:,} pieces"
+    check.drop(reason, len(left_out), text.places(left_out[:LISTED]))
+    text.require_pairs()
     vocab.save(folder)
     splits = {"train": check.report(), **{name: c.report() for name, c in checks.items()}}
-    for name, prefix in held_out.items():
-        pairs = read_pairs(files[prefix])
-        splits[name]["coverage"] = encode_held_out(pairs, segmenter, vocab, src, tgt, folder / name)
+    for name in held_out:
+        splits[name]["coverage"] = encode_held_out(
+            iter(pairs[name]), segmenter, vocab, src, tgt, folder / name
+        )
     held = {name: profiles for c in checks.values() for name, profiles in c.profiles.items()}
     wrong, odd = wrong_languages(check.profiles, held, (src, tgt))
     return {
         "splits": splits,
         "overlap": check.overlap(),
+        "test in dev": _shared(marks["dev"], marks.get("test", set())),
         "languages": {"failures": wrong, "warnings": odd},
         "types": len(vocab),
     }
+
+
+def _shared(dev: set[int], test: set[int]) -> dict[str, Any]:
+    """Return how many of the distinct test pairs are dev pairs."""
+    both = len(dev & test)
+    return {"pairs": both, "share": both / max(1, len(test))}
 
 
 def _open(
@@ -246,6 +295,12 @@ def _lines(sides: Sides) -> tuple[list[str], list[str]]:
     return src, ref
 
 
+def _over_batch(recipe: Recipe, train: EncodedCorpus) -> int:
+    """Return how many training pairs are longer than a batch, the end of the sentence included."""
+    longest = np.maximum(train.src_len, train.tgt_len) + 1
+    return int(np.count_nonzero(longest > recipe.data.batch_tokens))
+
+
 def _judge(recipe: Recipe, report: dict[str, Any]) -> list[str]:
     """What to warn of; failed checks are an error, a warning or nothing, by ``data.checks``."""
     data = recipe.data
@@ -256,6 +311,13 @@ def _judge(recipe: Recipe, report: dict[str, Any]) -> list[str]:
         raise UserError(
             "\n  ".join(["corpus checks failed:", *problems]),
             at="data",
-            fix="mend the corpus, raise data.max_overlap, or set data.checks=warn",
+            fix="correct the corpus, raise data.max_overlap, or set data.checks=warn",
         )
-    return [*problems, *warnings(report)]
+    found = [*problems, *warnings(report, data.max_overlap)]
+    if over := report["over batch_tokens"]:
+        share = over / report["splits"]["train"]["kept"]
+        found.append(
+            f"train: {over:,} pairs ({share:.1%}) are longer than data.batch_tokens "
+            f"({data.batch_tokens:,} pieces); each of them is a batch of its own"
+        )
+    return found

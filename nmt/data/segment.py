@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -28,9 +29,13 @@ from nmt.data.bpe import (
 )
 from nmt.data.moses import Moses
 from nmt.data.parallel import Pair, on_all_cores
+from nmt.data.text import clean_line
 from nmt.errors import UserError
+from nmt.run.files import write_atomic
 
 FACTS = "segmenter.json"
+COVERAGE = 0.9995  # share of the characters that are types where the others are bytes
+BYTE = "\U000f0000"  # what the surface of byte 0 is; private
 COUNTED_WORDS = 4_000_000  # distinct ones, some 400 MB
 Lines = Callable[[], Iterator[Pair]]
 Encode = Callable[[str, str], list[str]]
@@ -61,6 +66,9 @@ class Segmenter(Protocol):
 
     def surface(self, piece: str) -> str:
         """What a piece adds to tokenised text, with a space where a word begins or ends."""
+
+    def alphabet(self) -> list[str]:
+        """Return the pieces that a vocabulary has even where the training text lacks them."""
 
     def files(self) -> dict[str, bytes]:
         """What ``save`` writes, beside the facts."""
@@ -146,6 +154,10 @@ class FastBpe:
         """A piece in tokenised text; a word ends with a space."""
         return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + " "
 
+    def alphabet(self) -> list[str]:
+        """None."""
+        return []
+
     def files(self) -> dict[str, bytes]:
         """The codes, and the pieces that ``vocab_threshold`` keeps."""
         files = {"codes.txt": codes_text(self._split.merges).encode()}
@@ -182,15 +194,29 @@ class SentencePiece:
 
         Raises:
             UserError: the corpus has more characters than ``vocab_size``, or is bad itself; or the
-                given file cannot be read or is no model.
+                given file cannot be read or is not a model.
         """
         if config.model != "learn":
             try:
-                return cls(moses, Path(config.model).read_bytes())
+                given = cls(moses, Path(config.model).read_bytes())
             except OSError as error:
                 raise UserError(
                     f"cannot be read: {error.strerror}", at=config.model, fix="check segment.model"
                 ) from error
+            except ValueError as error:
+                raise UserError(
+                    str(error),
+                    at=config.model,
+                    fix="give segment.model the .model file of a training with SentencePiece, or "
+                    "set segment.model=learn",
+                ) from error
+            if config.byte_fallback and not given.alphabet():
+                raise UserError(
+                    "segment.byte_fallback is true, but the model has no pieces for bytes",
+                    at=config.model,
+                    fix="leave segment.byte_fallback out, or give a model trained with it",
+                )
+            return given
         model = io.BytesIO()
         failure: BaseException | None = None
 
@@ -210,7 +236,9 @@ class SentencePiece:
                 model_writer=model,
                 vocab_size=config.vocab_size,
                 model_type=config.model_type,
-                character_coverage=1.0,
+                # without bytes for rare characters in training, they would mean nothing later
+                character_coverage=COVERAGE if config.byte_fallback else 1.0,
+                byte_fallback=config.byte_fallback,
                 hard_vocab_limit=False,
                 normalization_rule_name="identity",
                 max_sentence_length=100_000,
@@ -220,12 +248,7 @@ class SentencePiece:
         except RuntimeError as error:
             if failure is not None:
                 raise failure from None
-            reason = str(error).strip().splitlines()[-1].rpartition("] ")[2]
-            raise UserError(
-                f"SentencePiece cannot learn from this corpus: {reason}",
-                at="segment.vocab_size",
-                fix="set a larger vocab_size: every character of the corpus takes one type",
-            ) from error
+            raise _not_learned(str(error), config) from error
         return cls(moses, model.getvalue())
 
     def encode(self, line: str, lang: str) -> list[str]:
@@ -242,11 +265,28 @@ class SentencePiece:
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Pieces -> plain text."""
-        return self.moses.reference_plain(self._text(pieces), lang)
+        text = self._text(pieces)
+        return self.moses.plain(text, lang) if self.moses.tokenised else text
 
     def surface(self, piece: str) -> str:
-        """A piece in tokenised text; a word begins with a space."""
-        return piece.replace("\u2581", " ")
+        """Return a piece as in tokenised text; a word begins with a space.
+
+        A byte that is not a character by itself is one of a private plane, so that phrases with
+        such bytes are compared as others are.
+        """
+        byte = self._bytes.get(piece)
+        if byte is None:
+            return piece.replace("\u2581", " ")
+        return chr(byte) if 0x20 <= byte < 0x7F else chr(ord(BYTE) + byte)
+
+    def alphabet(self) -> list[str]:
+        """Return all pieces of a model that has bytes: any text is some of them."""
+        model = self._processor
+        return [
+            model.id_to_piece(i)
+            for i in range(model.get_piece_size() if self._bytes else 0)
+            if not (model.is_control(i) or model.is_unknown(i))
+        ]
 
     def files(self) -> dict[str, bytes]:
         """The model."""
@@ -266,13 +306,21 @@ class SentencePiece:
             self._processor = sentencepiece.SentencePieceProcessor()
             self._processor.LoadFromSerializedProto(self._model)  # the constructor ignores b""
         except RuntimeError as error:
-            raise UserError(
-                "not a SentencePiece model", at="segment.model", fix="check the file"
-            ) from error
+            raise ValueError("not a SentencePiece model") from error
+        numbers = range(self._processor.get_piece_size())
+        pieces = map(self._processor.id_to_piece, filter(self._processor.is_byte, numbers))
+        self._bytes = {piece: byte for byte, piece in enumerate(pieces)}
 
-    @staticmethod
-    def _text(pieces: Sequence[str]) -> str:
-        return "".join(pieces).replace("\u2581", " ").strip(" ")
+    def _text(self, pieces: Sequence[str]) -> str:
+        if self._bytes.keys().isdisjoint(pieces):
+            text = "".join(pieces)
+        else:  # a model may say bytes that are no character, or a control character
+            coded = (self._bytes.get(p) for p in pieces)
+            data = (
+                p.encode() if b is None else bytes([b]) for p, b in zip(pieces, coded, strict=True)
+            )
+            text = clean_line(b"".join(data).decode(errors="replace"))
+        return text.replace("\u2581", " ").strip(" ")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"moses": self.moses, "_model": self._model}
@@ -280,6 +328,24 @@ class SentencePiece:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
+
+
+def _not_learned(reason: str, config: Any) -> UserError:
+    """Return SentencePiece's error in terms of the recipe."""
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", reason):
+        what, fix = "one for each character", f"set segment.vocab_size={found[1]} or more"
+        if config.byte_fallback:
+            what += " but the rarest, and 256 for bytes"
+        return UserError(
+            f"{config.vocab_size:,} types are too few: this corpus takes {int(found[1]):,}, {what}",
+            at="segment.vocab_size",
+            fix=fix,
+        )
+    return UserError(
+        f"SentencePiece cannot learn from this corpus: {reason.strip().rpartition('] ')[2]}",
+        at="data.train",
+        fix="check that the training files hold text; nmt-prepare says what was dropped",
+    )
 
 
 def _one_spaced(line: str) -> str:
@@ -320,6 +386,10 @@ class Plain:
         """A word and a space."""
         return piece + " "
 
+    def alphabet(self) -> list[str]:
+        """None."""
+        return []
+
     def files(self) -> dict[str, bytes]:
         """None."""
         return {}
@@ -351,10 +421,14 @@ def learn_segmenter(
 
 
 def save_segmenter(segmenter: Segmenter, folder: Path) -> None:
-    """Write it into a folder: segmenter.json, and the files it names."""
+    """Write the files of a segmenter into a folder, each one whole, and last the one naming them.
+
+    Raises:
+        MachineError: the disk is full, or the folder is not writable.
+    """
     for name, data in segmenter.files().items():
-        (folder / name).write_bytes(data)
-    (folder / FACTS).write_text(_description(segmenter), encoding="utf-8")
+        write_atomic(folder / name, data)
+    write_atomic(folder / FACTS, _description(segmenter))
 
 
 def fingerprint(segmenter: Segmenter) -> str:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from nmt.data.checks import SplitCheck, first_suspicious, reason_to_drop
 from nmt.data.parallel import Pair
-from nmt.data.text import find_side, read_lines
+from nmt.data.text import CR_FIX, find_side, read_lines
 from nmt.errors import UserError
 
 Sides: TypeAlias = tuple[Path, Path]
@@ -99,7 +99,8 @@ def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair
     """Cleaned lines of both sides; ``found`` counts what was normalised.
 
     Raises:
-        UserError: unequal numbers of lines, with both counts and the first suspicious line.
+        UserError: unequal numbers of lines, with both counts and the first suspicious line; or one
+            line with the line ends of old Macs.
     """
     counts = [0, 0]
     for src, tgt in itertools.zip_longest(*(read_lines(path, found=found) for path in sides)):
@@ -107,6 +108,9 @@ def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair
         counts[1] += tgt is not None
         if src is not None and tgt is not None:
             yield src, tgt
+    for path, count in zip(sides, counts, strict=True):
+        if count == 1:
+            _require_line_feeds(path)
     if counts[0] != counts[1]:
         line = first_suspicious(zip(*(read_lines(path) for path in sides), strict=False))
         raise UserError(
@@ -114,6 +118,17 @@ def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair
             + (f"; they may have come apart at line {line}" if line else ""),
             at=str(sides[0]),
             fix="line n of one file must be the translation of line n of the other",
+        )
+
+
+def _require_line_feeds(path: Path) -> None:
+    """Raises UserError when the one line of a file has carriage returns inside."""
+    inside = next(read_lines(path, clean=False)).count("\r")
+    if inside:
+        raise UserError(
+            f"one line with {inside:,} carriage returns inside: lines end with CR alone",
+            at=f"{path}:1",
+            fix=CR_FIX.format(path),
         )
 
 
@@ -145,12 +160,14 @@ class TrainingText:
     """The training pairs that pass the filters, as often as they are asked for.
 
     Args:
-        corpora: by prefix.
+        corpora: prefixes and their files; one that comes twice counts twice.
         check: counts what the first pass sees; later passes only filter.
         progress: show a bar on a terminal.
     """
 
-    def __init__(self, corpora: dict[str, Sides], check: SplitCheck, progress: bool) -> None:
+    def __init__(
+        self, corpora: Sequence[tuple[str, Sides]], check: SplitCheck, progress: bool
+    ) -> None:
         self._corpora, self._check, self._progress = corpora, check, progress
         self._counted = False
 
@@ -164,19 +181,43 @@ class TrainingText:
         check = self._check
         bar = tqdm(desc=doing, unit=" pairs", leave=False, disable=None if self._progress else True)
         with bar:
-            for name, sides in zip(_short(self._corpora), self._corpora.values(), strict=True):
+            for name, sides in self._named():
                 pairs = read_pairs(sides, check.normalised if counting else None)
                 for number, pair in enumerate(pairs, 1):
                     bar.update()
                     if counting:
                         keep = check.admit(*pair, f"{name}:{number}")
                     else:
-                        keep = reason_to_drop(*pair, check.max_len) is None
+                        keep = reason_to_drop(*pair, check.limits) is None
                     if keep:
                         yield pair
-        if counting and not check.kept:
+        if counting:
+            self.require_pairs()
+
+    def require_pairs(self) -> None:
+        """Raises UserError when no pair is left."""
+        if not self._check.kept:
             raise UserError(
-                f"no training pair is left ({check.drops() or 'the files are empty'})",
-                at="data.train",
-                fix="check the files and data.max_len",
+                f"no training pair is left ({self._check.drops() or 'the files are empty'})",
+                at=f"data.train ({', '.join(str(src) for _, (src, _) in self._corpora)}, ...)",
+                fix="check the files, data.max_len and data.max_pieces",
             )
+
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Return where the pairs are that ``pairs`` yields at these ascending places."""
+        wanted, row = list(rows), 0
+        found: list[str] = []
+        for name, sides in self._named():
+            for number, pair in enumerate(read_pairs(sides), 1):
+                if len(found) == len(wanted):
+                    return found
+                if reason_to_drop(*pair, self._check.limits) is None:
+                    if row == wanted[len(found)]:
+                        found.append(f"{name}:{number}")
+                    row += 1
+        return found
+
+    def _named(self) -> Iterator[tuple[str, Sides]]:
+        names = _short([prefix for prefix, _ in self._corpora])
+        for name, (_, sides) in zip(names, self._corpora, strict=True):
+            yield name, sides

@@ -12,6 +12,7 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
+import itertools
 import lzma
 import os
 import re
@@ -33,6 +34,8 @@ OPENERS: dict[str, Callable[..., Any]] = {
 }
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; more is no sentence but a damaged file or a compressed bomb
+
+CR_FIX = "convert its line ends, with tr '\\r' '\\n' < {} > NEW, and give the new file"
 
 # First bytes of what is no text, and what to do about it.
 _MAGIC = {
@@ -73,21 +76,31 @@ def _normalised(line: str, number: int) -> Iterator[str]:
 
 
 def find_side(prefix: str, lang: str) -> Path:
-    """The file of one side of a corpus: PREFIX.LANG, plain or compressed.
+    """Return the file of one side of a corpus: PREFIX.LANG, plain or compressed.
 
     Raises:
-        UserError: there is none, or it is no regular file.
+        UserError: there is none, or it is not a regular file, or there are several that differ.
     """
     looked = [Path(f"{prefix}.{lang}{suffix}") for suffix in OPENERS]
+    found = []
     for path in looked:
         try:
-            found = path.exists()
+            if path.exists():
+                found.append(path)
         except OSError as error:  # a name too long, a folder that may not be entered
             raise UserError(str(error.strerror), at=str(path), fix="check the prefix") from error
-        if found:
-            if not stat.S_ISREG(os.stat(path).st_mode):
-                raise UserError("not a regular file", at=str(path), fix="give a text file")
-            return path
+    for path in found:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UserError("not a regular file", at=str(path), fix="give a text file")
+    for other in found[1:]:
+        if not _same_lines(found[0], other):
+            raise UserError(
+                f"differs from {other.name} next to it: which of the two is the corpus?",
+                at=str(found[0]),
+                fix="delete or rename one of them",
+            )
+    if found:
+        return found[0]
     zst = Path(f"{prefix}.{lang}.zst")
     if zst.exists():
         raise UserError("zstd is not read", at=str(zst), fix=f"unpack it: zstd -d {zst.name}")
@@ -98,6 +111,11 @@ def find_side(prefix: str, lang: str) -> Path:
         at=str(looked[0]),
         fix="check the path prefix, and the language codes src and tgt",
     )
+
+
+def _same_lines(one: Path, other: Path) -> bool:
+    lines = (read_lines(path, clean=False) for path in (one, other))
+    return all(a == b for a, b in itertools.zip_longest(*lines))
 
 
 def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None) -> Iterator[str]:
@@ -121,7 +139,9 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
                     raise UserError(
                         f"a line of over {LONGEST_LINE:,} bytes",
                         at=f"{path}:{number}",
-                        fix="one sentence a line, please",
+                        fix=CR_FIX.format(path)
+                        if line.count(b"\r") > 1
+                        else "give text with one sentence a line",
                     )
                 text = line.decode("utf-8").removesuffix("\n")
                 if text.isascii() and text.isprintable():  # nothing to normalise
@@ -150,7 +170,7 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
             raise _damaged(path, number, error) from error
         raise MachineError(
             f"cannot be read: {error.strerror}",
-            at=str(path),
+            at=f"{path}:{number + 1}",
             fix="check the disk, or read the file from another one",
         ) from error
 

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from nmt.errors import UserError
+from nmt.run.files import write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # how they are shown, never how they are read
@@ -31,10 +32,20 @@ class Vocab:
         self._ids = {text: number for number, text in enumerate(self._types, len(SPECIALS))}
 
     @classmethod
-    def build(cls, counts_src: Counter[str], counts_tgt: Counter[str], min_count: int = 1) -> Vocab:
-        """All types seen ``min_count`` times, most frequent first, equal ones by their text."""
+    def build(
+        cls,
+        counts_src: Counter[str],
+        counts_tgt: Counter[str],
+        min_count: int = 1,
+        alphabet: Iterable[str] = (),
+    ) -> Vocab:
+        """Return all types seen ``min_count`` times, the most frequent first, equal ones by text.
+
+        ``alphabet``: types that are added even if they were never seen.
+        """
         total = counts_src + counts_tgt
         types = [t for t in sorted(total, key=lambda t: (-total[t], t)) if total[t] >= min_count]
+        types += sorted(set(alphabet).difference(types))
         counts = [(counts_src[t], counts_tgt[t]) for t in types]
         return cls(types, np.array(counts, dtype=np.int64).reshape(-1, 2))
 
@@ -65,7 +76,7 @@ class Vocab:
 
     def save(self, folder: Path) -> None:
         """Write vocab.txt: type, source count and target count, tab-separated, in order of id."""
-        (folder / FILE).write_text(self._text(), encoding="utf-8", newline="\n")
+        write_atomic(folder / FILE, self._text())
 
     @classmethod
     def load(cls, folder: Path) -> Vocab:
@@ -92,11 +103,13 @@ class Vocab:
                     types[text] = None
                     counts.append([_count(count) for count in numbers])
         except UnicodeDecodeError as error:
-            raise UserError(f"not UTF-8: {error}", at=str(path), fix=restore) from error
+            raise UserError("not UTF-8", at=f"{path}:{number + 1}", fix=restore) from error
         except ValueError as error:
             raise UserError(str(error), at=f"{path}:{number}", fix=restore) from error
         except OSError as error:
-            raise UserError(f"cannot be read: {error}", at=str(path), fix=restore) from error
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=str(path), fix=restore
+            ) from error
         if not 0 < number <= LARGEST:
             count = f"{number:,} types{' or more' if number else ''}"
             raise UserError(

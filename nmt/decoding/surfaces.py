@@ -11,7 +11,7 @@ import bisect
 import re
 from collections.abc import Sequence
 
-from nmt.data.segment import Segmenter
+from nmt.data.segment import BYTE, Segmenter
 from nmt.data.vocab import BOS, EOS, PAD, Vocab
 
 NEVER = "\0"  # what PAD and BOS spell: no text has it
@@ -37,7 +37,8 @@ class Surfaces:
         alone = self.spelled(self._segmenter.encode(phrase, self._lang)).strip(" ")
         amid = self.spelled(self._segmenter.encode(f"x {phrase} x", self._lang)).strip(" ")
         cores = {alone, amid[2:-2]} if amid[:2] == "x " and amid[-2:] == " x" else {alone}
-        return sorted(_edged(core) for core in cores if core)
+        text = phrase.strip()
+        return sorted(_edged(core, text[0], text[-1]) for core in cores if core)
 
     def of(self, symbol: int | str) -> str:
         """Return what a type adds to tokenised text, or a piece that may be no type."""
@@ -60,6 +61,16 @@ class Surfaces:
         return [token for token, text in enumerate(self.text) if pattern.search(text)]
 
 
-def _edged(core: str) -> str:
-    left, right = ("" if _UNSPACED.match(edge) else " " for edge in (core[0], core[-1]))
+def _edged(core: str, first: str, last: str) -> str:
+    """Return a phrase with spaces where it must begin or end a word.
+
+    Args:
+        core: as pieces spell it.
+        first, last: its characters as text, for those that are spelled as bytes.
+    """
+    edges = (
+        char if edge >= BYTE else edge
+        for edge, char in zip((core[0], core[-1]), (first, last), strict=True)
+    )
+    left, right = ("" if _UNSPACED.match(edge) else " " for edge in edges)
     return f"{left}{core}{right}"

@@ -115,7 +115,10 @@ def _text(segmenter: Segmenter, src: str, tgt: str) -> _Text:
         text.imports.append("import sentencepiece")
         text.setup.append('spm = sentencepiece.SentencePieceProcessor(model_file="spm.model")')
         text.encode.append('pieces = spm.encode(" ".join(line.split()), out_type=str)')
-        text.decode = '"".join(pieces).replace("\\u2581", " ").strip()'
+        # which joins bytes to characters
+        text.decode = "spm.decode(pieces).strip()"
+        if not segmenter.alphabet():
+            text.decode = '"".join(pieces).replace("\\u2581", " ").strip()'
         if not moses.tokenised:
             return text
         text.decode += ".split()"

@@ -6,6 +6,7 @@ Nothing inside refers to its own place, so a run folder can be moved and still t
     RUN/vocab.txt, ...       vocabulary, segmenter   RUN/best                  name of a checkpoint
     RUN/metrics.jsonl        one object a line       RUN/train.log             the same for people
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
+    RUN/dev/u000123.words    the same as words       RUN/test.words            the same as words
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
     RUN/lock, RUN/lock.json  see lock.py
 """

@@ -13,7 +13,7 @@ from nmt.data.moses import Moses
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
-from nmt.scoring.metrics import check_lines
+from nmt.scoring.metrics import MODEL_WORDS, check_lines
 
 # A full stop, a comma or an escaped character that stands alone: no language is written so.
 _TOKENISED = re.compile(r"(?:^|\s)(?:[.,]|@-@|&(?:quot|apos|amp|lt|gt|#\d+);\w*)(?:\s|$)")
@@ -33,8 +33,9 @@ class Inputs:
         ref_words: the reference as tokenised text.
         ref_name: where the reference comes from.
         tgt_lang: language code, empty if unknown.
-        tokeniser: who made the words, for the signature.
+        tokeniser: what made the words of the systems, for the signature.
         sources: source lines, to count untranslated ones.
+        remarks: what a reader should know about where the text comes from.
     """
 
     systems: dict[str, list[str]]
@@ -45,6 +46,7 @@ class Inputs:
     tgt_lang: str
     tokeniser: str
     sources: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def empty(self, system: str) -> int:
         """How many hypotheses of a system are blank."""
@@ -53,7 +55,7 @@ class Inputs:
     def notes(self) -> list[str]:
         """What a reader of the scores should know about the text; one line each."""
         total = len(self.refs)
-        notes = []
+        notes = list(self.remarks)
         for name, hyps in self.systems.items():
             if empty := self.empty(name):
                 notes.append(f"{name}: {empty:,} of {total:,} hypotheses are empty")
@@ -98,7 +100,7 @@ def from_files(
         UserError: a file is missing or unreadable, is given twice, or line counts differ.
     """
     if twice := [name for name, times in Counter(hyp_files).items() if times > 1]:
-        raise UserError(f"--hyp names {twice[0]} twice", fix="give each system once")
+        raise UserError("--hyp names it twice", at=twice[0], fix="give each system once")
     given = {name: _read(name) for name in hyp_files}
     ref_lines = _read(ref_file)
     sources = _read(src_file) if src_file else []
@@ -130,7 +132,12 @@ def from_runs(
     Raises:
         UserError: a folder is no run, has no such hypotheses, or the references differ.
     """
-    first, *others = [_from_run(folder, split, ref_file) for folder in folders]
+    files = [_hypotheses(RunFolder.open(folder), split) for folder in folders]
+    without = [file for file in files if not words_file(file).is_file()]
+    first, *others = [
+        _from_run(folder, file, split, ref_file, stored_words=not without)
+        for folder, file in zip(folders, files, strict=True)
+    ]
     for other in others:
         if (other.refs, other.ref_words) != (first.refs, first.ref_words):
             raise UserError(
@@ -138,16 +145,48 @@ def from_runs(
                 fix="compare runs on one reference, with the same data.tokenised",
             )
     if len(set(folders)) < len(folders):
-        raise UserError("a run folder is given twice", fix="give each system once")
+        raise UserError(
+            "a run folder is given twice",
+            at=next(name for name, times in Counter(folders).items() if times > 1),
+            fix="give each system once",
+        )
     merged = [first, *others]
     return replace(
         first,
         systems={name: hyps for run in merged for name, hyps in run.systems.items()},
         words={name: words for run in merged for name, words in run.words.items()},
+        remarks=[
+            f"{words_file(file)} is missing, as in runs of version 0.2 and before: paper BLEU is "
+            "that of the tokenised plain text, and not the one that training logged"
+            for file in without
+        ],
     )
 
 
-def _from_run(folder: str, split: Literal["dev", "test"], ref_file: str | None) -> Inputs:
+def words_file(hyp_file: Path) -> Path:
+    """Return the file with the words of the hypotheses that a file holds as plain text."""
+    return hyp_file.with_suffix(".words")
+
+
+def _hypotheses(run: RunFolder, split: Literal["dev", "test"]) -> Path:
+    best = run.dev_dir / f"{run.best() or '*'}.hyp"
+    hyp_file = run.test_hyp if split == "test" else best
+    if not hyp_file.is_file():
+        raise UserError(
+            f"no {split} hypotheses of the best checkpoint",
+            at=str(hyp_file),
+            fix="let the training end, or write them with nmt-translate and use --hyp and --ref",
+        )
+    return hyp_file
+
+
+def _from_run(
+    folder: str,
+    hyp_file: Path,
+    split: Literal["dev", "test"],
+    ref_file: str | None,
+    stored_words: bool,
+) -> Inputs:
     run = RunFolder.open(folder)
     recipe = run.recipe()
     prefix = recipe.data.dev if split == "dev" else recipe.data.test
@@ -159,26 +198,24 @@ def _from_run(folder: str, split: Literal["dev", "test"], ref_file: str | None) 
                 fix="score --split dev, or name the reference with --ref",
             )
         ref_file = str(find_side(prefix, recipe.tgt))
-    best = run.dev_dir / f"{run.best() or '*'}.hyp"
-    hyp_file = run.test_hyp if split == "test" else best
-    if not hyp_file.is_file():
-        raise UserError(
-            f"no {split} hypotheses of the best checkpoint",
-            at=str(hyp_file),
-            fix="let the training end, or write them with nmt-translate and use --hyp and --ref",
-        )
-    hyps, ref_lines = _read(hyp_file), _read(ref_file)
-    check_lines(hyps, ref_lines, str(hyp_file))
+    texts, ref_lines = _read(hyp_file), _read(ref_file)
+    check_lines(texts, ref_lines, str(hyp_file))
+    if stored_words:
+        words = _read(words_file(hyp_file))
+        check_lines(words, ref_lines, str(words_file(hyp_file)))
+    else:
+        words = _words(Moses(tokenised=False, nfc=False), texts, recipe.tgt)
     of_corpus = Moses(recipe.data.tokenised, nfc=False)
     return Inputs(
-        systems={folder: hyps},
+        systems={
+            folder: [of_corpus.scored(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
+        },
         refs=_plain(of_corpus, ref_lines, recipe.tgt),
-        # A run keeps plain text, so its words are made again: without loss, if Moses made them.
-        words={folder: _words(Moses(tokenised=False, nfc=False), hyps, recipe.tgt)},
+        words={folder: words},
         ref_words=_words(of_corpus, ref_lines, recipe.tgt),
         ref_name=ref_file,
         tgt_lang=recipe.tgt,
-        tokeniser=f"moses-{recipe.tgt}",
+        tokeniser=MODEL_WORDS if stored_words else f"moses-{recipe.tgt}",
     )
 
 

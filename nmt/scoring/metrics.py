@@ -9,13 +9,16 @@ report multi-bleu.perl on tokenised text, as Transformers without Tears does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
 from nmt.errors import UserError
+
+MODEL_WORDS = "model-words"
+"""In a signature: words of the model's own pieces, against the reference's words."""
 
 RESAMPLES = 1000
 """Bootstrap resamples, sacreBLEU's default."""
@@ -143,23 +146,31 @@ def score(
 def paper_bleu(
     hyp_words: Sequence[str],
     ref_words: Sequence[str],
+    tokeniser: str = "none",
     intervals: bool = False,
     resamples: int = RESAMPLES,
 ) -> Score:
-    """Tokenised BLEU, identical to multi-bleu.perl (T appendix A reports it).
+    """Compute tokenised BLEU, identical to multi-bleu.perl (T appendix A reports it).
 
     Comparable only between systems scored on the same tokenisation.
 
     Args:
         hyp_words: tokenised text with the segmentation undone, words separated by white space.
         ref_words: the reference, tokenised the same way.
+        tokeniser: what made the words of the hypotheses, for the signature.
         intervals: whether to add a 95 % bootstrap interval.
         resamples: bootstrap resamples for it.
 
     Raises:
         UserError: the line counts differ, or there are none.
     """
-    return score(hyp_words, ref_words, ["paper_bleu"], "", intervals, resamples)[0]
+    found = score(hyp_words, ref_words, ["paper_bleu"], "", intervals, resamples)[0]
+    return name_words(found, tokeniser)
+
+
+def name_words(score: Score, tokeniser: str) -> Score:
+    """Return a score whose signature says what made the words; sacreBLEU says ``tok:none``."""
+    return replace(score, signature=score.signature.replace("tok:none", f"tok:{tokeniser}"))
 
 
 def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypotheses") -> None:
@@ -171,7 +182,9 @@ def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypot
             fix="score one hypothesis per reference line, blank ones included",
         )
     if not refs:
-        raise UserError("no lines to score", at=hyp_name)
+        raise UserError(
+            "no lines to score", at=hyp_name, fix="give a file with one translation a line"
+        )
 
 
 def _score(

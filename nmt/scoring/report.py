@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nmt.errors import UserError
 from nmt.scoring.inputs import Inputs
-from nmt.scoring.metrics import Score, score
+from nmt.scoring.metrics import name_words, score
 from nmt.scoring.significance import LEVEL, Compared, paired_bootstrap
 
 LABELS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "paper_bleu": "paper BLEU"}
@@ -119,7 +119,10 @@ def report(inputs: Inputs, metrics: Sequence[str], resamples: int) -> Report:
             inputs.words, inputs.ref_words, ["paper_bleu"], inputs.tgt_lang, resamples
         )
         for system, entries in on_words.items():
-            scores[system] += [_name_words(entry, inputs.tokeniser) for entry in entries]
+            scores[system] += [
+                dataclasses.replace(entry, score=name_words(entry.score, inputs.tokeniser))
+                for entry in entries
+            ]
     return Report(inputs, scores)
 
 
@@ -127,7 +130,11 @@ def _check_resamples(inputs: Inputs, resamples: int) -> None:
     """sacreBLEU draws all resamples at once: refuse before the machine runs out of memory."""
     several = len(inputs.systems) > 1
     if several and not resamples:
-        raise UserError("several systems cannot be compared without resamples")
+        raise UserError(
+            "several systems cannot be compared without resamples",
+            at="--resamples 0",
+            fix="take --resamples 1000, or score each system by itself",
+        )
     needed = resamples * len(inputs.refs) * _RESAMPLED_LINE_BYTES
     if needed > _MEMORY_LIMIT:
         most = _MEMORY_LIMIT // (len(inputs.refs) * _RESAMPLED_LINE_BYTES)
@@ -154,14 +161,6 @@ def _compare(
         ]
         for name, hyps in systems.items()
     }
-
-
-def _name_words(entry: Compared, tokeniser: str) -> Compared:
-    """sacreBLEU saw words and says tok:none; a reader must know who made them."""
-    result: Score = dataclasses.replace(
-        entry.score, signature=entry.score.signature.replace("tok:none", f"tok:{tokeniser}")
-    )
-    return dataclasses.replace(entry, score=result)
 
 
 def _cells(entry: Compared) -> str:

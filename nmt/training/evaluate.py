@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.vocab import UNK
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
-from nmt.scoring import Score, paper_bleu, score
+from nmt.run.files import write_atomic
+from nmt.scoring import MODEL_WORDS, Score, paper_bleu, score
+from nmt.scoring.inputs import words_file
 from nmt.training.loss import label_smoothed
 
 
@@ -34,16 +37,23 @@ class Evaluation:
         smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
         scores: with their signatures.
         texts: hypotheses as plain text, one per line of the split.
+        words: the same as tokenised text.
     """
 
     ppl: float
     smoothed_ppl: float
     scores: list[Score]
     texts: list[str]
+    words: list[str]
 
     def value(self, name: str) -> float:
         """The score of this name."""
         return next(s.value for s in self.scores if s.name == name)
+
+    def write(self, hyp_file: Path) -> None:
+        """Write the hypotheses, and next to them their words, for nmt-score."""
+        write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
+        write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
 
     def record(self) -> dict[str, Any]:
         """For metrics.jsonl."""
@@ -83,15 +93,18 @@ def evaluate(
     segmenter, moses = prepared.segmenter, prepared.segmenter.moses
     hypotheses = translator.translate_ids(sources, check)
     texts = [h.text for h in hypotheses]
+    words = [segmenter.words(h.pieces, recipe.tgt) for h in hypotheses]
     references = [moses.reference_plain(line, recipe.tgt) for line in split.ref_lines]
+    scored = [moses.scored(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
     scores = [
-        *score(texts, references, recipe.score.metrics, recipe.tgt, intervals),
+        *score(scored, references, recipe.score.metrics, recipe.tgt, intervals),
         paper_bleu(
-            [segmenter.words(h.pieces, recipe.tgt) for h in hypotheses],
+            words,
             [moses.reference_words(line, recipe.tgt) for line in split.ref_lines],
+            MODEL_WORDS,
         ),
     ]
-    return Evaluation(_exp(nll / tokens), _exp(smoothed / tokens), scores, texts)
+    return Evaluation(_exp(nll / tokens), _exp(smoothed / tokens), scores, texts, words)
 
 
 @torch.no_grad()

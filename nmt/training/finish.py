@@ -13,7 +13,6 @@ import torch
 import nmt
 from nmt.run.average import last, save_average
 from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
-from nmt.run.files import write_atomic
 from nmt.run.stored import read_checkpoint, shapes_of
 from nmt.training.evaluate import Evaluation
 from nmt.training.trainer import Trainer
@@ -38,7 +37,7 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
     test = None
     if trainer.prepared.test is not None:
         test = trainer.evaluate(trainer.prepared.test, intervals=True)
-        write_atomic(run.test_hyp, "".join(text + "\n" for text in test.texts))
+        test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.record()})
     summary = {
         "status": "stopped" if trainer.out_of_time() else "finished",

@@ -29,7 +29,6 @@ from nmt.run.average import kept
 from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
 from nmt.run.device import autocast
 from nmt.run.distributed import World
-from nmt.run.files import write_atomic
 from nmt.run.folder import RunFolder
 from nmt.run.logs import Log
 from nmt.run.products import fast_products
@@ -236,8 +235,7 @@ class Trainer:
         """What a checkpoint makes of dev, for nmt-score."""
         if not self.world.first:
             return
-        text = "".join(line + "\n" for line in dev.texts)
-        write_atomic(self.run_folder.dev_dir / f"{checkpoint}.hyp", text)
+        dev.write(self.run_folder.dev_dir / f"{checkpoint}.hyp")
 
     def save(self) -> None:
         """Write a checkpoint of this very update, unless there is one."""

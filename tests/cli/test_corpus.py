@@ -41,6 +41,8 @@ def test_nothing_is_made_when_the_files_are_there(tmp_path, monkeypatch):
     for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
         (tmp_path / "data/gl-en" / name).write_text("x\n")
     corpus.obtain_corpus(recipe(tmp_path, "ted_talks"))
+    with pytest.raises(UserError, match=r"data.prepare: unknown corpus 'nope'"):
+        corpus.obtain_corpus(recipe(tmp_path, "nope"))
 
 
 def test_a_slip_is_told(tmp_path):

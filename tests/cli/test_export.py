@@ -152,6 +152,7 @@ SEGMENTERS = {
     "kept": (FastBpeConfig(merges=300, vocab_threshold=3), False, "none"),
     "tokenised": (FastBpeConfig(merges=300), True, "none"),
     "sentencepiece": (SentencePieceConfig(vocab_size=150), False, "nfc"),
+    "bytes": (SentencePieceConfig(vocab_size=400, byte_fallback=True), False, "none"),
     "sentencepiece-tokenised": (SentencePieceConfig(vocab_size=150), True, "none"),
     "plain": (PlainConfig(), False, "none"),
 }

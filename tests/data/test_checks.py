@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from nmt.data import checks
 from nmt.data.checks import (
     FEW_PAIRS,
     LISTED,
+    Limits,
     SplitCheck,
     failures,
     fingerprint,
     first_suspicious,
     reason_to_drop,
     summary,
-    warnings,
 )
+from nmt.data.near import Recurring
 
 PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * FEW_PAIRS)]
 
@@ -28,7 +30,16 @@ def checked(pairs, **keys) -> SplitCheck:
 
 def reported(**splits) -> dict:
     """What preparation reports of splits whose languages are in order."""
-    return {"splits": splits, "overlap": {}, "languages": {"failures": [], "warnings": []}}
+    return {
+        "splits": splits,
+        "overlap": {},
+        "test in dev": {"pairs": 0, "share": 0.0},
+        "languages": {"failures": [], "warnings": []},
+    }
+
+
+def warnings(report: dict) -> list[str]:
+    return checks.warnings(report, max_overlap=0.05)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +53,12 @@ def reported(**splits) -> dict:
         (("a b c", "d"), None),
         (("a b c d", "d"), "longer than 3 words"),
         (("a", "b c d e"), "longer than 3 words"),
+        (("a" * 20, "b"), None),
+        (("a", "b" * 21), "longer than 20 characters"),
     ],
 )
 def test_reasons_to_drop(pair, reason):
-    assert reason_to_drop(*pair, max_len=3) == reason
+    assert reason_to_drop(*pair, Limits(words=3, pieces=1)) == reason
 
 
 def test_without_a_limit_length_is_no_reason():
@@ -81,6 +94,47 @@ def test_overlap_counts_distinct_pairs_of_the_held_out_split():
     assert failures(report, max_overlap=0.75) == []
     (failure,) = failures(report, max_overlap=0.7)
     assert "75.0% of the dev pairs (3)" in failure
+
+
+LONG = [(f"esta é a fonte {w} aquí", f"this is the source {w} here") for w in "abcdefghijklmnop"]
+
+
+def recurring(pairs) -> tuple[Recurring, Recurring]:
+    return tuple(Recurring({"dev": [pair[side] for pair in pairs]}) for side in (0, 1))
+
+
+def test_a_held_out_side_in_the_training_data_is_found_and_warned_of():
+    dev = [*LONG[:4], ("Grazas.", "Thank you."), ("nada que ver niso", "nothing like it here")]
+    train = [("outra fonte", tgt) for _, tgt in LONG[:2]] + [("grazas", "Thank you.")]
+    check = checked(
+        [*train, *LONG[5:6]],
+        held_out={"dev": checked(dev).marks()},
+        recurring=recurring(dev),
+    )
+    overlap = check.overlap()
+    found = overlap["dev"]
+    assert found["pairs"] == 0
+    targets = found["targets"]
+    assert (targets["of"], targets["same"], targets["near"]) == (5, 2, 2)  # "Thank you." is short
+    assert targets["share"] == 0.8
+    assert targets["examples"][:2] == [f"train:{n}: {LONG[n - 1][1]}" for n in (1, 2)]
+    assert targets["examples"][2] == f"train:4: {LONG[5][1]} ~ {LONG[0][1]}"
+    assert (found["sources"]["same"], found["sources"]["near"]) == (0, 4)
+    report = reported() | {"overlap": overlap}
+    assert failures(report, max_overlap=0.0) == []
+    said = warnings(report)
+    assert "dev: 2 of 5 targets are in the training data, 2 more nearly (80.0%" in said[1]
+    assert said[1].endswith(f"e.g. train:1: {LONG[0][1]}")
+    assert "dev: 0 of 5 sources are in the training data, 4 more nearly (80.0%" in said[0]
+
+
+def test_few_recurring_texts_are_in_the_summary_alone():
+    dev = [*LONG[:1], *((f"{w} " * 6, f"{w}x " * 6) for w in "qrstuvwxyz")]
+    check = checked([("x", LONG[0][1])], held_out={"dev": set()}, recurring=recurring(dev))
+    report = reported() | {"overlap": check.overlap(), "warnings": []}
+    assert checks.warnings(report, max_overlap=0.1) == []
+    assert "dev: 1 of 11 targets are in the training data" in summary(report)
+    assert "sources" not in summary(report)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,16 @@ def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path
         assert report["overlap"]["dev"]["pairs"] == 2
 
 
+def test_sources_of_dev_in_train_with_other_targets_are_a_warning(tmp_path: Path):
+    names = [f"{a}{b}" for a in "bcdfghjklmnp" for b in "aeiouyrls"]
+    dev = [(f"{w} gato {v} come ben", f"the {w} cat eats {v}") for w, v in pairwise(names)]
+    train = [*TRAIN, *((src, f"something else {i}") for i, (src, _) in enumerate(dev[:30]))]
+    report = prepared(tmp_path, train=train, dev=dev, data={"checks": "error"}).report
+    (said,) = (w for w in report["warnings"] if "sources are in" in w)
+    assert said.startswith("dev: 30 of 107 sources are in the training data, ")
+    assert said.endswith(f"e.g. train:201: {dev[0][0]}")
+
+
 def test_unequal_files_say_both_counts_and_where(tmp_path: Path):
     recipe = recipe_for(tmp_path)
     lines = [t for _, t in TRAIN]
@@ -143,7 +154,7 @@ def test_a_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("nmt.data.prepare.encode_training", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(MachineError, match=r"the disk .* is full"):
         prepared(tmp_path)
     assert list((tmp_path / ".cache").iterdir()) == []
 

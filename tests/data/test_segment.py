@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
 from nmt.data import bpe, segment
 from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
+from nmt.data.moses import Moses
 from nmt.data.segment import (
     FastBpe,
     Segmenter,
@@ -21,8 +24,10 @@ from nmt.data.segment import (
     save_segmenter,
     without_rare,
 )
+from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import clean_line
-from nmt.errors import UserError
+from nmt.data.vocab import UNK, Vocab
+from nmt.errors import MachineError, UserError
 
 TEXT = [
     ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
@@ -68,6 +73,7 @@ def test_words_of_pieces_are_the_words_of_the_text(line: str):
 
 SEGMENTERS_OF_TOKENISED = [fast(), learned(PlainConfig()), fast(vocab_threshold=3)]
 SPM = learned(SentencePieceConfig(vocab_size=60), tokenised=False)
+BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenised=False)
 
 
 @settings(max_examples=200, deadline=None)
@@ -164,7 +170,7 @@ def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
 
 
 @pytest.mark.parametrize(
-    "segmenter", [*SEGMENTERS_OF_TOKENISED, SPM], ids=lambda s: type(s).__name__
+    "segmenter", [*SEGMENTERS_OF_TOKENISED, SPM, BYTES], ids=lambda s: type(s).__name__
 )
 def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Segmenter):
     save_segmenter(segmenter, tmp_path)
@@ -216,6 +222,9 @@ def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: s
         read_codes(tmp_path / "codes")
     with pytest.raises(UserError, match="cannot be read"):
         read_codes(tmp_path / "missing")
+    (tmp_path / "codes").write_bytes(b"g a 12\ncaf\xe9 x 3\n")
+    with pytest.raises(UserError, match=r"codes:2: not UTF-8\n  -> segment\.codes reads"):
+        read_codes(tmp_path / "codes")
 
 
 def test_nfc_composes_input_and_never_references():
@@ -259,7 +268,103 @@ def test_what_the_corpus_raises_is_not_hidden_by_sentencepiece(error: BaseExcept
 
 
 def test_sentencepiece_that_cannot_learn_says_so():
-    with pytest.raises(UserError, match=r"smaller than required_chars[\s\S]*larger vocab_size"):
+    with pytest.raises(UserError, match=r"this corpus takes \d+, one for each character\n  -> set"):
         learn_segmenter(
             SentencePieceConfig(vocab_size=16), "gl", "en", False, "none", lambda: iter(TEXT)
         )
+
+
+@pytest.mark.parametrize("engine", ["fastBPE", "subword-nmt"])
+def test_a_word_of_a_megabyte_is_cut_in_blocks(monkeypatch, engine: str):
+    if engine == "subword-nmt":
+        monkeypatch.setattr(bpe, "fastBPE", None)
+    segmenter = fast()
+    monkeypatch.setattr(bpe, "LONGEST_WORD", 10)
+    word = "gatonegrocasa@@grande</w>" * 3
+    pieces = segmenter.encode(f"o {word} come", "gl")
+    assert segmenter.words(pieces, "gl") == f"o {word} come"
+    assert segmenter.words(segmenter.training_encoder([1])(word, "gl"), "gl") == word
+    drawn = fast(dropout=0.5).training_encoder([1])(word, "gl")
+    assert segmenter.words(drawn, "gl") == word
+    assert learn_codes({"a" * 11: 9, "bc": 3}, 5) == [("b", "c</w>")]
+
+
+@pytest.mark.parametrize("failing", ["codes.txt", "segmenter.json", "vocab.txt"])
+def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch, failing: str):
+    old, new = fast(), learned(FastBpeConfig(merges=20))
+    vocabs = Vocab.build(Counter("ab"), Counter("b")), Vocab.build(Counter("cd"), Counter("d"))
+    save_segmenter(old, tmp_path)
+    vocabs[0].save(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        if failing in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    save = vocabs[1].save if failing == "vocab.txt" else partial(save_segmenter, new)
+    with pytest.raises(MachineError, match=failing):
+        save(tmp_path)
+    assert (tmp_path / failing).read_bytes() == before[failing]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(before)
+
+
+def test_the_fingerprint_of_text_is_that_of_earlier_versions():
+    """Runs of earlier versions must be found to have the same text."""
+    segmenter = FastBpe(Moses(tokenised=True, nfc=False), WordSplitter([("a", "b")]), 0.0)
+    assert segmenter_fingerprint(segmenter) == (
+        "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINES)
+def test_bytes_give_any_text_back(line: str):
+    expected = " ".join(line.replace("\u2581", "_").split())
+    pieces = BYTES.encode(line, "gl")
+    vocab = Vocab.build(Counter(), Counter(), alphabet=BYTES.alphabet())
+    assert UNK not in vocab.ids(pieces)
+    assert BYTES.decode(pieces, "gl") == expected
+
+
+def test_bytes_that_are_no_text_end_no_line():
+    """What a model may say: a broken character, a line feed."""
+    pieces = ["\u2581o", "<0xC3>", "\u2581gato", "<0x0A>", "<0x41>"]
+    assert BYTES.decode(pieces, "gl") == "o\ufffd gato A"
+    surfaces = [BYTES.surface(piece) for piece in pieces]
+    assert surfaces[0] == " o"
+    assert surfaces[4] == "A"
+    assert "\n" not in "".join(surfaces)
+    singles = [f"<0x{byte:02X}>" for byte in range(256)]
+    assert set(singles) < set(BYTES.alphabet())
+    assert len(set(map(BYTES.surface, singles))) == 256
+
+
+def test_a_text_that_looks_like_a_byte_is_text():
+    line = "<0x41> gato <0x0A>"
+    assert BYTES.decode(BYTES.encode(line, "gl"), "gl") == line
+    assert SPM.alphabet() == []
+    assert SPM.decode(["\u2581<", "0x41>"], "gl") == "<0x41>"
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_sentencepieces_errors_name_keys_of_the_recipe(byte_fallback: bool):
+    with pytest.raises(UserError) as error:
+        learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenised=False)
+    said = str(error.value)
+    assert said.startswith("segment.vocab_size: 16 types are too few: this corpus takes")
+    needed = said.rpartition("set segment.vocab_size=")[2].split()[0]
+    config = SentencePieceConfig(vocab_size=int(needed), byte_fallback=byte_fallback)
+    assert learned(config, tokenised=False)
+    assert "--" not in said
+
+
+def test_a_given_model_without_bytes_is_not_asked_for_them(tmp_path: Path):
+    save_segmenter(SPM, tmp_path)
+    config = SentencePieceConfig(model=str(tmp_path / "spm.model"), byte_fallback=True)
+    with pytest.raises(UserError, match=r"spm\.model: segment\.byte_fallback is true, but"):
+        learned(config, tokenised=False)
+    save_segmenter(BYTES, tmp_path)
+    assert learned(config, tokenised=False).alphabet() == BYTES.alphabet()

@@ -14,7 +14,7 @@ def archive(tmp_path, monkeypatch):
     with tarfile.open(path, "w:gz") as tar:
         for split in ("dev", "devtest"):
             for lang in ("eng_Latn", "glg_Latn", "arb_Arab"):
-                data = f"{lang} {split} 1\n{lang} {split} 2\n".encode()
+                data = f"{lang} {split}\u00a0 1\n{lang} {split} 2\n".encode()
                 info = tarfile.TarInfo(f"./flores200_dataset/{split}/{lang}.{split}")
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
@@ -30,8 +30,8 @@ def run(archive, out, src):
 def test_dev_and_devtest_are_written_aligned(archive, tmp_path):
     out = tmp_path / "out"
     assert run(archive, out, "gl") == 0
-    assert (out / "dev.gl").read_text() == "glg_Latn dev 1\nglg_Latn dev 2\n"
-    assert (out / "test.en").read_text() == "eng_Latn devtest 1\neng_Latn devtest 2\n"
+    assert (out / "dev.gl").read_text() == "glg_Latn dev\u00a0 1\nglg_Latn dev 2\n"
+    assert (out / "test.en").read_text() == "eng_Latn devtest\u00a0 1\neng_Latn devtest 2\n"
     assert not (out / "train.gl").exists()
 
 

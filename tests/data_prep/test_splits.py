@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from data_prep.pairs import Drops, Filter, Pair
-from data_prep.splits import NearIndex, hold_out, near_duplicates, normalised, split_by_group
+from data_prep.splits import hold_out, near_duplicates, split_by_group
+from nmt.data.near import NearIndex, normalised
 
 
 def test_normalised_leaves_words_only():

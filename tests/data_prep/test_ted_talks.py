@@ -15,7 +15,7 @@ ROWS = [
     "t1\tHello there .\tOla a todos .\tx",
     "t1\tNobody said it .\t_ _ NULL _ _\tx",
     "t1\t__NULL__\tNinguén o dixo .\tx",
-    "t2\t__en__ It &apos;s fine .\t_ _ gl _ _ Está  ben .\tx",
+    "t2\t__en__ It &apos;s fine .\t_ _ gl _ _ Está\u00a0 ben .\tx",
     "t2\t__NULL__\t_ _ NULL _ _\tx",
     "t3\tshort row",
     'short "quoted\t" text\there "\tx',
@@ -46,7 +46,8 @@ def test_pairs_have_both_sides_and_no_tags(archive, tmp_path):
     prepare(tmp_path / "out", archive)
     gl = (tmp_path / "out/dev.gl").read_text("utf-8").splitlines()
     en = (tmp_path / "out/dev.en").read_text("utf-8").splitlines()
-    assert gl == ["Ola a todos .", "Está ben .", 'here "']
+    assert gl == ["Ola a todos .", "Está\u00a0 ben .", 'here "']  # as released
+    assert "Está ben .\n" in (tmp_path / "out/train.gl").read_text("utf-8")
     assert en == ["Hello there .", "It &apos;s fine .", '" text']
     dropped = json.loads((tmp_path / "out/MANIFEST.json").read_text("utf-8"))["dropped"]
     assert dropped["the talk lacks one side"] == {

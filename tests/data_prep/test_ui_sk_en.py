@@ -11,7 +11,7 @@ import pytest
 from data_prep import ui_sk_en
 from data_prep.common import Request
 from data_prep.pairs import Drops
-from data_prep.splits import normalised
+from nmt.data.near import normalised
 from nmt.errors import UserError
 
 

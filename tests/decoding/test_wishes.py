@@ -366,6 +366,28 @@ def test_a_sign_that_the_segmenter_replaces_is_refused(translator: Translator) -
     assert "c ▁" in found[0].text
 
 
+def test_phrases_of_bytes_are_found_as_others_are() -> None:
+    config = SentencePieceConfig(vocab_size=330, byte_fallback=True)
+    translator = untrained(segment=config)
+    segmenter, surfaces = translator.segmenter, translator.sentences.surfaces
+
+    def said(phrase: str, text: str) -> bool:
+        spelled = f" {surfaces.spelled(segmenter.encode(text, 'en')).strip(' ')} "
+        return any(pattern in spelled for pattern in surfaces.patterns(phrase))
+
+    assert said("the \u65e5 dog", "it is the \u65e5 dog")
+    assert not said("the \u65e5 dog", "it is the \u672c dog")
+    assert said("\u65e5", "it is \u672c\u65e5\u672c")  # written without spaces
+    assert said("\u017c", "the \u017c dog")
+    assert not said("\u017c", "the \u017ca dog")  # part of a word
+    require = [["\u65e5\u672c", "dog"], *([["\u017c"]] * (len(LINES) - 1))]
+    found = translator.translate(LINES, require=require, max_len_offset=20)
+    assert "\u65e5\u672c" in found[0]
+    assert "dog" in found[0]
+    assert all("\u017c" in line for line in found[1:])
+    assert translator.translate(["\u65e5\u672c \u65e5"], forbid_all=["\u65e5", "dog"])
+
+
 # ---------------------------------------------------------------- errors
 
 

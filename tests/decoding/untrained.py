@@ -29,16 +29,18 @@ LINES = [
 ]
 
 
-def untrained(seed: int = 2, eos_bias: float = 3.5, **decode: Any) -> Translator:
+def untrained(
+    seed: int = 2, eos_bias: float = 3.5, segment: Any = None, **decode: Any
+) -> Translator:
     """Galician to English; ``eos_bias`` makes its outputs end sooner."""
     segmenter = learn_segmenter(
-        FastBpeConfig(merges=50), "gl", "en", False, "none", lambda: iter(PAIRS)
+        segment or FastBpeConfig(merges=50), "gl", "en", False, "none", lambda: iter(PAIRS)
     )
     counts = [Counter[str](), Counter[str]()]
     for pair in PAIRS:
         for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
             side.update(segmenter.encode(line, lang))
-    vocab = Vocab.build(*counts)
+    vocab = Vocab.build(*counts, alphabet=segmenter.alphabet())
     config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2)
     model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
     generator = torch.Generator().manual_seed(seed)

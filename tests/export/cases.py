@@ -88,7 +88,7 @@ def learned(
     for pair in pairs():
         for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
             side.update(segmenter.encode(line, lang))
-    return segmenter, Vocab.build(*counts)
+    return segmenter, Vocab.build(*counts, alphabet=segmenter.alphabet())
 
 
 @functools.cache

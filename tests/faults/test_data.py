@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -131,6 +134,18 @@ def test_archives_are_read_and_truncated_ones_refused(corpus: Corpus, suffix, pa
     assert not list((corpus.folder / "c").rglob("report.json"))
 
 
+def test_two_files_of_one_side_must_be_the_same(corpus: Corpus):
+    plain = corpus.folder / "train.en"
+    packed = corpus.write("train.en.gz", gzip.compress(plain.read_bytes()))
+    report = corpus.prepared().report
+    assert str(plain) in report["inputs"]
+    assert str(packed) not in report["inputs"]
+    for other in (plain.read_bytes()[:-1] + b" x\n", plain.read_bytes() + b"\n", b""):
+        packed.write_bytes(gzip.compress(other))
+        with pytest.raises(UserError, match=r"train\.en: differs from train\.en\.gz next to it"):
+            corpus.prepared()
+
+
 def test_a_line_that_never_ends_is_refused_before_it_fills_memory(corpus: Corpus):
     (corpus.folder / "train.en").unlink()
     corpus.write("train.en.gz", gzip.compress(b"a" * 30_000_000, 1))
@@ -240,7 +255,7 @@ def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
     assert short.report["splits"]["train"]["dropped"] == {
         "longer than 250 words": {"count": 1, "lines": ["train:1"]}
     }
-    whole = corpus.prepared(data={"max_len": 20_000})
+    whole = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
     assert len(whole.train) == 61
     batches = plan(whole.train.src_len, whole.train.tgt_len, 256, seed=1, epoch=0)
     assert [0] in [list(rows) for rows in batches]
@@ -252,6 +267,67 @@ def test_no_pair_left_says_which_filter_took_how_many(corpus: Corpus, kind: str)
     corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
     said = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
     assert "no training pair is left (5 source blank, 55 longer than 2 words)" in said
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+def test_a_side_of_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind: str):
+    """Characters of Chinese count as one word, so the limit of words does not see them."""
+    rng = random.Random(1)
+    chinese = "".join(chr(rng.randrange(0x4E00, 0x4E00 + 20)) for _ in range(19_000))
+    if kind == "plain":
+        chinese = " ".join(chinese[:9000])
+    for lang, long in (("gl", chinese), ("en", "x" * 1_000_000)):
+        lines = (corpus.folder / f"train.{lang}").read_text().splitlines(keepends=True)
+        lines[6] = long + "\n"
+        corpus.write(f"train.{lang}", "".join(lines))
+    for lang, long in (("gl", chinese), ("en", "a")):
+        with open(corpus.folder / f"train.{lang}", "a") as file:
+            file.write(f"{long}\n")
+    keys = {"segment": {"kind": kind}, "data": {"max_len": 20_000}}
+    p = corpus.prepared(**keys)
+    train = p.report["splits"]["train"]
+    assert train["dropped"] == {
+        "longer than 20,000 characters": {"count": 1, "lines": ["train:7"]},
+        "longer than 1,000 pieces": {"count": 1, "lines": ["train:61"]},
+    }
+    assert (train["pairs"], train["kept"], len(p.train)) == (61, 59, 59)
+    assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
+
+
+def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, monkeypatch):
+    monkeypatch.setattr(parallel, "CHUNK", 7)
+    for lang in ("gl", "en"):
+        lines = (corpus.folder / f"train.{lang}").read_text().splitlines()
+        lines[3] = ""
+        lines[40] = lines[50] = "word " * 30
+        corpus.write(f"train.{lang}", "\n".join(lines) + "\n")
+    train = str(corpus.folder / "train")
+    p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
+    dropped = p.report["splits"]["train"]["dropped"]
+    places = [f"{train}:{number}" for number in (41, 51)]
+    assert dropped["longer than 25 pieces"] == {"count": 4, "lines": places * 2}
+    left = r"is left \(2 both sides blank, 4 longer than 20 characters, 114 longer than 1 pieces\)"
+    with pytest.raises(UserError, match=left):
+        corpus.prepared(data={"train": [train, train], "max_pieces": 1})
+
+
+def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
+    letters = {"segment": {"merges": 1}}
+    said = corpus.prepared(data={"batch_tokens": 8}, **letters).report["warnings"]
+    (found,) = [warning for warning in said if "data.batch_tokens" in warning]
+    assert found.startswith("train: 60 pairs (100.0%) are longer than data.batch_tokens (8 pieces)")
+    assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report["warnings"])
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_line_ends_of_old_macs_are_named(corpus: Corpus, name: str):
+    for lang in ("gl", "en"):
+        text = (corpus.folder / f"{name}.{lang}").read_text() * 2
+        corpus.write(f"{name}.{lang}", text.replace("\n", "\r"))
+    said = corpus.refused()
+    assert f"{corpus.folder / name}.gl:1: one line with" in said
+    assert "CR alone" in said
+    assert f"tr '\\r' '\\n' < {corpus.folder / name}.gl" in said
 
 
 def test_one_dev_pair_is_a_warning(corpus: Corpus):
@@ -304,6 +380,17 @@ def test_a_corpus_that_does_not_fit_is_refused(corpus: Corpus):
     assert "100% of the source pieces of dev are unknown" in str(error.value)
     said = corpus.prepared(data={"checks": "warn"}).report["warnings"]
     assert any("100% of the source pieces" in warning for warning in said)
+
+
+def test_with_bytes_nothing_is_unknown(corpus: Corpus):
+    corpus.write("dev.gl", "совсем другой алфавит\n")
+    segment = {"kind": "sentencepiece", "vocab_size": 320}
+    with pytest.raises(UserError, match="of the source pieces of dev are unknown"):
+        corpus.prepared(segment=segment)
+    p = corpus.prepared(segment=segment | {"byte_fallback": True})
+    assert p.report["splits"]["dev"]["coverage"]["src"]["unknown"] == 0
+    assert p.segmenter.decode(p.vocab.pieces(p.dev.corpus.src(0)), "gl") == "совсем другой алфавит"
+    assert not p.vocab.types_of("tgt")[p.vocab.ids(["<0x0A>"])].any()
 
 
 def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
@@ -369,7 +456,10 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     monkeypatch.setattr(encode.CorpusWriter, "add_flat", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
-    assert "No space left on device" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    (cache,) = re.findall(r"^nmt-prepare: (.*): the disk", said) or [""]
+    assert Path(cache).parent == corpus.folder / ".cache"
+    assert re.search(r"is full: [\d.]+ KB needed, .* free\n  -> free some space", said)
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
@@ -383,6 +473,26 @@ def test_a_cache_that_cannot_be_written_is_made_elsewhere(corpus: Corpus, monkey
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert f"preparing in {elsewhere}" in said[0]
+    assert "removed at the end" in said[0]
+
+
+def test_a_folder_made_elsewhere_is_removed_at_the_end(corpus: Corpus):
+    """By the command itself: nothing of it stays in the temporary folder."""
+    corpus.write(".cache", "in the way")
+    recipe = corpus.write(
+        "r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n"
+    )
+    (corpus.folder / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "nmt.cli.prepare", recipe, f"out={corpus.folder}/run"],
+        env={**os.environ, "TMPDIR": str(corpus.folder / "tmp")},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"preparing in {corpus.folder / 'tmp'}/nmt-data-" in done.stderr
+    assert list((corpus.folder / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -427,3 +537,73 @@ def test_more_words_than_memory_leave_out_the_rare_ones_in_learning(monkeypatch)
     assert bpe.learn_codes(words, 20) == bpe.learn_codes({"abc": 5, "abd": 4}, 20) != whole
     monkeypatch.setattr(bpe, "LEARNING_WORDS", 4)
     assert bpe.learn_codes(words, 20) == whole
+
+
+def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatch):
+    """The overlap check of a cache that had them in other roles must not be taken over."""
+    for lang in ("gl", "en"):
+        corpus.write(f"test.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
+    test, train = (str(corpus.folder / name) for name in ("test", "train"))
+    first = corpus.prepared(data={"test": test, "max_overlap": 0.9})
+    with pytest.raises(
+        UserError, match=r"100.0% of the test pairs \(60\) are in the training data"
+    ):
+        corpus.prepared(data={"test": train, "max_overlap": 0.9})
+    assert first.test is not None
+    turned = {"dev": train, "train": str(corpus.folder / "dev"), "checks": "off"}
+    keys = [{"checks": "off"}, turned, {"checks": "off", "train": [train, test]}]
+    assert len({corpus.prepared(data=key).fingerprint for key in keys}) == 3
+
+
+@pytest.mark.parametrize("package", ["sacremoses", "sentencepiece", "subword-nmt", "Unicode"])
+def test_another_version_of_what_cuts_the_text_is_other_data(corpus: Corpus, monkeypatch, package):
+    first = corpus.prepared()
+    assert set(first.report["versions"]) >= {package}
+    monkeypatch.setattr(
+        prepare_module, "versions", lambda: {**first.report["versions"], package: "99"}
+    )
+    again = corpus.prepared()
+    assert again.fingerprint != first.fingerprint
+    assert again.report["versions"][package] == "99"
+
+
+def test_a_corpus_named_twice_counts_twice(corpus: Corpus):
+    train = str(corpus.folder / "train")
+    once, twice = corpus.prepared(), corpus.prepared(data={"train": [train, train]})
+    assert ids(twice) == ids(once) * 2
+    assert twice.report["splits"]["train"]["duplicates"] == 60
+
+
+@pytest.mark.parametrize("name", ["dev", "copy"])
+def test_a_test_set_that_is_the_dev_set_is_a_warning(corpus: Corpus, name: str):
+    for lang in ("gl", "en"):
+        corpus.write(f"copy.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
+    said = corpus.prepared(data={"test": str(corpus.folder / name)}).report["warnings"]
+    assert any("100.0% of the test pairs (1) are in dev too" in warning for warning in said)
+    assert not any("dev too" in warning for warning in corpus.prepared().report["warnings"])
+
+
+def test_the_report_names_the_files_and_their_hashes(corpus: Corpus):
+    report = corpus.prepared().report
+    for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
+        path = corpus.folder / name
+        assert report["inputs"][str(path)] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_vocabulary_is_no_codes_file(corpus: Corpus):
+    segment = {"codes": str(corpus.write("vocab", "the 312\ncat 17\na@@ 4\n"))}
+    said = corpus.refused(segment=segment)
+    assert f"{corpus.folder / 'vocab'}:1: a vocabulary entry (WORD COUNT), not a merge" in said
+    assert "\n  -> " in said
+    corpus.write("vocab", "t h\nth e\n")  # subword-nmt's without its first line, or version 0.1
+    said = corpus.refused(segment=segment)
+    assert "vocab:1: two columns without subword-nmt's first line" in said
+    corpus.write("vocab", "t h 312\nth e 17\n")
+    assert corpus.prepared(segment=segment)
+
+
+def test_a_file_that_is_no_sentencepiece_model(corpus: Corpus):
+    path = corpus.write("spm.model", "no model")
+    said = corpus.refused(segment={"kind": "sentencepiece", "model": str(path)})
+    assert f"{path}: not a SentencePiece model" in said
+    assert "segment.model" in said

@@ -85,6 +85,8 @@ def test_unreadable_files(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixtu
         (["run", "--tokenised"], "--tokenised is for --hyp"),
         (["run", "--tgt-lang", "en"], "--tgt-lang is for --hyp"),
         (["missing"], "no such run folder"),
+        (["--hyp", "ref", "copy", "--ref", "ref", "--resamples", "0"], "without resamples"),
+        (["--hyp", "empty", "--ref", "empty"], "no lines to score"),
         (["run", "--split", "dev"], "no dev hypotheses"),
         (["run"], "no test hypotheses"),
         (["untested"], "no data.test"),
@@ -100,6 +102,8 @@ def test_contradictory_or_incomplete_requests(
 ) -> None:
     make_run(tmp_path, LINES, None, {}, "u000100")
     make_run(tmp_path, LINES, LINES, {}, "u000100", "data.test=none", name="untested")
+    write_lines(tmp_path / "copy", LINES)
+    write_lines(tmp_path / "empty", [])
     monkeypatch.chdir(tmp_path)
     error = refused(capsys, *argv)
     assert message in error

@@ -8,11 +8,19 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from nmt.cli.score import main
+from nmt.config import ModelConfig
+from nmt.data.prepare import prepare
+from nmt.decoding.sentences import Hypothesis
+from nmt.model.transformer import Transformer
+from nmt.run.folder import RunFolder
 from nmt.scoring.report import COLUMNS
+from nmt.training.evaluate import evaluate
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference
 
@@ -103,3 +111,44 @@ def test_torch_is_not_loaded() -> None:
     """Scoring two files should start at once."""
     code = "import sys, nmt.cli.score; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("tokenised", [True, False])
+def test_a_run_scores_as_its_training_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenised: bool
+) -> None:
+    """Words that do not survive detokenising and tokenising, as a model may produce them."""
+    words = ["“", "the", "”", "old", "house", "n't", "a/b", "&apos;", "@-@", ",", "3.", "is", "big"]
+    refs = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
+    run = make_run(
+        tmp_path, refs, refs, {}, "u000100", f"data.tokenised={tokenised}", "data.checks=warn"
+    )
+    recipe = RunFolder.open(run).recipe()
+    prepared = prepare(recipe, progress=False)
+    assert prepared.test is not None
+    segmenter = prepared.segmenter
+
+    def translate_ids(*_: object) -> list[Hypothesis]:
+        """All references but for a word: every score is between 0 and 100."""
+        return [
+            Hypothesis(pieces, segmenter.decode(pieces, "en"), 0.0, 0.0, True)
+            for pieces in (segmenter.encode(f"{ref} cat", "en") for ref in refs)
+        ]
+
+    translator = SimpleNamespace(translate_ids=translate_ids, device=torch.device("cpu"))
+    model = Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab))
+    told = evaluate(model, translator, prepared, prepared.test, recipe, lambda: False)
+    told.write(run / "test.hyp")
+    argv = [str(run), "--json", "--metrics", "bleu,chrf,paper_bleu", "--resamples", "0"]
+    assert main(argv) == 0
+    found = json.loads(capsys.readouterr().out)["scores"]
+    assert [(s["metric"], s["score"], s["signature"]) for s in found] == [
+        (s.name, s.value, s.signature) for s in told.scores
+    ]
+    assert "tok:model-words" in found[2]["signature"]
+    (run / "test.words").unlink()  # the plain text alone may tell another number
+    assert main(argv) == 0
+    captured = capsys.readouterr()
+    again = json.loads(captured.out)["scores"][2]["score"]
+    assert (again != told.value("paper_bleu")) == tokenised
+    assert f"{run / 'test.words'} is missing" in captured.err

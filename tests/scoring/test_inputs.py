@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from sacremoses import MosesDetokenizer
 
 from nmt.errors import UserError
 from nmt.scoring import paper_bleu
@@ -68,7 +69,31 @@ def test_run_on_a_tokenised_corpus(tmp_path: Path) -> None:
     given = from_runs([run], "test")
     assert (given.systems, given.refs) == ({run: PLAIN}, PLAIN)
     assert (given.words, given.ref_words) == ({run: WORDS}, WORDS)
+    assert "test.words is missing" in given.notes()[0]
+
+
+def test_the_words_that_a_run_stored_are_scored(tmp_path: Path) -> None:
+    run = make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenised=true")
+    write_lines(run / "test.words", [f"{words} !" for words in WORDS])
+    given = from_runs([str(run)], "test")
+    assert given.words == {str(run): [f"{words} !" for words in WORDS]}
+    assert given.systems == {str(run): [f"{text}!" for text in PLAIN]}  # of the words, as refs are
+    assert given.tokeniser == "model-words"
     assert given.notes() == []
+    write_lines(run / "test.words", WORDS[1:])
+    with pytest.raises(UserError, match=r"test.words: 3 lines, but the reference has 4"):
+        from_runs([str(run)], "test")
+
+
+def test_a_reference_is_not_altered_by_a_rule_of_ours(tmp_path: Path) -> None:
+    """Tokenised text is detokenised as sacremoses does it; plain text keeps every character."""
+    words = ["“ so ” he said …", "a \u2019 b \u060c c", "x"]
+    file = str(write_lines(tmp_path / "ref", words))
+    expected = [MosesDetokenizer("en").detokenize(line.split()) for line in words]
+    assert from_files([file], file, "en", tokenised=True).refs == expected
+    odd = ["e\u0301\u00a0x ", "", " \u200b\u2028 y\t"]
+    file = str(write_lines(tmp_path / "plain", odd))
+    assert from_files([file], file, "en").refs == odd
 
 
 def test_moved_reference(tmp_path: Path) -> None:
