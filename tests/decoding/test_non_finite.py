@@ -31,10 +31,13 @@ def broken(value: float, frozen: bool = False) -> Translator:
 
 
 def harm(translator: Translator, value: float) -> None:
+    """Logits are not finite: what is added to the largest of them is as large."""
+    model = translator.transformer
     with torch.no_grad():
-        norm = translator.transformer.decoder.norm
-        assert norm is not None
-        next(norm.parameters()).fill_(value)
+        assert model.decoder.norm is not None
+        assert model.out_bias is not None
+        next(model.decoder.norm.parameters()).fill_(value)
+        model.out_bias.fill_(value)
 
 
 CALLS: dict[str, Callable[[Translator], Any]] = {

@@ -18,6 +18,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import sentences as sentences_module
 from nmt.decoding import translator as module
 from nmt.decoding.parts import part_ends
+from nmt.decoding.plan import Plan
 from nmt.decoding.sentences import BLANK, Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
@@ -87,7 +88,7 @@ def test_types_that_the_target_never_has_are_left_out_and_change_nothing(transla
         found = translator.n_best(LINES, 2)
         assert seen[0].equal(allowed.nonzero()[:, 0])
         whole = True
-        patch.setattr(module.Plan, "types", lambda self, allowed: None)
+        patch.setattr(Plan, "types", lambda self, allowed: None)
         for of_line, expected in zip(found, translator.n_best(LINES, 2), strict=True):
             assert_close(of_line, expected)
         assert seen[-1] is None
