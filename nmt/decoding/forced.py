@@ -91,6 +91,8 @@ def force(
     """
     longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
+    if memory.device.type == "cpu":
+        kernels.load_for(int(longest.sum()))
 
     def force_batch(run: range) -> list[Forced]:
         rows = order[run.start : run.stop]

@@ -357,12 +357,15 @@ class Translator:
             MachineError: a single sentence does not fit in memory, or a process was ended.
         """
         from nmt.decoding.cores import CAN_FORK
+        from nmt.model import kernels
 
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
         results: list[list[Found]] = [[] for _ in sentences]
         stop = stop or (lambda: None)
         lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
+        if self.device.type == "cpu":
+            kernels.load_for(sum(lengths))
         many = len(order) > 1 and sum(lengths) >= WORTH_CORES
         cores = many and self.device.type == "cpu" and self.workers > 1 and CAN_FORK
         way = self._on_cores if cores else self._in_turn

@@ -1,9 +1,9 @@
 """Loops that a search spends its time in, compiled for one core of a CPU.
 
 torch takes several operations for each, and as many passes over memory. It does the work where
-numbers are neither fp32 nor bf16, on another device, or in need of gradients. It also does the
-first work in fp32: loading the loops (``nmt.model.loops``) takes a second, in which it translates
-several lines.
+numbers are neither fp32 nor bf16, on another device, or in need of gradients; and in fp32 until the
+loops (``nmt.model.loops``) are loaded, which takes as long as translating several lines. A training
+loads them at its start, so that all its scores come from the same operations.
 
 Legend: N hypotheses, K a sentence, R rows of N that are computed, B sentences, C slots, D model
 dim, H heads, E = D / H, A types.
@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 PRECISIONS = (torch.float32, torch.bfloat16)
-WORTH = 40_000_000  # fp32 numbers to compute with from which on the loops pay for being loaded
+WORTH = 2_000  # tokens to search or score from which on the loops pay for being loaded
 NONE = np.empty(0, dtype=np.int64)
 
 _loops: ModuleType | None = None
-_offered = 0  # fp32 numbers that torch has computed with so far
 
 
 def load() -> ModuleType:
@@ -35,15 +34,17 @@ def load() -> ModuleType:
     return _loops
 
 
+def load_for(tokens: int) -> None:
+    """Load the loops if so many tokens are enough work; before it begins, not in the middle."""
+    if tokens >= WORTH:
+        load()
+
+
 def suit(x: Tensor) -> bool:
     """Whether the kernels compute with such a tensor; they know no gradients."""
-    global _offered
     if not x.is_cpu or x.dtype not in PRECISIONS or torch.is_grad_enabled():
         return False
-    if _loops is None and x.dtype == torch.float32:
-        _offered += x.numel()
-        return _offered >= WORTH
-    return True
+    return _loops is not None or x.dtype == torch.bfloat16
 
 
 def write(qkv: Tensor, place: Tensor | None, cache: Tensor, first: int) -> None:

@@ -24,6 +24,7 @@ from nmt.data.shapes import shape_for
 from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError
+from nmt.model import kernels
 from nmt.model.transformer import Transformer
 from nmt.run.average import kept
 from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
@@ -101,6 +102,8 @@ class Trainer:
         self.replays: Replays | None = None
         if recipe.graphs == "auto" and device.type == "cuda":
             self.replay_with(CudaRecord())
+        if device.type == "cpu":
+            kernels.load()  # now: the first validation computes exactly as the others
         self.translator = Translator(
             self.model,
             prepared.segmenter,

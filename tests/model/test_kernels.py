@@ -217,17 +217,15 @@ def test_kernels_are_for_cpus_and_not_for_training():
         assert not kernels.suit(torch.ones(1))
 
 
-def test_loops_are_loaded_when_there_is_enough_to_do(monkeypatch):
+def test_loops_are_loaded_before_enough_work_and_never_within_it(monkeypatch):
     monkeypatch.setattr(kernels, "_loops", None)
-    monkeypatch.setattr(kernels, "_offered", 0)
-    monkeypatch.setattr(kernels, "WORTH", 25)
-    assert [kernels.suit(torch.ones(10)) for _ in range(4)] == [False, False, True, True]
+    kernels.load_for(kernels.WORTH - 1)
     assert kernels._loops is None
-    kernels.log_sum_exp(torch.ones(10))
-    assert kernels._loops is loops
-    monkeypatch.setattr(kernels, "_loops", None)
-    monkeypatch.setattr(kernels, "_offered", 0)
+    assert not kernels.suit(torch.ones(10**6))
     assert kernels.suit(torch.ones(10, dtype=torch.bfloat16))  # torch's own would round more often
+    kernels.load_for(kernels.WORTH)
+    assert kernels._loops is loops
+    assert kernels.suit(torch.ones(1))
 
 
 def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
