@@ -275,7 +275,7 @@ def test_no_command_advises_to_give_a_run_up(here, command, newer, capsys, monke
         manifest = json.loads(path.read_text())
         path.write_text(json.dumps({**manifest, "format": 99, "nmt": "9.9"}) if newer else "{}")
     run = str(here / "run")
-    monkeypatch.setattr("sys.stdin", io.StringIO("1 2\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
     options = {"average": ["--last", "2"], "translate": ["--checkpoint", "latest"], "export": []}
     main = importlib.import_module(f"nmt.cli.{command}").main
     assert main([run, *options[command]]) == 2
