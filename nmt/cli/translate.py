@@ -94,7 +94,7 @@ def body(args: argparse.Namespace) -> int:
     _check(args)
     phrases = [] if args.forbid_all is None else [args.forbid_all]
     inputs = [args.input, *_beside(args), *phrases]
-    with claimed_output(args.output, inputs, args.resume, args.force):
+    with _ending_on_sigterm(), claimed_output(args.output, inputs, args.resume, args.force):
         _translate(args)
     return 0
 
@@ -112,28 +112,27 @@ def _translate(args: argparse.Namespace) -> None:
     targets = None
     if args.score_target is not None:
         targets = read_beside(args.score_target, total, "one translation")
-    with _ending_on_sigterm():
-        flags = search_flags(args, total)
-        wishes = {name for name in NAMES if flags.get(name) is not None}
-        chosen = {name: value for name, value in flags.items() if name not in NAMES}
-        search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
-        translator = _load(args)
-        imported()
-        options = translator.checked(chosen, wishes)
-        style, line_of = _format(args, options)
-        facts = _facts(args, translator, options)
-        with open_output(args.output, facts, args.resume, line_of) as (sink, done):
-            # no bar over a terminal that someone types into or reads from
-            quiet = True if is_typed(args.input) or _is_read(args.output) else None
-            # smoothing 0: longest lines come first, so only the mean rate tells the time left
-            with tqdm(total=total, initial=done, unit=" lines", smoothing=0, disable=quiet) as bar:
-                settings = {"progress": bar.update, "skip": done, "ready": ready, **flags}
-                if targets is None:
-                    found = translator.stream(lines, **settings)
-                else:
-                    scored = translator.score_stream(lines, targets, **settings)
-                    found = ([one] for one in scored)
-                _write(found, sink, style, done)
+    flags = search_flags(args, total)
+    wishes = {name for name in NAMES if flags.get(name) is not None}
+    chosen = {name: value for name, value in flags.items() if name not in NAMES}
+    search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
+    translator = _load(args)
+    imported()
+    options = translator.checked(chosen, wishes)
+    style, line_of = _format(args, options)
+    facts = _facts(args, translator, options)
+    with open_output(args.output, facts, args.resume, line_of) as (sink, done):
+        # no bar over a terminal that someone types into or reads from
+        quiet = True if is_typed(args.input) or _is_read(args.output) else None
+        # smoothing 0: longest lines come first, so only the mean rate tells the time left
+        with tqdm(total=total, initial=done, unit=" lines", smoothing=0, disable=quiet) as bar:
+            settings = {"progress": bar.update, "skip": done, "ready": ready, **flags}
+            if targets is None:
+                found = translator.stream(lines, **settings)
+            else:
+                scored = translator.score_stream(lines, targets, **settings)
+                found = ([one] for one in scored)
+            _write(found, sink, style, done)
     note_unknown(translator.unknown)
 
 

@@ -23,7 +23,11 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise UserError(f'"{name}" is not auto, cpu, cuda or cuda:N', at="device")
+        raise UserError(
+            f'"{name}" is not auto, cpu, cuda or cuda:N',
+            at="device",
+            fix="give one of these, such as cuda:0",
+        )
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise MachineError(
