@@ -152,7 +152,9 @@ def resolve_device(name: str) -> tuple[str, int]:
         MachineError: a GPU was asked for and CTranslate2 sees none.
     """
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise UserError(f'"{name}" is not auto, cpu, cuda or cuda:N', at="device")
+        raise UserError(
+            f'"{name}" is not auto, cpu, cuda or cuda:N', at="device", fix="give one of these"
+        )
     seen = require_ctranslate2().get_cuda_device_count()
     if name == "auto":
         name = "cuda" if seen else "cpu"
