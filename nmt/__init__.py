@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmt.decoding.translator import Translator as Translator
     from nmt.model.transformer import Transformer as Transformer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Recipe": "nmt.config",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import nmt
 from nmt.cli import average, export, plot, prepare, report, score, train, translate
 from nmt.config import Recipe
 from nmt.config_loader import load_recipe
@@ -122,6 +123,16 @@ def test_everything_else_is_the_papers_strongest_setting(own_recipe):
     assert recipe.data.batch_tokens == 4096
 
 
+def test_sizes_and_length_are_the_papers_for_10k_pairs(own_recipe):
+    """It ends where the paper's smallest pair does, recipes/gl-en.yaml; other keys differ."""
+    own, paper = load_recipe(own_recipe), load_recipe(ROOT / "recipes" / "gl-en.yaml")
+    assert own.model == paper.model
+    assert own.train == paper.train
+    assert own.train.epoch_updates * own.train.max_epochs == 100_000
+    assert own.schedule == paper.schedule
+    assert own.segment == paper.segment
+
+
 def test_overrides_in_the_text_are_right(own_recipe):
     commands = [
         shlex.split(command)
@@ -145,6 +156,14 @@ def test_commands_and_their_options_exist():
         known = PARSERS[row.split("`")[1].split()[0]].format_help()
         for option in re.findall(r"--[a-z-]+", row):
             assert option in known, (row, option)
+
+
+def test_the_version_is_the_changelogs_newest_and_the_citations():
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.M)
+    assert newest
+    assert cited
+    assert newest[1] == cited[1] == nmt.__version__
 
 
 def test_files_that_are_named_are_there():

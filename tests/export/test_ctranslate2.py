@@ -14,20 +14,42 @@ from nmt.data.vocab import EOS
 from nmt.decoding.translator import Translator
 from nmt.export.folder import export
 from nmt.export.spec import SPECIALS
+from nmt.export.translator import load_exported
 from tests.export.cases import COUNT, GRID, OTHERS, ids, made, their_search
+from tests.export.conftest import LONGEST
 from tests.model_cases import batch_of, log_probs, short
+from tests.toy import lines_of_digits, reverse
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 BEAM, OFFSET, POWER = 4, 4, 0.5
 
+# Type, mean difference of log-probabilities at most, bytes of a weight and of a position's number.
+# The bounds are one and a half times what was seen with several models and texts. With int8 a
+# weight that is transposed makes it 1 and more, one of twice or half its size 0.24 to 1.
+STORED = [
+    ("int8", 0.16, 1, 4),
+    ("int8_float32", 0.16, 1, 4),
+    ("int8_float16", 0.16, 1, 2),
+    ("int8_bfloat16", 0.16, 1, 2),
+    ("int16", 0.03, 2, 4),
+    ("float16", 0.0075, 2, 2),
+    ("bfloat16", 0.05, 2, 2),
+    ("float32", 1e-5, 4, 4),
+]
+
 
 class Exported:
     """A model in CTranslate2, with ids in place of tokens."""
 
-    def __init__(self, translator: Translator, folder: Path, **options: Any) -> None:
+    def __init__(
+        self, translator: Translator, folder: Path, compute: str = "default", **options: Any
+    ) -> None:
+        """``compute``: what CTranslate2 computes in; the default is nearest to what is stored."""
         export(translator, folder, **options)
-        self.engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1)
+        self.engine = ctranslate2.Translator(
+            str(folder), inter_threads=1, intra_threads=1, compute_type=compute
+        )
         types = translator.vocab.pieces(range(len(SPECIALS), len(translator.vocab)))
         self.tokens = [*SPECIALS, *types]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
@@ -104,17 +126,48 @@ def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
     check_log_probs(translator, Exported(translator, tmp_path / "model"))
 
 
-@pytest.mark.parametrize("kind", QUANTIZATIONS)
-def test_quantised_weights_are_small_and_near(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "bound", "weight", "position"), STORED, ids=[kind for kind, *_ in STORED]
+)
+def test_quantised_weights_are_small_and_near(
+    kind: str, bound: float, weight: int, position: int, tmp_path: Path
+) -> None:
+    """What is stored, computed with in fp32: the same numbers with any instructions."""
     translator = made(dim=64, ffn_dim=256)
     sources, targets = (list(side) for side in zip(*ids(), strict=True))
-    exact, other = (
-        Exported(translator, tmp_path / str(name), quantization=name) for name in (None, kind)
-    )
+    exact = Exported(translator, tmp_path / "exact", "float32")
+    other = Exported(translator, tmp_path / "other", "float32", quantization=kind)
     off = other.score(sources, targets) - exact.score(sources, targets)
-    assert np.abs(off).mean() < (0.03 if kind in ("float16", "float32") else 0.3)
-    whole, small = ((tmp_path / n / "model.bin").stat().st_size for n in ("None", kind))
-    assert small < 0.7 * whole or kind == "float32"
+    assert np.abs(off).mean() <= bound
+    numbers = sum(p.numel() for p in translator.model.parameters())
+    size = (tmp_path / "other" / "model.bin").stat().st_size
+    assert size < 1.15 * numbers * weight + 2048 * 64 * position
+
+
+def test_the_bounds_are_of_all_types() -> None:
+    assert [kind for kind, *_ in STORED] == QUANTIZATIONS
+
+
+@pytest.mark.parametrize("kind", QUANTIZATIONS)
+def test_a_trained_model_stays_itself_as_the_cpu_computes_it(
+    kind: str, trained: Path, tmp_path: Path
+) -> None:
+    """In integers where CTranslate2 takes them: their sums may saturate without VNNI.
+
+    There (oneDNN with AVX2) the mean difference is ten times that of exact sums of integers;
+    docs/export.md has figures of a larger model, which saturates less.
+    """
+    translator = Translator.load(trained, "cpu")
+    lines = lines_of_digits(200, seed=5, longest=LONGEST)
+    encode, number = translator.segmenter.encode, translator.vocab.ids
+    sources = [np.array(number(encode(line, "gl"))) for line in lines]
+    targets = [np.array(number(encode(reverse(line), "en"))) for line in lines]
+    exact = Exported(translator, tmp_path / "exact")
+    other = Exported(translator, tmp_path / "other", quantization=kind)
+    off = other.score(sources, targets) - exact.score(sources, targets)
+    assert np.abs(off).mean() < 0.25
+    found = load_exported(tmp_path / "other", "cpu").translate(lines)
+    assert np.mean([text == reverse(line) for text, line in zip(found, lines, strict=True)]) > 0.9
 
 
 def test_equal_tables_are_stored_once(tmp_path: Path) -> None:

@@ -13,14 +13,15 @@ import pytest
 import torch
 
 from nmt.cli import export as command
-from nmt.cli import train, translate
+from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.sentences import LONGEST
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.translator import load_exported
+from tests.export import conftest
 from tests.export.cases import made, pairs, run_folder
-from tests.toy import lines_of_digits, toy_corpus, toy_recipe
+from tests.toy import lines_of_digits
 
 pytest.importorskip("ctranslate2")
 LINES = ["", *(line for line, _ in pairs()[:12]), "\u3000", "o"]
@@ -108,17 +109,12 @@ def test_options_and_long_lines_are_treated_alike(
 
 
 def test_a_trained_model_gives_the_same_beams(
-    tmp_path: Path, nmt_translate: Callable[..., tuple]
+    trained: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
     """Where the two searches agree: on a model that is sure of what it says."""
-    toy_corpus(tmp_path, {"train": 300, "dev": 5, "test": 5}, longest=5)
-    recipe = toy_recipe(
-        tmp_path, {"train": {"epoch_updates": 80, "max_epochs": 1, "log_every": 80}}
-    )
-    assert train.main([str(recipe)]) == 0
-    lines = lines_of_digits(60, seed=5, longest=5)
+    lines = lines_of_digits(60, seed=5, longest=conftest.LONGEST)
     ours, theirs = (
-        nmt_translate(tmp_path / "run", *engine, "--device", "cpu", lines=lines)
+        nmt_translate(trained, *engine, "--device", "cpu", lines=lines)
         for engine in ((), ("--engine", "ctranslate2"))
     )
     assert ours[:2] == theirs[:2]

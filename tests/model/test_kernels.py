@@ -8,23 +8,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.config import ModelConfig
+from nmt.data.batches import collate_sources
+from nmt.data.vocab import BOS
+from nmt.decoding.translator import Translator
 from nmt.layout import Layout
 from nmt.model import attention, kernels, loops
 from nmt.model.frozen import freeze_layers
 from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
-from tests.export.cases import made, pairs
+from tests.export.cases import ids, made, pairs
 
 ROOT = Path(__file__).parents[2]
 PRECISIONS = pytest.mark.parametrize("dtype", kernels.PRECISIONS)
 B, K, C, H, E = 3, 2, 12, 2, 24
 D = H * E
+LOOPS = {"write", "attend", "log_sum_exp", "top"}
 
 
 @pytest.fixture(autouse=True)
@@ -162,8 +167,7 @@ def test_what_is_no_number_is_none_of_the_highest():
     assert everything[0].isneginf().all()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
+VARIANTS = pytest.mark.parametrize(
     "keys",
     [
         {},
@@ -172,27 +176,68 @@ def test_what_is_no_number_is_none_of_the_highest():
         {"normformer": True, "res_scale": "ffn"},
     ],
 )
-def test_a_search_is_the_same_with_torch_operations(keys, precision, monkeypatch):
+
+
+@VARIANTS
+def test_a_search_is_the_same_with_torch_operations(keys, monkeypatch):
     ours, plain = made(**keys), made(**keys)
-    if precision == "bf16":
-        for one in (ours, plain):
-            one.transformer.freeze(torch.bfloat16)
     lines = [source for source, _ in pairs()[:30]]
-    used = set()
-    names = {"write", "attend", "log_sum_exp", "top"}
-    for name in names:
+    used = watch(monkeypatch)
+    found = [best[0] for best in ours.stream(lines, beam=3)]
+    assert used == LOOPS
+    monkeypatch.setattr(kernels, "suit", lambda x: False)
+    expected = [best[0] for best in plain.stream(lines, beam=3)]
+    assert [h.text for h in found] == [h.text for h in expected]
+    for a, b in zip(found, expected, strict=True):
+        assert a.log_prob == pytest.approx(b.log_prob, abs=1e-4)
+
+
+@VARIANTS
+def test_in_bf16_a_search_is_as_near_to_fp32_as_with_torch_operations(keys, monkeypatch):
+    """Each rounds in an order of its own, torch in that of the processor's instructions.
+
+    So the two may differ by any one error; but errors of hundreds of tokens have the same mean:
+    the loops' was 0.95 to 1.08 of torch's with AVX2.
+    """
+    exact, ours, plain = (made(**keys) for _ in range(3))
+    for one in (ours, plain):
+        one.transformer.freeze(torch.bfloat16)
+    used = watch(monkeypatch)
+    found = stepwise(ours)
+    assert used == LOOPS - {"top"}
+    monkeypatch.setattr(kernels, "suit", lambda x: False)
+    expected, rounded = stepwise(exact), stepwise(plain)
+    assert (found - expected).abs().mean() < 1.3 * (rounded - expected).abs().mean()
+    assert (rounded - expected).abs().mean() < 0.1
+
+
+def watch(monkeypatch) -> set[str]:
+    """The names of compiled loops that are called from now on."""
+    used: set[str] = set()
+    for name in LOOPS:
         compiled = getattr(loops, name)
         watched = functools.partial(lambda of, do, *args: used.add(of) or do(*args), name, compiled)
         monkeypatch.setattr(loops, name, watched)
-    found = [best[0] for best in ours.stream(lines, beam=3)]
-    assert used == names
-    monkeypatch.setattr(kernels, "suit", lambda x: False)
-    expected = [best[0] for best in plain.stream(lines, beam=3)]
-    same = [(a, b) for a, b in zip(found, expected, strict=True) if a.text == b.text]
-    exact = precision == "fp32"
-    assert len(same) >= (len(lines) if exact else len(lines) // 2)
-    for a, b in same:
-        assert a.log_prob == pytest.approx(b.log_prob, abs=1e-4 if exact else 0.3)
+    return used
+
+
+def stepwise(translator: Translator) -> Tensor:
+    """Log-probabilities of given tokens, found position by position as in a search: [B, K, T].
+
+    Hypothesis k of a sentence is the translation of the k-th one after it.
+    """
+    sources, targets = (list(side) for side in zip(*ids()[:30], strict=True))
+    length = 8
+    told = torch.from_numpy(np.stack([np.resize(target, length) for target in targets]))
+    told = torch.stack([told.roll(-k, 0) for k in range(3)], 1)
+    src, layout = collate_sources(sources)
+    state = translator.transformer.start(src, layout, 3, length)
+    tokens, found = torch.full(told.shape[:2], BOS), []
+    for step in range(length):
+        logits = state.advance(tokens).unflatten(0, tokens.shape)
+        tokens = told[..., step]
+        found.append(logits.float().gather(-1, tokens[..., None]) - kernels.log_sum_exp(logits))
+    return torch.cat(found, -1)
 
 
 def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
