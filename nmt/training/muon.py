@@ -107,13 +107,17 @@ def orthogonal(x: Tensor) -> Tensor:
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
     gram = x @ x.mT
     identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    product = None
-    for step in range(STEPS):
-        factor = torch.baddbmm(gram, gram, gram, beta=B, alpha=C) + A * identity
-        product = factor if product is None else factor @ product
-        if step < STEPS - 1:
-            gram = factor @ gram @ factor
+    product = factor = _factor(gram, identity)
+    for _ in range(STEPS - 1):
+        gram = factor @ gram @ factor
+        factor = _factor(gram, identity)
+        product = factor @ product
     return product @ x
+
+
+def _factor(gram: Tensor, identity: Tensor) -> Tensor:
+    """What a step multiplies x by, from the Gram matrix of x."""
+    return torch.baddbmm(gram, gram, gram, beta=B, alpha=C) + A * identity
 
 
 def _unless(skip: Tensor, value: Tensor) -> Tensor:
