@@ -30,6 +30,8 @@ from nmt.layout import Layout
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed
 
+pytestmark = pytest.mark.cpu
+
 STORED = json.loads((Path(__file__).parent / "fixtures/authors.json").read_text())
 V, D, F, HEADS, LAYERS = 40, 32, 64, 4, 2
 

@@ -30,6 +30,8 @@ from tests.model_cases import (
 )
 from tests.reference import Reference, smoothed_loss
 
+pytestmark = pytest.mark.cpu
+
 MODELS: list[dict[str, Any]] = [
     {},
     {"norm_place": "post", "norm": "layernorm", "fixnorm": False, "tie": "none"},

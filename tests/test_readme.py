@@ -124,7 +124,7 @@ def test_everything_else_is_the_papers_strongest_setting(own_recipe):
 
 
 def test_sizes_and_length_are_the_papers_for_10k_pairs(own_recipe):
-    """It ends where the paper's smallest pair does, recipes/gl-en.yaml; other keys differ."""
+    """Those of recipes/gl-en.yaml, and the end is the paper's."""
     own, paper = load_recipe(own_recipe), load_recipe(ROOT / "recipes" / "gl-en.yaml")
     assert own.model == paper.model
     assert own.train == paper.train

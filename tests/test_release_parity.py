@@ -29,6 +29,8 @@ from nmt.model.dropout import DropoutRng
 from nmt.model.layers import Block
 from nmt.model.norms import LayerNorm
 
+pytestmark = pytest.mark.cpu
+
 FIXTURE = Path(__file__).parent / "fixtures/normformer.json"
 D, F, HEADS, LENGTHS = 8, 12, 2, (5, 3, 7)
 

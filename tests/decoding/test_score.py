@@ -22,6 +22,8 @@ from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
 from tests.model_cases import batch_of, log_probs
 
+pytestmark = pytest.mark.cpu
+
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:

@@ -22,6 +22,8 @@ from tests.decoding.exhaustive import (
     slow_beam_search,
 )
 
+pytestmark = pytest.mark.cpu
+
 FORBIDDEN = (0, 1)  # PAD and BOS: UNK (3) may be said here, so that more can be
 
 

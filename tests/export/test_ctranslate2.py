@@ -21,6 +21,7 @@ from tests.model_cases import batch_of, log_probs, short
 from tests.toy import lines_of_digits, reverse
 
 ctranslate2 = pytest.importorskip("ctranslate2")
+pytestmark = pytest.mark.cpu
 
 BEAM, OFFSET, POWER = 4, 4, 0.5
 
@@ -148,14 +149,14 @@ def test_the_bounds_are_of_all_types() -> None:
     assert [kind for kind, *_ in STORED] == QUANTIZATIONS
 
 
-@pytest.mark.parametrize("kind", QUANTIZATIONS)
+@pytest.mark.parametrize("kind", ["int8", "int16", "bfloat16"])
 def test_a_trained_model_stays_itself_as_the_cpu_computes_it(
     kind: str, trained: Path, tmp_path: Path
 ) -> None:
-    """In integers where CTranslate2 takes them: their sums may saturate without VNNI.
+    """In int8 where CTranslate2 takes it, with sums that saturate on a processor without VNNI.
 
-    There (oneDNN with AVX2) the mean difference is ten times that of exact sums of integers;
-    docs/export.md has figures of a larger model, which saturates less.
+    There, with AVX2 and oneDNN, the mean difference of int8 was 0.05 to 0.1, with exact sums 0.001
+    to 0.002. Larger models saturate less: docs/export.md.
     """
     translator = Translator.load(trained, "cpu")
     lines = lines_of_digits(200, seed=5, longest=LONGEST)

@@ -18,6 +18,7 @@ from nmt.export.folder import export
 from tests.export.cases import ids, made, their_search
 
 pytest.importorskip("ctranslate2")
+pytestmark = pytest.mark.cpu
 SOURCES = [source for source, _ in ids()[:40]]
 
 

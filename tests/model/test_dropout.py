@@ -5,6 +5,8 @@ import torch
 
 from nmt.model.dropout import Dropout, DropoutRng
 
+pytestmark = pytest.mark.cpu
+
 DRAWS = 20_000
 
 

@@ -13,6 +13,8 @@ from nmt.model.rows import ROUND, Rows
 from nmt.model.transformer import Transformer
 from tests.decoding.untrained import LINES, untrained
 
+pytestmark = pytest.mark.cpu
+
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 5, 300])

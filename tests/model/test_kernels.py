@@ -25,6 +25,8 @@ from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
 from tests.export.cases import ids, made, pairs
 
+pytestmark = pytest.mark.cpu
+
 ROOT = Path(__file__).parents[2]
 PRECISIONS = pytest.mark.parametrize("dtype", kernels.PRECISIONS)
 B, K, C, H, E = 3, 2, 12, 2, 24

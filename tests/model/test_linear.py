@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from nmt.model import linear as module
 from nmt.model.linear import Linear, linear
 
+pytestmark = pytest.mark.cpu
+
 TYPES = [torch.float32, torch.bfloat16, torch.float64]
 
 

@@ -9,6 +9,8 @@ import torch
 from nmt.model.norms import NORMS, LayerNorm, RMSNorm, ScaleNorm
 from tests import reference
 
+pytestmark = pytest.mark.cpu
+
 DIM = 6
 EPS = 1e-5
 HALF = [torch.float32, torch.bfloat16, torch.float16]

@@ -8,6 +8,8 @@ import torch
 from nmt.run import products
 from nmt.run.products import fast_products, onednn_is_exact
 
+pytestmark = pytest.mark.cpu
+
 CPU = torch.device("cpu")
 
 

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from nmt.training.loss import label_smoothed
 from tests.reference import log_softmax, smoothed_loss
 
+pytestmark = pytest.mark.cpu
+
 ALLOWED = torch.tensor([False, False, True, True, True, False, True])
 TARGETS = torch.tensor([2, 6, 4, 4, 3])
 
