@@ -83,7 +83,7 @@ FAULTS = {
     "wrong type or out of range": {
         "model: {dropout: 1.5}": '4:18: model.dropout: "1.5" is not a number of at least 0 and below 1',
         "model: {attn_dropout: x}": '4:23: model.attn_dropout: "x" is not a number of at least 0 and below 1, or none',
-        "decode: {batch_tokens: 0}": '4:24: decode.batch_tokens: "0" is not an integer of at least 1',
+        "decode: {batch_tokens: 0}": '4:24: decode.batch_tokens: "0" is not an integer of at least 1 and at most 1000000000',
         "optim: {accumulate: 0}": '4:21: optim.accumulate: "0" is not an integer of at least 1 and at most 10000',
         "train: {epoch_updates: -5}": '4:24: train.epoch_updates: "-5" is not an integer of at least 1',
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
