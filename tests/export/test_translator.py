@@ -111,7 +111,7 @@ def test_options_and_long_lines_are_treated_alike(
 def test_a_trained_model_gives_the_same_beams(
     trained: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
-    """On a model that is sure of what it says; it is not of 1 % of new lines (conftest.trained)."""
+    """Where the model is sure of what it says; the two searches end sentences by other rules."""
     lines = lines_of_digits(60, seed=5, longest=conftest.LONGEST)
     ours, theirs = (
         nmt_translate(trained, *engine, "--device", "cpu", lines=lines)
@@ -119,7 +119,7 @@ def test_a_trained_model_gives_the_same_beams(
     )
     assert ours[0] == theirs[0] == 0
     assert len(ours[1]) == len(theirs[1]) == len(lines)
-    assert sum(a != b for a, b in zip(ours[1], theirs[1], strict=True)) <= 2
+    assert sum(a == b for a, b in zip(ours[1], theirs[1], strict=True)) >= 0.95 * len(lines)
 
 
 # ---------------------------------------------------------------- what is refused
