@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.batches import collate_sources
+from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
-from nmt.layout import Layout
-from nmt.model.rows import Rows
+from nmt.model.cpu.active_rows import Rows
 from nmt.model.transformer import Transformer
 
 

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
-from nmt.config import ModelConfig, Recipe
+from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.batches import Prefetcher, plan
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
-from nmt.run.device import autocast, resolve_precision
+from nmt.runtime.device import autocast, resolve_precision
 
 
 def plain(recipe: Recipe) -> Recipe:

@@ -32,11 +32,11 @@ from tqdm import tqdm
 
 import nmt.cli  # noqa: F401  the commands' allocator setting
 from nmt.data.text import read_lines
-from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import all_cores
 from nmt.errors import UserError
 from nmt.export.translator import load_exported
-from nmt.model import rows
+from nmt.model.cpu import active_rows
 
 OURS, BF16, BASE = "ours", "ours bf16", "CTranslate2"
 TOOLKITS = ("JoeyNMT", "OpenNMT-py", "transformers")
@@ -138,11 +138,11 @@ def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: An
 
 def wasted(translator: Translator, lines: Sequence[str], **options: Any) -> float:
     """Hypothesis-steps in batches over those of each line alone, not rounded up."""
-    rounded, rows.ROUND = rows.ROUND, 1
+    rounded, active_rows.ROUND = active_rows.ROUND, 1
     try:
         alone = sum(hypothesis_steps(translator, [line], **options) for line in lines)
     finally:
-        rows.ROUND = rounded
+        active_rows.ROUND = rounded
     return hypothesis_steps(translator, lines, **options) / alone
 
 

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import torch
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 
 
 def flops_per_token(

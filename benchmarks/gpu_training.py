@@ -33,13 +33,13 @@ from tqdm import tqdm
 
 from benchmarks.eager_loop import EagerLoop, first_batch, plain
 from benchmarks.flops import flops_per_token, peak_flops
-from nmt.config import Recipe
-from nmt.config_loader import load_recipe
+from nmt.config.load import load_recipe
+from nmt.config.recipe import Recipe
 from nmt.data.batches import Prefetcher, collate
 from nmt.data.prepare import Prepared, prepare
-from nmt.run.device import DTYPES, resolve_device, resolve_precision
 from nmt.run.folder import RunFolder
-from nmt.run.logs import Silence
+from nmt.run.metrics_log import Silence
+from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
 from nmt.training.loss import label_smoothed
 from nmt.training.trainer import Trainer
 

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config import Recipe
-from nmt.config_loader import recipe_from_text
+from nmt.config.load import recipe_from_text
+from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, plan
-from nmt.data.encode import Segment
+from nmt.data.bitext import read_pairs
+from nmt.data.encoding import Segment
 from nmt.data.prepare import prepare
-from nmt.data.sources import read_pairs
 
 WORDS = 8  # of a sentence, about
 TYPES = 50_000  # distinct words of each language
@@ -41,7 +41,7 @@ out: {folder}/runs/scale
 data:
   train: {folder}/train
   dev: {folder}/dev
-  tokenised: true
+  tokenized: true
 """
 
 
@@ -127,7 +127,7 @@ def _send(step: Callable[[Path], dict[str, float]], folder: Path, sender: Any) -
 
 
 def recipe_of(folder: Path) -> Recipe:
-    """All defaults of nmt-train; the text counts as tokenised."""
+    """All defaults of nmt-train; the text counts as tokenized."""
     return recipe_from_text(RECIPE.format(folder=folder), "scale.yaml")
 
 

@@ -16,10 +16,10 @@ from benchmarks.training.contenders import padded
 from benchmarks.training.peer import Peer
 from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
-from nmt.decoding.sentences import Sentences
+from nmt.decoding.codec import Sentences
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint

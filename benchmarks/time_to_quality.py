@@ -8,9 +8,9 @@
 | nn.Transformer | PreNorm and LayerNorm at the recipe's size, in a plain loop: the same batches, padded; fp32, cross_entropy, fused Adam, the recipe's schedule |
 | nn.Transformer, random batches | the same with sentences in random order |
 
-All validate after ``train.epoch_updates`` updates, by the same search and score: the loop's weights
+All validate after ``train.validate_every`` updates, by the same search and score: the loop's weights
 are written into a model of ours. Seconds include validations, not preparation. A training that does
-not get there ends as the recipe says, by ``time_limit`` or ``train.max_epochs``.
+not get there ends as the recipe says, by ``time_limit`` or ``train.max_validations``.
 """  # noqa: E501  a row of a table is a line
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.eager_loop import EagerLoop, plain
-from nmt.cli import store_products
+from nmt.cli import limit_onednn_cache
 from nmt.cli.train import PRODUCTS
-from nmt.config import Recipe
-from nmt.config_loader import dump_recipe, load_recipe
+from nmt.config.load import dump_recipe, load_recipe
+from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
-from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
-from nmt.run.device import resolve_device, resolve_precision
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
-from nmt.training.evaluate import Evaluation, evaluate
+from nmt.run.metrics_log import MetricsLog
+from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.training.finish import finish
 from nmt.training.trainer import Trainer
+from nmt.training.validation import Evaluation, evaluate
 
 HEADER = """\
 | contender | seconds | updates | target tokens/s | dev | test |
@@ -104,7 +104,7 @@ def loop(recipe: Recipe, prepared: Prepared, until: float, shuffled: bool) -> Ou
             update += 1
             tokens += eager.update(recipe.schedule.lr(update, history, recipe.model.dim))
             bar.update()
-            if update % recipe.train.epoch_updates == 0:
+            if update % recipe.train.validate_every == 0:
                 dev = score(prepared.dev).value(recipe.score.select_by)
                 history.append((update, dev))
                 bar.set_postfix(dev=f"{dev:.2f}")
@@ -121,7 +121,7 @@ def done(
     limit = recipe.time_limit
     return (
         bool(history and history[-1][1] >= until)
-        or len(history) >= recipe.train.max_epochs
+        or len(history) >= recipe.train.max_validations
         or (limit is not None and seconds > limit * 3600)
     )
 
@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--until", type=float, metavar="SCORE", required=True, help="on dev")
     p.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
     args = p.parse_intermixed_args(argv)
-    store_products(PRODUCTS)
+    limit_onednn_cache(PRODUCTS)
     with tempfile.TemporaryDirectory() as scratch:
         recipe = load_recipe(args.recipe, [*args.overrides, f"out={scratch}/run"])
         if recipe.optim.accumulate > 1:

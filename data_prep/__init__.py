@@ -2,7 +2,7 @@
 
 ``python -m data_prep.NAME --out DIR [--src X --tgt Y] [--from LOCAL]``; a recipe names a module in
 ``data.prepare`` and nmt-train calls its ``prepare`` with the recipe's languages when the recipe's
-files are missing. Nothing here segments or tokenises: codes and vocabulary belong to the run, so
+files are missing. Nothing here segments or tokenizes: codes and vocabulary belong to the run, so
 that training and translation cannot differ.
 """
 

@@ -19,7 +19,7 @@ from nmt.errors import UserError
 
 _COMMIT = "d3f519c6b38299d8149311e65a369047350e6849"
 _URL = f"https://raw.githubusercontent.com/AmericasNLP/americasnlp2021/{_COMMIT}/"
-_LICENCE = "none stated; research use, citing the sources that its README names"
+_LICENSE = "none stated; research use, citing the sources that its README names"
 # Language -> its folder, and the id that git gives a folder of its six files (git mktree).
 LANGUAGES = {
     "aym": ("aymara", "f41dda886b31df42b445cb3241ef65a7392f75ab"),
@@ -42,7 +42,7 @@ def release(lang: str) -> Release:
     def file(split: str, side: str) -> Source:
         place = "test_data" if split == "test" else f"data/{folder}-spanish"
         name = f"{place}/{split}.{side}"
-        return Source("AmericasNLP 2021", _LICENCE, name, url=_URL + quote(name))
+        return Source("AmericasNLP 2021", _LICENSE, name, url=_URL + quote(name))
 
     return Release(
         name=f"americasnlp-{lang}-es",
@@ -51,7 +51,7 @@ def release(lang: str) -> Release:
             for split in ("train", "dev", "test")
         },
         tree=tree,
-        notes=["Text is as each source has it: plain in some languages, tokenised in others."],
+        notes=["Text is as each source has it: plain in some languages, tokenized in others."],
     )
 
 

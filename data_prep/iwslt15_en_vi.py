@@ -1,4 +1,4 @@
-"""English-Vietnamese of IWSLT '15 as the Stanford NLP group released it, Moses-tokenised.
+"""English-Vietnamese of IWSLT '15 as the Stanford NLP group released it, Moses-tokenized.
 
 The pair en-vi of "Transformers without Tears": dev is tst2012, test is tst2013. The released
 training files have lines that are empty on one side; those pairs are dropped as pairs.
@@ -16,8 +16,8 @@ _URL = "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/"
 
 
 def _file(name: str, size: int) -> Source:
-    licence = "CC BY-NC-ND 4.0 (TED)"
-    return Source("IWSLT '15 en-vi", licence, name, url=_URL + name, size=size)
+    license = "CC BY-NC-ND 4.0 (TED)"
+    return Source("IWSLT '15 en-vi", license, name, url=_URL + name, size=size)
 
 
 RELEASE = Release(
@@ -27,7 +27,7 @@ RELEASE = Release(
         "dev": {"en": _file("tst2012.en", 140_250), "vi": _file("tst2012.vi", 188_396)},
         "test": {"en": _file("tst2013.en", 132_264), "vi": _file("tst2013.vi", 183_855)},
     },
-    notes=["Text is Moses-tokenised: set data.tokenised: true."],
+    notes=["Text is Moses-tokenized: set data.tokenized: true."],
 )
 prepare = RELEASE.prepare
 main = command(prepare, __doc__, "en-vi")

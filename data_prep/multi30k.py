@@ -33,8 +33,8 @@ _SHA256 = {
 
 
 def _file(split: str, lang: str) -> Source:
-    name, licence = f"{split}.{lang}", "non-commercial research and education (Flickr30k terms)"
-    return Source("Multi30k", licence, f"{name}.gz", url=f"{_URL}{name}.gz", sha256=_SHA256[name])
+    name, license = f"{split}.{lang}", "non-commercial research and education (Flickr30k terms)"
+    return Source("Multi30k", license, f"{name}.gz", url=f"{_URL}{name}.gz", sha256=_SHA256[name])
 
 
 RELEASE = Release(

@@ -17,7 +17,7 @@ class Pair(NamedTuple):
     """Two sides of one sentence, where it came from, and what it must not be parted from.
 
     ``place`` is a line number or a key for reports; pairs of one ``group`` (a talk, a chapter, a
-    file) land in one split; ``credit`` names the authors where the licence asks for it.
+    file) land in one split; ``credit`` names the authors where the license asks for it.
     """
 
     src: str

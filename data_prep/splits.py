@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
-from nmt.data.near import NearIndex
+from nmt.data.near_duplicates import NearIndex
 
 
 def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> tuple[set[int], set[int]]:

@@ -2,7 +2,7 @@
 
 ``python -m data_prep.tatoeba --src ar --tgt en --out data/ar-en``. The site exports its sentences
 anew each week, so there is no hash to pin: MANIFEST.json has those of the files that came. The
-licence asks that authors are named: line n of train.credits is about line n of train.
+license asks that authors are named: line n of train.credits is about line n of train.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ NOTES = [
 
 def sources(src: str, tgt: str) -> list[Source]:
     """The links and the sentences of both languages."""
-    licence = "CC BY 2.0 FR; some sentences CC0 1.0"
+    license = "CC BY 2.0 FR; some sentences CC0 1.0"
     links = f"{src}-{tgt}_links.tsv.bz2"
     return [
-        Source(f"Tatoeba {src}-{tgt}", licence, name, url=f"{_URL}{lang}/{name}")
+        Source(f"Tatoeba {src}-{tgt}", license, name, url=f"{_URL}{lang}/{name}")
         for lang, name in ((src, links), (src, src + _SENTENCES), (tgt, tgt + _SENTENCES))
     ]
 

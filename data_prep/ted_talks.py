@@ -1,4 +1,4 @@
-"""The TED talks corpus of Qi et al. 2018: 58 languages with English, Moses-tokenised.
+"""The TED talks corpus of Qi et al. 2018: 58 languages with English, Moses-tokenized.
 
 ``python -m data_prep.ted_talks --src gl --tgt en --out data/gl-en``. "When and Why are Pre-trained
 Word Embeddings Useful for Neural Machine Translation?", NAACL 2018. One archive of 336 MB has all
@@ -23,16 +23,16 @@ from nmt.data.text import is_blank
 
 SOURCE = Source(
     what="TED talks in 58 languages (Qi et al. 2018)",
-    licence="CC BY-NC-ND 4.0 (TED)",
+    license="CC BY-NC-ND 4.0 (TED)",
     filename="ted_talks.tar.gz",
     url="http://phontron.com/data/ted_talks.tar.gz",
     size=352_222_045,
 )
 NOTES = [
-    "Text is Moses-tokenised (&apos; and &quot; are escapes): set data.tokenised: true.",
+    "Text is Moses-tokenized (&apos; and &quot; are escapes): set data.tokenized: true.",
     "Places are line numbers of all_talks_*.tsv; rows that lack both sides are not counted.",
 ]
-# The mark of a sentence that a talk lacks in this language, as it is and as the tokeniser left it.
+# The mark of a sentence that a talk lacks in this language, as it is and as the tokenizer left it.
 _MISSING = re.compile(r"_ ?_ ?NULL ?_ ?_")
 # A target-language tag in front, such as "__en__", that the publisher's scripts put there.
 _TAG = re.compile(r"^ *_ ?_ ?[a-z]{2,3}(-[a-z]{2})? ?_ ?_ ")

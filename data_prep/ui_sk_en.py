@@ -1,6 +1,6 @@
 """Slovak-English user-interface texts of Home Assistant (Apache-2.0), from the package index.
 
-The quickstart's corpus: labels, messages and help texts that people of a localisation community
+The quickstart's corpus: labels, messages and help texts that people of a localization community
 translated, joined by key from the translations/{sk,en}.json files of each integration. Slovak is
 one of the languages of "Transformers without Tears"; the text is another (the paper's is TED).
 """
@@ -33,7 +33,7 @@ from data_prep.splits import hold_out
 
 SOURCE = Source(
     what="Home Assistant's interface texts",
-    licence="Apache-2.0",
+    license="Apache-2.0",
     filename="homeassistant-2026.2.3-py3-none-any.whl",
     sha256="8167820cac4b8defe895fd2c36ac23402a445d1fe6028e8cde24caabb935282c",
     package="homeassistant==2026.2.3",

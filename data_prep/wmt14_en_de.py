@@ -1,9 +1,9 @@
-"""English-German of WMT '14 as the Stanford NLP group released it, Moses-tokenised.
+"""English-German of WMT '14 as the Stanford NLP group released it, Moses-tokenized.
 
 4.5M pairs; dev is newstest2013, test is newstest2014. In this release compounds are split at
 hyphens on every side ("rich ##AT##-##AT## text"). "Transformers without Tears" (appendix A) asks
-for that format when scoring; here the mark becomes the Moses tokeniser's own for the same split,
-``@-@``: still one token, so tokenised BLEU is the paper's, and the detokeniser knows it. Nothing
+for that format when scoring; here the mark becomes the Moses tokenizer's own for the same split,
+``@-@``: still one token, so tokenized BLEU is the paper's, and the detokenizer knows it. Nothing
 else of dev and test is altered.
 """
 
@@ -43,7 +43,7 @@ RELEASE = Release(
             "de": _file("newstest2014.de", "06e8840abe90cbfbd45cf2729807605d"),
         },
     },
-    notes=["Text is Moses-tokenised, compounds split at hyphens as @-@: set data.tokenised: true."],
+    notes=["Text is Moses-tokenized, compounds split at hyphens as @-@: set data.tokenized: true."],
     restore=restore,
 )
 prepare = RELEASE.prepare

@@ -10,16 +10,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.config import Recipe as Recipe
-    from nmt.config_loader import load_recipe as load_recipe
+    from nmt.config.load import load_recipe as load_recipe
+    from nmt.config.recipe import Recipe as Recipe
     from nmt.decoding.translator import Translator as Translator
     from nmt.model.transformer import Transformer as Transformer
 
 __version__ = "0.2.0"
 
 _HOMES = {
-    "Recipe": "nmt.config",
-    "load_recipe": "nmt.config_loader",
+    "Recipe": "nmt.config.recipe",
+    "load_recipe": "nmt.config.load",
     "Transformer": "nmt.model.transformer",
     "Translator": "nmt.decoding.translator",
 }

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.batches import Batch
-from nmt.layout import Layout
+from nmt.data.layout import Layout
 from nmt.model.transformer import Transformer
 
 BOS, EOS, UNK = 1, 2, 3

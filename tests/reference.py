@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 
 Array = np.ndarray
 
@@ -46,7 +46,7 @@ def fix_norm(table: Array, eps: float = 1e-5) -> Array:
     return np.stack([scale_norm(row, 1.0, eps) for row in table])
 
 
-# ---------------------------------------------------------------- initialisation
+# ---------------------------------------------------------------- initialization
 
 
 def xavier_std(fan_in: int, fan_out: int) -> float:
@@ -140,7 +140,7 @@ class Reference:
     """The encoder-decoder of T with the additions of N, for one configuration and its weights.
 
     Args:
-        config: the same object that the real model gets; dropout is not modelled.
+        config: the same object that the real model gets; dropout is not modeled.
         state: the real model's ``state_dict()``.
         allowed: [U] bool, the types that may be produced, or None for all.
     """

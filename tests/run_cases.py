@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.run import files
 from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
+from nmt.runtime import files
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 RECIPE = """\

@@ -22,11 +22,11 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.batches import Batch, collate_sources
+from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decoding.search import beam_search
-from nmt.layout import Layout
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed
 

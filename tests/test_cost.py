@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.training.operations import count_operations
-from nmt.config import ModelConfig, OptimConfig
+from nmt.config.recipe import ModelConfig, OptimConfig
 from nmt.data.batches import Batch, collate
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.data.batches import Batch
-from nmt.layout import Layout
+from nmt.data.layout import Layout
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed
 from tests.model_cases import (

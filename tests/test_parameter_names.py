@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.model.transformer import Transformer
 
 SIZES = {"dim": 4, "ffn_dim": 6, "heads": 2, "enc_layers": 1, "dec_layers": 1}

@@ -13,8 +13,8 @@ import pytest
 
 import nmt
 from nmt.cli import average, export, plot, prepare, report, score, train, translate
-from nmt.config import Recipe
-from nmt.config_loader import load_recipe
+from nmt.config.load import load_recipe
+from nmt.config.recipe import Recipe
 from tests.toy import toy_corpus, toy_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,7 @@ def test_the_two_commands_are_what_ci_runs():
 def test_the_python_example_runs(tmp_path, capsys):
     toy_corpus(tmp_path, {"train": 30, "dev": 2, "test": 2})
     run = tmp_path / "runs" / "quickstart"
-    overrides = [f"out={run}", "train.epoch_updates=1", "train.max_epochs=1"]
+    overrides = [f"out={run}", "train.validate_every=1", "train.max_validations=1"]
     assert train.main([str(toy_recipe(tmp_path)), *overrides]) == 0
     capsys.readouterr()
     (example,) = blocks("python")
@@ -128,7 +128,7 @@ def test_sizes_and_length_are_the_papers_for_10k_pairs(own_recipe):
     own, paper = load_recipe(own_recipe), load_recipe(ROOT / "recipes" / "gl-en.yaml")
     assert own.model == paper.model
     assert own.train == paper.train
-    assert own.train.epoch_updates * own.train.max_epochs == 100_000
+    assert own.train.validate_every * own.train.max_validations == 100_000
     assert own.schedule == paper.schedule
     assert own.segment == paper.segment
 

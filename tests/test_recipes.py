@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from nmt.cli.train import main
-from nmt.config_loader import dump_recipe, load_recipe, load_variants
+from nmt.config.load import dump_recipe, load_recipe, load_variants
 from nmt.data.prepare import prepare
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
+from nmt.run.metrics_log import MetricsLog
 from nmt.training.schedules import InverseSqrt
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
@@ -89,8 +89,8 @@ def test_recipe_trains(path, tmp_path):
         "device=cpu",
         "model.dim=16",
         "model.ffn_dim=32",
-        "train.epoch_updates=1",
-        "train.max_epochs=2",
+        "train.validate_every=1",
+        "train.max_validations=2",
         "decode.max_len_offset=3",
         *SMALL[recipe.segment.kind],
     ]
@@ -118,14 +118,14 @@ def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
     m, o, t = r.model, r.optim, r.train
     assert m.enc_layers == m.dec_layers
     found = (m.dec_layers, m.heads, m.dropout, r.segment.merges)
-    found += (t.epoch_updates, t.max_epochs, t.stop_patience)
+    found += (t.validate_every, t.max_validations, t.stop_patience)
     assert found == tuple(map(float, expected))
     assert (m.dim, m.ffn_dim, m.activation, m.word_dropout) == (512, 2048, "relu", 0.1)
     assert m.attention_dropout == m.feedforward_dropout == m.dropout
     assert (m.tie, m.logit_mask, m.init) == ("src_tgt_out", True, "small")
     assert (o.kind, o.betas, o.eps, o.clip_norm) == ("adam", (0.9, 0.999), 1e-8, 1.0)
     assert (o.label_smoothing, o.accumulate, r.data.batch_tokens) == (0.1, 1, 4096)
-    assert (t.min_lr, r.score.select_by, r.segment.kind) == (1e-6, "paper_bleu", "fastbpe")
+    assert (t.min_lr, r.score.select_by, r.segment.kind) == (1e-6, "tokenized_bleu", "fastbpe")
     assert r.schedule == InverseSqrt(scale=1.0, warmup_updates=8000)
 
 
@@ -139,7 +139,7 @@ def test_wmt14_has_the_settings_of_appendix_c():
     assert (m.tie, m.word_dropout) == ("src_tgt_out", 0)
     assert (o.kind, o.betas, o.clip_norm, o.weight_decay) == ("adam", (0.9, 0.98), 1.0, 0)
     assert (o.label_smoothing, o.accumulate, r.data.batch_tokens) == (0.1, 10, 8192)
-    assert r.train.max_epochs == 40
+    assert r.train.max_validations == 40
     assert r.schedule.lr(4000, (), m.dim) == pytest.approx(0.001, rel=1e-5)
     assert r.schedule.lr(2000, (), m.dim) == pytest.approx(0.0005, rel=1e-5)
 
@@ -177,8 +177,8 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
         "model.enc_layers=1",
         "model.dec_layers=1",
         *SMALL[first.segment.kind],
-        "train.epoch_updates=2",
-        "train.max_epochs=1",
+        "train.validate_every=2",
+        "train.max_validations=1",
         "decode.beam=1",
         "decode.max_len_offset=1",
     ]
@@ -192,7 +192,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
             trainer = Trainer(
                 recipe, prepared, run, torch.device("cpu"), "fp32", log, lambda: False
             )
-            assert trainer.run() == "train.max_epochs = 1", name
+            assert trainer.run() == "train.max_validations = 1", name
         (dev,) = records(run.path, "dev")
         assert dev["update"] == 2
         assert dev["ppl"] < 100, name  # finite: the vocabulary has 20 types
@@ -207,7 +207,7 @@ def test_losses_of_twenty_updates(name, tmp_path):
     """
     changes, expected = GOLDEN[name]
     toy_corpus(tmp_path, {"train": 100, "dev": 2, "test": 2})
-    lengths = {"train": {"epoch_updates": 20, "max_epochs": 1, "log_every": 1}}
+    lengths = {"train": {"validate_every": 20, "max_validations": 1, "log_every": 1}}
     recipe = toy_recipe(tmp_path, {**changes, **lengths})
     assert main([str(recipe), "precision=fp32"]) == 0
     losses = [r["loss"] for r in records(tmp_path / "run", "train")]

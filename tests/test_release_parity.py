@@ -23,8 +23,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import ModelConfig
-from nmt.layout import Layout
+from nmt.config.recipe import ModelConfig
+from nmt.data.layout import Layout
 from nmt.model.dropout import DropoutRng
 from nmt.model.layers import Block
 from nmt.model.norms import LayerNorm

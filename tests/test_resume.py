@@ -26,7 +26,7 @@ TRAINING: dict[str, Any] = {
     "model": {"dropout": 0.3, "word_dropout": 0.1},
     "optim": {"accumulate": 2},
     "schedule": {"kind": "val_decay", "scale": 0.05, "warmup_updates": 2, "patience": 1},
-    "train": {"epoch_updates": 4, "max_epochs": 3, "log_every": 3},
+    "train": {"validate_every": 4, "max_validations": 3, "log_every": 3},
 }
 
 
@@ -222,7 +222,14 @@ def test_a_ramp_remembers_its_lowest_loss(recipe, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signal_to_the_command(number, code, recipe, tmp_path):
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "nmt.cli.train", recipe, f"out={run}", "train.max_epochs=9999"]
+    command = [
+        sys.executable,
+        "-m",
+        "nmt.cli.train",
+        recipe,
+        f"out={run}",
+        "train.max_validations=9999",
+    ]
     command += ["train.stop_patience=9999"]
     started = time.monotonic()
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -235,4 +242,4 @@ def test_signal_to_the_command(number, code, recipe, tmp_path):
     assert process.returncode == code
     saved = max(run.glob("checkpoints/u*"))
     assert f"{signal.Signals(number).name}: saved update {int(saved.name[1:])}" in said
-    assert main([recipe, f"out={run}", "train.max_epochs=1", "--resume"]) == 0
+    assert main([recipe, f"out={run}", "train.max_validations=1", "--resume"]) == 0

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.eager_loop import EagerLoop, plain, shuffled_plan
 from benchmarks.time_to_quality import main
-from nmt.config_loader import load_recipe
+from nmt.config.load import load_recipe
 from nmt.data.batches import collate
 from nmt.data.prepare import prepare
 from nmt.model.transformer import Transformer
@@ -29,7 +29,7 @@ def rows(out: str) -> dict[str, list[str]]:
 
 
 def test_every_contender_trains_until_the_score(recipe, capsys):
-    main([recipe, "train.epoch_updates=2", "--until", "0"])
+    main([recipe, "train.validate_every=2", "--until", "0"])
     found = rows(capsys.readouterr().out)
     assert list(found) == ["ours", "nn.Transformer", "nn.Transformer, random batches"]
     for seconds, updates, speed, dev, test in found.values():
@@ -41,7 +41,7 @@ def test_every_contender_trains_until_the_score(recipe, capsys):
 
 
 def test_a_score_out_of_reach_ends_with_the_recipe(recipe, capsys):
-    main([recipe, "train.epoch_updates=2", "train.max_epochs=2", "--until", "101"])
+    main([recipe, "train.validate_every=2", "train.max_validations=2", "--until", "101"])
     found = rows(capsys.readouterr().out)
     assert {(seconds[0], updates) for seconds, updates, *_ in found.values()} == {(">", "4")}
 

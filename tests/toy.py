@@ -15,11 +15,11 @@ RECIPE: dict[str, Any] = {
     "tgt": "en",
     "device": "cpu",
     "precision": "fp32",
-    "data": {"tokenised": True, "batch_tokens": 64},
+    "data": {"tokenized": True, "batch_tokens": 64},
     "segment": {"kind": "plain"},
     "model": {"dim": 16, "ffn_dim": 32, "heads": 2, "enc_layers": 1, "dec_layers": 1},
     "schedule": {"kind": "constant", "lr": 3e-3},
-    "train": {"epoch_updates": 4, "max_epochs": 3, "log_every": 1},
+    "train": {"validate_every": 4, "max_validations": 3, "log_every": 1},
     "decode": {"beam": 2, "max_len_offset": 4},
     "score": {"metrics": ["bleu"]},
 }

@@ -28,9 +28,9 @@ from benchmarks.flops import flops_per_token, peak_flops
 from benchmarks.training.contenders import model_config
 from benchmarks.training.worker import CONTENDERS, RECIPE
 from benchmarks.training.workload import SIZES, Workload, padding_share
-from nmt.config_loader import load_recipe
+from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
-from nmt.run.device import resolve_device
+from nmt.runtime.device import resolve_device
 
 BASELINE = "nn.Transformer fp32"
 TOLERANCE = 1e-4  # of the loss, relative; bf16 rounds to 1/256

@@ -17,16 +17,16 @@ from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
-from nmt.cli import store_products
+from nmt.cli import limit_onednn_cache
 from nmt.cli.train import PRODUCTS
-from nmt.config import ModelConfig, OptimConfig, Recipe
+from nmt.config.recipe import ModelConfig, OptimConfig, Recipe
 from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
-from nmt.run.device import resolve_device
 from nmt.run.folder import RunFolder
-from nmt.run.logs import Silence
+from nmt.run.metrics_log import Silence
+from nmt.runtime.device import resolve_device
 from nmt.training.loss import label_smoothed
 from nmt.training.trainer import Trainer
 
@@ -63,7 +63,7 @@ class Ours:
     """``Trainer.update`` as nmt-train runs it."""
 
     def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
-        store_products(PRODUCTS)
+        limit_onednn_cache(PRODUCTS)
         prepared = prepare(recipe, progress=False)
         model = model_config(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)

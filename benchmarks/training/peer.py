@@ -14,7 +14,7 @@ from benchmarks.training.contenders import model_config, padded
 from benchmarks.training.workload import Workload
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.model.transformer import Transformer
-from nmt.run.device import autocast, resolve_device
+from nmt.runtime.device import autocast, resolve_device
 
 SPECIALS = {"pad_index": PAD, "bos_index": BOS, "eos_index": EOS, "unk_index": UNK}
 

@@ -23,8 +23,8 @@ from benchmarks.training.contenders import Contender, Ours, Torch
 from benchmarks.training.operations import count_operations
 from benchmarks.training.peers import PEERS
 from benchmarks.training.workload import Workload, target_tokens
-from nmt.config import Recipe
-from nmt.config_loader import load_recipe
+from nmt.config.load import load_recipe
+from nmt.config.recipe import Recipe
 
 RECIPE = Path(__file__).with_name("multi30k-en-de.yaml")
 ScaleNorm = {"norm": "scalenorm", "fixnorm": True}

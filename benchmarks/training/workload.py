@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.eager_loop import shuffled_plan
-from nmt.config import Recipe
+from nmt.config.recipe import Recipe
 from nmt.data.batches import plan
 from nmt.data.prepare import Prepared
 

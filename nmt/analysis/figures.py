@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STACKS = ("encoder", "decoder")
-# Okabe and Ito's colours: told apart by colour-blind readers, and in grey
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+# Okabe and Ito's colors: told apart by color-blind readers, and in grey
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 DEPTH_WINDOW = 9  # observations that a point of the figure over depth is the mean of
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
@@ -42,11 +42,11 @@ def learning_curves(logs: Sequence[Log], of: str | None) -> Figure:
     """Dev score over updates, a line per run (T figure 1)."""
     metric = of or logs[0].recipe.score.select_by
     figure, ((axes,),) = _panels(1, 1)
-    for label, colour, log in _named(logs):
-        measured = ", ".join(["ppl", "smoothed_ppl", *log.recipe.score.metrics, "paper_bleu"])
+    for label, color, log in _named(logs):
+        measured = ", ".join(["ppl", "smoothed_ppl", *log.recipe.score.metrics, "tokenized_bleu"])
         fix = f"wait for its first validation; --of is one of {measured}"
         curve = _require(log.curve("dev", metric), log, f"{metric} of dev", fix)
-        axes.plot(*curve, label=label, color=colour, marker="o", markersize=3)
+        axes.plot(*curve, label=label, color=color, marker="o", markersize=3)
     _finish(axes, "update", f"dev {metric}", logarithmic=metric.endswith("ppl"))
     return figure
 
@@ -54,12 +54,12 @@ def learning_curves(logs: Sequence[Log], of: str | None) -> Figure:
 def gradient_norms(logs: Sequence[Log], of: str | None) -> Figure:
     """Global gradient norm over updates, before clipping, a panel per run (T figure 2)."""
     figure, grid = _panels(len(logs), 1, height=1.7)
-    for (label, colour, log), (axes,) in zip(_named(logs), grid, strict=True):
+    for (label, color, log), (axes,) in zip(_named(logs), grid, strict=True):
         curve = log.curve("observed", "grad_total")
         if not len(curve.updates):
             curve = log.curve("train", "grad_norm")  # at log lines alone
         _require(curve, log, "gradient norm", "train it first")
-        axes.plot(*curve, color=colour, linewidth=0.8, label=label)
+        axes.plot(*curve, color=color, linewidth=0.8, label=label)
         _finish(axes, "update" if log is logs[-1] else "", "gradient norm", logarithmic=True)
     _same_scale(grid)
     return figure
@@ -75,8 +75,8 @@ def gradients_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
             seen = ", ".join(log.modules("grad_l1", stack)) or "none"
             _require(curves, log, f"grad_l1 of {module}; logged: {seen}", _observing("grad_l1"))
             for layer, curve in enumerate(curves):
-                colour = _shade(layer, len(curves))
-                axes.plot(*smooth(curve, DEPTH_WINDOW), color=colour, label=f"layer {layer}")
+                color = _shade(layer, len(curves))
+                axes.plot(*smooth(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _finish(axes, "update", f"|gradient of {module}|₁", logarithmic=True)
     _same_scale(grid)
@@ -91,7 +91,7 @@ def gradient_changes(logs: Sequence[Log], of: str | None) -> Figure:
         raise UserError("changes are against the first run", fix="name two runs or more")
     figure, grid = _panels(len(logs) - 1, len(STACKS))
     base = logs[0]
-    colours = _colours_of_modules(logs, observer)
+    colors = _colors_of_modules(logs, observer)
     for (label, _, log), row in zip(_named(logs)[1:], grid, strict=True):
         for stack, axes in zip(STACKS, row, strict=True):
             for module in base.modules(observer, stack):
@@ -101,7 +101,7 @@ def gradient_changes(logs: Sequence[Log], of: str | None) -> Figure:
                 # N: "normalized to control for different losses"
                 losses = [late_mean(run.curve("train", "loss")) for run in (log, base)]
                 ratios = [a / losses[0] / (b / losses[1]) for a, b in zip(new, old, strict=False)]
-                _over_depth(axes, ratios, module, colours)
+                _over_depth(axes, ratios, module, colors)
             axes.axhline(1, color="#888888", linewidth=0.8)
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _finish(axes, "layer", f"{observer}, over the first run's")
@@ -114,13 +114,13 @@ def gains_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
     """The newest gains over depth, a line per norm of a layer (T figures 3 and 4; N figure 4)."""
     observer = of or "gains"
     figure, grid = _panels(len(logs), len(STACKS))
-    colours = _colours_of_modules(logs, observer)
+    colors = _colors_of_modules(logs, observer)
     for (label, _, log), row in zip(_named(logs), grid, strict=True):
         _require(log.modules(observer, "decoder"), log, observer, _observing(observer))
         for stack, axes in zip(STACKS, row, strict=True):
             for module in log.modules(observer, stack):
                 curves = log.by_layer(observer, stack, module)
-                _over_depth(axes, [curve.values[-1] for curve in curves], module, colours)
+                _over_depth(axes, [curve.values[-1] for curve in curves], module, colors)
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _finish(axes, "layer", observer)
     _shared_legend(figure, grid)
@@ -130,11 +130,11 @@ def gains_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
 def stability(logs: Sequence[Log], of: str | None) -> Figure:
     """Training loss over learning rate: where it explodes under a rising rate (N figure 5)."""
     figure, ((axes,),) = _panels(1, 1)
-    for label, colour, log in _named(logs):
+    for label, color, log in _named(logs):
         loss, rate = log.curve("train", "loss"), log.curve("train", "lr")
         _require(loss, log, "log line", "train it first")
-        axes.plot(rate.values, loss.values, label=label, color=colour)
-        axes.plot(rate.values[-1], loss.values[-1], marker="x", color=colour)
+        axes.plot(rate.values, loss.values, label=label, color=color)
+        axes.plot(rate.values[-1], loss.values[-1], marker="x", color=color)
     _finish(axes, "learning rate", "smoothed loss per token")
     return figure
 
@@ -190,22 +190,22 @@ def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.nd
 def _named(logs: Sequence[Log]) -> list[tuple[str, str, Log]]:
     names = labels([log.path for log in logs])
     return [
-        (name, COLOURS[i % len(COLOURS)], log)
+        (name, COLORS[i % len(COLORS)], log)
         for i, (name, log) in enumerate(zip(names, logs, strict=True))
     ]
 
 
-def _colours_of_modules(logs: Sequence[Log], observer: str) -> dict[str, str]:
-    """One colour per module in all panels; beyond the table's length they come again."""
+def _colors_of_modules(logs: Sequence[Log], observer: str) -> dict[str, str]:
+    """One color per module in all panels; beyond the table's length they come again."""
     names = (
         name for log in logs for stack in reversed(STACKS) for name in log.modules(observer, stack)
     )
-    return {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(dict.fromkeys(names))}
+    return {name: COLORS[i % len(COLORS)] for i, name in enumerate(dict.fromkeys(names))}
 
 
-def _over_depth(axes: Axes, values: Sequence[float], module: str, colours: dict[str, str]) -> None:
+def _over_depth(axes: Axes, values: Sequence[float], module: str, colors: dict[str, str]) -> None:
     layers = range(len(values))
-    axes.plot(layers, values, color=colours[module], marker="o", markersize=4, label=module)
+    axes.plot(layers, values, color=colors[module], marker="o", markersize=4, label=module)
     axes.set_xticks(layers)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from nmt.config import AnalysisConfig
+from nmt.config.recipe import AnalysisConfig
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.layers import Residual
-from nmt.run.logs import MetricsLog
+from nmt.run.metrics_log import MetricsLog
 
 Observer = Callable[[nn.Module], dict[str, Tensor]]
 

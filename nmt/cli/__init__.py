@@ -24,7 +24,7 @@ def _keep_freed_memory() -> None:
         mallopt(_ARENA_MAX, 1)
 
 
-def store_products(count: int) -> None:
+def limit_onednn_cache(count: int) -> None:
     """Set how many compiled matrix products are kept, before the first one; the user's own holds.
 
     Each number of rows is compiled for itself, and nearly every batch has new ones: the 1,024 that

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.main import imported, run_command
+from nmt.cli.common import imported, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.config import Recipe
+    from nmt.config.recipe import Recipe
 
 
 def obtain_corpus(recipe: Recipe) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.main import imported, run_command
+from nmt.cli.common import imported, run_command
 
 QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
@@ -49,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Refuse what can be refused before the weights are read."""
-    from nmt.run.files import human_bytes
     from nmt.run.folder import RunFolder
+    from nmt.runtime.files import human_bytes
 
     run = RunFolder.open(args.run)
     name = args.format + (f"-{args.quantization}" if args.quantization else "")

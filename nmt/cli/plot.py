@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.main import imported, run_command
+from nmt.cli.common import imported, run_command
 from nmt.errors import UserError
 
 FORMS = ("png", "svg", "pdf")
@@ -45,7 +45,7 @@ def body(args: argparse.Namespace) -> None:
     """Read the runs, draw, and only then write; an older picture is replaced."""
     from nmt.analysis.curves import Log
     from nmt.analysis.figures import draw
-    from nmt.run.files import disk_errors
+    from nmt.runtime.files import disk_errors
 
     imported()
     output = Path(args.output)

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from nmt.cli.common import imported, run_command
 from nmt.cli.corpus import obtain_corpus
-from nmt.cli.main import imported, run_command
 from nmt.cli.recipe import add_recipe, recipe_of
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.config import Recipe
+    from nmt.config.recipe import Recipe
 
 
 def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
@@ -20,7 +20,7 @@ def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """Return the recipe that the arguments name."""
-    from nmt.config_loader import load_recipe
+    from nmt.config.load import load_recipe
 
     return load_recipe(args.recipe, args.overrides, args.variant)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from nmt.decoding.sentences import Hypothesis
+    from nmt.decoding.codec import Hypothesis
 
 # number of the line from 0, hypothesis -> a line of output
 Render: TypeAlias = "Callable[[int, Hypothesis], str]"

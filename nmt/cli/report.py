@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nmt.cli.main import imported, run_command
+from nmt.cli.common import imported, run_command
 
 if TYPE_CHECKING:
-    from nmt.config_loader import Variant
+    from nmt.config.load import Variant
 
 Cell: TypeAlias = str | int | float | None
 
@@ -27,7 +27,7 @@ TITLES = {
     "ppl": "dev ppl",
     "ppl_printed": "printed ppl",
     "bleu": "test BLEU",
-    "paper_bleu": "test paper BLEU",
+    "tokenized_bleu": "test tokenized BLEU",
     "test_printed": "printed test",
 }
 
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """One row for each variant and folder of runs, run or not."""
-    from nmt.config_loader import load_variants
+    from nmt.config.load import load_variants
 
     imported()
     rows = [_row(variant, runs) for variant in load_variants(args.file) for runs in args.runs]
@@ -76,9 +76,9 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
-    from nmt.run.results import result_of
+    from nmt.run.results import read_result
 
-    result = result_of(Path(runs, variant.name) if runs else variant.recipe.out)
+    result = read_result(Path(runs, variant.name) if runs else variant.recipe.out)
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
     names = {"variant": variant.name, "about": variant.about, "runs": runs}
     return {**names, **vars(result), **printed}

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import nmt
 from nmt.errors import UserError
-from nmt.run.files import write_atomic
+from nmt.runtime.files import write_atomic
 
 Facts = dict[str, Any]
 ELSEWHERE = "choose another --output"

@@ -1,4 +1,4 @@
-"""nmt-score: BLEU, chrF, TER and paper BLEU, with signatures, intervals and significance."""
+"""nmt-score: BLEU, chrF, TER and tokenized BLEU, with signatures, intervals and significance."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.main import imported, run_command
+from nmt.cli.common import imported, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.scoring.inputs import Inputs
+    from nmt.scoring.systems import Inputs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,10 +34,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--ref", metavar="F", help="reference; default for runs: the recipe's")
     p.add_argument("--src", metavar="F", help="source, to count hypotheses that only repeat it")
     p.add_argument(
-        "--tgt-lang", metavar="XX", help="language of the files, for tokenisation; default: en"
+        "--tgt-lang", metavar="XX", help="language of the files, for tokenization; default: en"
     )
     p.add_argument(
-        "--tokenised", action="store_true", help="the files are Moses-tokenised, not plain text"
+        "--tokenized", action="store_true", help="the files are Moses-tokenized, not plain text"
     )
     p.add_argument(
         "--metrics",
@@ -78,7 +78,7 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _inputs(args: argparse.Namespace) -> Inputs:
-    from nmt.scoring.inputs import from_files, from_runs
+    from nmt.scoring.systems import from_files, from_runs
 
     if bool(args.runs) == bool(args.hyp):
         raise UserError(
@@ -86,7 +86,7 @@ def _inputs(args: argparse.Namespace) -> Inputs:
             fix="give either run folders, or --hyp and --ref",
         )
     if args.runs:
-        for option in ("src", "tgt_lang", "tokenised"):
+        for option in ("src", "tgt_lang", "tokenized"):
             if getattr(args, option):
                 raise UserError(
                     f"--{option.replace('_', '-')} is for --hyp; a run's recipe knows it",
@@ -97,7 +97,7 @@ def _inputs(args: argparse.Namespace) -> Inputs:
         raise UserError("--split is for run folders", fix="leave it out, or give a run folder")
     if not args.ref:
         raise UserError("--hyp needs a reference", fix="add --ref FILE")
-    return from_files(args.hyp, args.ref, args.tgt_lang or "", args.tokenised, args.src)
+    return from_files(args.hyp, args.ref, args.tgt_lang or "", args.tokenized, args.src)
 
 
 def _metrics(text: str) -> list[str]:

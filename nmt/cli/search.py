@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from nmt.cli.streams import read_beside
+from nmt.cli.io import read_beside
 from nmt.data.text import read_lines
 from nmt.decoding.options import SearchOptions
 
 if TYPE_CHECKING:
-    from nmt.decoding.sentences import Unknown
+    from nmt.decoding.codec import Unknown
 
 TOLERATED = 0.05  # share of unknown pieces in a source
 WISHES = {

@@ -11,24 +11,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli import store_products
-from nmt.cli.main import imported, run_command
+from nmt.cli import limit_onednn_cache
+from nmt.cli.common import imported, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.errors import RunError, Terminated
-from nmt.run.distributed import World, join
-from nmt.run.files import require_space, write_atomic
-from nmt.run.signals import StopRequest, stop_signals
+from nmt.runtime.distributed import World, join
+from nmt.runtime.files import require_space, write_atomic
+from nmt.runtime.signals import StopRequest, stop_signals
 
 if TYPE_CHECKING:
     import torch
 
-    from nmt.config import Recipe
+    from nmt.config.recipe import Recipe
     from nmt.data.prepare import Prepared
     from nmt.model.transformer import Transformer
     from nmt.run.folder import RunFolder
-    from nmt.run.logs import MetricsLog
-    from nmt.training.evaluate import Evaluation
+    from nmt.run.metrics_log import MetricsLog
     from nmt.training.trainer import Trainer
+    from nmt.training.validation import Evaluation
 
 EXAMPLES = 5
 PRODUCTS = 64  # compiled ones kept: as many as an update has
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
-    store_products(PRODUCTS)
+    limit_onednn_cache(PRODUCTS)
     with join() as world:
         return lead(args, world) if world.first else follow(world)
 
@@ -69,16 +69,16 @@ def lead(args: argparse.Namespace, world: World) -> int:
     """Prepare, train, score: everything, where there is but one process."""
     recipe = recipe_of(args)
     from nmt.cli.corpus import obtain_corpus
-    from nmt.config_loader import dump_recipe
+    from nmt.config.load import dump_recipe
     from nmt.data.checks import summary as describe_report
     from nmt.data.prepare import prepare
-    from nmt.run.device import resolve_device, resolve_precision
     from nmt.run.folder import RunFolder
-    from nmt.run.logs import MetricsLog
-    from nmt.run.memory import require_memory
-    from nmt.training.evaluate import Stopped
+    from nmt.run.metrics_log import MetricsLog
+    from nmt.runtime.device import resolve_device, resolve_precision
+    from nmt.runtime.memory import require_memory
     from nmt.training.finish import diverged, finish
     from nmt.training.resume import skeleton
+    from nmt.training.validation import Stopped
 
     imported()
     device = world.own(resolve_device(recipe.device))
@@ -124,9 +124,9 @@ def lead(args: argparse.Namespace, world: World) -> int:
 def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
     from nmt.data.prepare import prepare
-    from nmt.run.device import resolve_device
     from nmt.run.folder import RunFolder
-    from nmt.run.logs import Silence
+    from nmt.run.metrics_log import Silence
+    from nmt.runtime.device import resolve_device
     from nmt.training.resume import prepare_resumed
     from nmt.training.trainer import Trainer
 
@@ -191,8 +191,8 @@ def start(
     from nmt.analysis.observers import Watch
     from nmt.run.average import kept
     from nmt.run.checkpoint import load_checkpoint, secure_best, space_needed
-    from nmt.run.device import emulation_note
     from nmt.run.stored import shapes_of
+    from nmt.runtime.device import emulation_note
     from nmt.training.resume import skeleton
     from nmt.training.trainer import Trainer
 

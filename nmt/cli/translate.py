@@ -12,16 +12,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nmt.cli import store_products
-from nmt.cli.main import imported, run_command
+from nmt.cli import limit_onednn_cache
+from nmt.cli.common import imported, run_command
 from nmt.errors import Terminated, UserError
 
 if TYPE_CHECKING:
     from nmt.cli import render
+    from nmt.cli.io import Output
     from nmt.cli.resume import Facts
-    from nmt.cli.streams import Output
+    from nmt.decoding.codec import Hypothesis
     from nmt.decoding.options import SearchOptions
-    from nmt.decoding.sentences import Hypothesis
     from nmt.decoding.translator import Translator
 
 PRODUCTS = 16  # compiled ones kept: each step of a search has new ones
@@ -88,9 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> int:
     """Find everything that can be wrong before the first line is read."""
-    from nmt.cli.streams import claimed_output
+    from nmt.cli.io import claimed_output
 
-    store_products(PRODUCTS)
+    limit_onednn_cache(PRODUCTS)
     _check(args)
     phrases = [] if args.forbid_all is None else [args.forbid_all]
     inputs = [args.input, *_beside(args), *phrases]
@@ -102,9 +102,9 @@ def body(args: argparse.Namespace) -> int:
 def _translate(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from nmt.cli.io import is_typed, open_output, read_beside, read_input
     from nmt.cli.search import note_unknown, search_flags
-    from nmt.cli.streams import is_typed, open_output, read_beside, read_input
-    from nmt.config import DecodeConfig
+    from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import search_options
     from nmt.decoding.wishes import NAMES
 
@@ -198,8 +198,8 @@ def _is_read(output: str | None) -> bool:
 
 
 def _load(args: argparse.Namespace) -> Translator:
-    from nmt.decoding.cores import all_cores
-    from nmt.export.facts import is_export
+    from nmt.decoding.worker_pool import all_cores
+    from nmt.export.metadata import is_export
 
     workers = all_cores() if args.workers is None else args.workers
     exported = args.engine is None and any(is_export(Path(run)) for run in args.run)

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.shapes import Shape
+from nmt.data.buckets import Shape
+from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
-from nmt.layout import Layout
 
 POOL_BATCHES = 100  # a pool this many batches large is sorted by length, then cut into batches
 

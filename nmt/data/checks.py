@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.languages import Profile, Profiles
-from nmt.data.near import SHORT, Recurring
+from nmt.data.near_duplicates import SHORT, Recurring
 from nmt.data.text import is_blank
 
 SIDES = ("sources", "targets")
@@ -38,8 +38,8 @@ SUSPICIOUS = {
     "one side over 3 times as long": 0.05,
     "already BPE-encoded (@@)": 0.001,
     "HTML escapes (&quot; &apos; ...)": 0.01,
-    "already tokenised (space before a full stop)": 0.3,
-    "not tokenised though data.tokenised is true": 0.3,
+    "already tokenized (space before a full stop)": 0.3,
+    "not tokenized though data.tokenized is true": 0.3,
 }
 _ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
 _ENDS = frozenset(".?!")
@@ -112,10 +112,10 @@ class SplitCheck:
         limits: of the length of a side, None = any (dev and test are never filtered).
         held_out: fingerprints of the pairs of other splits by their name.
         recurring: looks for the sources of other splits, and for their targets.
-        tokenised: whether the text comes Moses-tokenised, where escapes are normal.
+        tokenized: whether the text comes Moses-tokenized, where escapes are normal.
 
     Attributes:
-        normalised: for ``read_lines`` to count into.
+        normalized: for ``read_lines`` to count into.
         profiles: the letters of both sides, by corpus (what stands before ``:`` in a place).
     """
 
@@ -123,13 +123,13 @@ class SplitCheck:
         self,
         limits: Limits | None = None,
         held_out: dict[str, set[int]] | None = None,
-        tokenised: bool = False,
+        tokenized: bool = False,
         recurring: tuple[Recurring, Recurring] | None = None,
     ) -> None:
-        self.limits, self.tokenised, self.recurring = limits, tokenised, recurring
+        self.limits, self.tokenized, self.recurring = limits, tokenized, recurring
         self.held_out = held_out or {}
         self.pairs = self.kept = 0
-        self.normalised: Counter[str] = Counter()
+        self.normalized: Counter[str] = Counter()
         self.dropped: dict[str, Finding] = {}
         self.seen: dict[str, Finding] = {name: Finding() for name in SUSPICIOUS}
         self.found: dict[str, set[int]] = {name: set() for name in self.held_out}
@@ -207,7 +207,7 @@ class SplitCheck:
             "suspicious": {name: vars(f) for name, f in self.seen.items() if f.count},
             "duplicates": int(np.count_nonzero(hashes[1:] == hashes[:-1])),
             "not in NFC": vars(self.decomposed),
-            "normalised": dict(self.normalised),
+            "normalized": dict(self.normalized),
         }
 
     def _suspect(self, src: str, tgt: str, place: str) -> None:
@@ -220,14 +220,14 @@ class SplitCheck:
             seen["one side over 3 times as long"].add(place)
         if "@@ " in both:
             seen["already BPE-encoded (@@)"].add(place)
-        if self.tokenised:
+        if self.tokenized:
             if ends and (_END_ATTACHED.search(src) or _END_ATTACHED.search(tgt)):
-                seen["not tokenised though data.tokenised is true"].add(place)
+                seen["not tokenized though data.tokenized is true"].add(place)
         else:
             if "&" in both and _ESCAPE.search(both):
                 seen["HTML escapes (&quot; &apos; ...)"].add(place)
             if ends and (_END_APART.search(src) or _END_APART.search(tgt)):
-                seen["already tokenised (space before a full stop)"].add(place)
+                seen["already tokenized (space before a full stop)"].add(place)
         if not both.isascii() and not unicodedata.is_normalized("NFC", both):
             self.decomposed.add(place)
 
@@ -291,7 +291,7 @@ def warnings(report: dict[str, Any], max_overlap: float) -> list[str]:
         if odd["count"]:
             found.append(
                 f"{name}: {odd['count']:,} pairs are not in Unicode's composed form (NFC), first "
-                f"at {odd['lines'][0]}; data.normalise=nfc composes them"
+                f"at {odd['lines'][0]}; data.normalize=nfc composes them"
             )
         sides = split.get("coverage", {})
         found += [
@@ -321,7 +321,7 @@ def summary(report: dict[str, Any]) -> str:
             text += f", {verb} {drops}"
         if r["duplicates"]:
             text += f", {r['duplicates']:,} duplicates"
-        for name, count in r["normalised"].items():
+        for name, count in r["normalized"].items():
             text += f", {name} in {count:,} lines"
         lines.append(text)
     for split, overlap in report["overlap"].items():

@@ -1,4 +1,4 @@
-"""Plain text to Moses-tokenised words and back, by sacremoses with each language's rules.
+"""Plain text to Moses-tokenized words and back, by sacremoses with each language's rules.
 
 A language that sacremoses has no rules for gets the English abbreviations and apostrophes set
 apart. Scripts without spaces are not split into words: in Japanese and Chinese the text between two
@@ -22,47 +22,47 @@ class Moses:
     """The front of a segmenter: words in, words out.
 
     Args:
-        tokenised: the corpus comes Moses-tokenised, with its escapes (``&apos;``): then words are
-            what white space separates, and a reference has to be detokenised to be plain text.
+        tokenized: the corpus comes Moses-tokenized, with its escapes (``&apos;``): then words are
+            what white space separates, and a reference has to be detokenized to be plain text.
         nfc: compose the input to Unicode NFC; references are never altered.
     """
 
-    def __init__(self, tokenised: bool, nfc: bool) -> None:
-        self.tokenised, self.nfc = tokenised, nfc
+    def __init__(self, tokenized: bool, nfc: bool) -> None:
+        self.tokenized, self.nfc = tokenized, nfc
 
     def words(self, line: str, lang: str) -> list[str]:
         """Input text -> words."""
         line = self.compose(line)
-        return line.split() if self.tokenised else _tokenizer(lang).tokenize(line)
+        return line.split() if self.tokenized else _tokenizer(lang).tokenize(line)
 
     def compose(self, line: str) -> str:
         """NFC, if the recipe asks for it."""
         return unicodedata.normalize("NFC", line) if self.nfc else line
 
     def plain(self, words: str, lang: str) -> str:
-        """Tokenised text -> plain text, escapes undone."""
+        """Tokenized text -> plain text, escapes undone."""
         text = _detokenizer(lang).detokenize(words.split())
         return text if text.isascii() else _attach_marks(text)
 
     def reference_words(self, line: str, lang: str) -> str:
-        """A reference line -> tokenised text, for tokenised BLEU."""
-        return line if self.tokenised else " ".join(_tokenizer(lang).tokenize(line))
+        """A reference line -> tokenized text, for tokenized BLEU."""
+        return line if self.tokenized else " ".join(_tokenizer(lang).tokenize(line))
 
     def reference_plain(self, line: str, lang: str) -> str:
         """Return a reference line as plain text, for sacreBLEU.
 
-        Plain text stays as it is. Tokenised text is detokenised by sacremoses alone, so that others
+        Plain text stays as it is. Tokenized text is detokenized by sacremoses alone, so that others
         get the same reference from the same file.
         """
-        return _detokenizer(lang).detokenize(line.split()) if self.tokenised else line
+        return _detokenizer(lang).detokenize(line.split()) if self.tokenized else line
 
     def scored(self, text: str, words: str, lang: str) -> str:
         """Return a hypothesis as sacreBLEU compares it: made from its words as references are.
 
         Args:
-            text, words: the hypothesis as plain and as tokenised text.
+            text, words: the hypothesis as plain and as tokenized text.
         """
-        return self.reference_plain(words, lang) if self.tokenised else text
+        return self.reference_plain(words, lang) if self.tokenized else text
 
 
 _CLOSING = re.compile(" ([،؛؟\u06d4।॥።…]+)(?= |$)")

@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config import Recipe
+from nmt.config.recipe import Recipe
+from nmt.data.bitext import Inputs, Sides, TrainingText, find_files, inspect, look, read_pairs
 from nmt.data.checks import LISTED, Limits, SplitCheck, failures, warnings
-from nmt.data.corpus import EncodedCorpus
-from nmt.data.encode import Segment, encode_held_out, encode_training
+from nmt.data.encoded import EncodedCorpus
+from nmt.data.encoding import Segment, encode_held_out, encode_training
 from nmt.data.languages import wrong_languages
-from nmt.data.near import Recurring
+from nmt.data.near_duplicates import Recurring
 from nmt.data.segment import (
     Segmenter,
     learn_segmenter,
@@ -36,11 +37,10 @@ from nmt.data.segment import (
     save_segmenter,
 )
 from nmt.data.segment import fingerprint as segmenter_fingerprint
-from nmt.data.sources import Inputs, Sides, TrainingText, find_files, inspect, look, read_pairs
 from nmt.data.text import OPENERS, read_lines
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, NmtError, UserError
-from nmt.run.files import disk_errors
+from nmt.runtime.files import disk_errors
 
 VERSION = "4"  # of what the cache holds; a change of it makes old caches unused
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # what they do to text depends on them
@@ -155,7 +155,7 @@ def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segme
         "segmenter": segmenter and segmenter_fingerprint(segmenter),
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model"}),
-        "data": [data.tokenised, data.max_len, data.max_pieces, data.normalise],
+        "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
     }
     return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
@@ -217,7 +217,7 @@ def _fill(
     data, src, tgt = recipe.data, recipe.src, recipe.tgt
     held_out = {"dev": data.dev, **({"test": data.test} if data.test else {})}
     checks = {
-        name: inspect(name, files[prefix], data.tokenised) for name, prefix in held_out.items()
+        name: inspect(name, files[prefix], data.tokenized) for name, prefix in held_out.items()
     }
     marks = {name: check.marks() for name, check in checks.items()}
     pairs = {name: list(read_pairs(files[prefix])) for name, prefix in held_out.items()}
@@ -226,10 +226,10 @@ def _fill(
         for side in (0, 1)
     )
     limits = Limits(data.max_len, data.max_pieces)
-    check = SplitCheck(limits, marks, data.tokenised, (recurring[0], recurring[1]))
+    check = SplitCheck(limits, marks, data.tokenized, (recurring[0], recurring[1]))
     text = TrainingText([(prefix, files[prefix]) for prefix in data.train], check, progress)
     segmenter = segmenter or learn_segmenter(
-        recipe.segment, src, tgt, data.tokenised, data.normalise, lambda: text.pairs("learning")
+        recipe.segment, src, tgt, data.tokenized, data.normalize, lambda: text.pairs("learning")
     )
     save_segmenter(segmenter, folder)
     vocab, left_out = encode_training(

@@ -28,10 +28,10 @@ from nmt.data.bpe import (
     seed_dropout,
 )
 from nmt.data.moses import Moses
-from nmt.data.parallel import Pair, on_all_cores
 from nmt.data.text import clean_line
+from nmt.data.workers import Pair, on_all_cores
 from nmt.errors import UserError
-from nmt.run.files import write_atomic
+from nmt.runtime.files import write_atomic
 
 FACTS = "segmenter.json"
 COVERAGE = 0.9995  # share of the characters that are types where the others are bytes
@@ -42,7 +42,7 @@ Encode = Callable[[str, str], list[str]]
 
 
 class Segmenter(Protocol):
-    """What the toolkit needs of a segmenter. ``lang`` chooses the tokeniser's rules.
+    """What the toolkit needs of a segmenter. ``lang`` chooses the tokenizer's rules.
 
     Attributes:
         kind: its name in recipes.
@@ -59,13 +59,13 @@ class Segmenter(Protocol):
         """``encode`` for training text, with its dropout drawn from ``seed``."""
 
     def words(self, pieces: Sequence[str], lang: str) -> str:
-        """Pieces -> tokenised text, for tokenised BLEU."""
+        """Pieces -> tokenized text, for tokenized BLEU."""
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Pieces -> plain text."""
 
     def surface(self, piece: str) -> str:
-        """What a piece adds to tokenised text, with a space where a word begins or ends."""
+        """What a piece adds to tokenized text, with a space where a word begins or ends."""
 
     def alphabet(self) -> list[str]:
         """Return the pieces that a vocabulary has even where the training text lacks them."""
@@ -90,7 +90,7 @@ class CountWords:
         return Counter(chain.from_iterable(lines))
 
 
-def without_rare(counts: Counter[str]) -> Counter[str]:
+def prune_rare(counts: Counter[str]) -> Counter[str]:
     """The counts less the rarest words, once there are more than a machine should hold.
 
     So memory is bounded; what goes is too rare to be merged in what so large a corpus teaches.
@@ -119,7 +119,7 @@ class FastBpe:
         if learning or config.vocab_threshold:
             for chunk in on_all_cores(CountWords(moses, src, tgt), lines()):
                 counts.update(chunk)
-                counts = without_rare(counts)
+                counts = prune_rare(counts)
         merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
         splitter = WordSplitter(merges)
         if config.vocab_threshold:
@@ -143,7 +143,7 @@ class FastBpe:
         ]
 
     def words(self, pieces: Sequence[str], lang: str) -> str:
-        """Pieces -> tokenised text."""
+        """Pieces -> tokenized text."""
         return join(pieces)
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
@@ -151,7 +151,7 @@ class FastBpe:
         return self.moses.plain(join(pieces), lang)
 
     def surface(self, piece: str) -> str:
-        """A piece in tokenised text; a word ends with a space."""
+        """A piece in tokenized text; a word ends with a space."""
         return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + " "
 
     def alphabet(self) -> list[str]:
@@ -180,7 +180,7 @@ class FastBpe:
 
 
 class SentencePiece:
-    """SentencePiece over plain text, white space included; no tokeniser in front."""
+    """SentencePiece over plain text, white space included; no tokenizer in front."""
 
     kind = "sentencepiece"
 
@@ -260,16 +260,16 @@ class SentencePiece:
         return self.encode
 
     def words(self, pieces: Sequence[str], lang: str) -> str:
-        """Pieces -> tokenised text."""
+        """Pieces -> tokenized text."""
         return self.moses.reference_words(self._text(pieces), lang)
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Pieces -> plain text."""
         text = self._text(pieces)
-        return self.moses.plain(text, lang) if self.moses.tokenised else text
+        return self.moses.plain(text, lang) if self.moses.tokenized else text
 
     def surface(self, piece: str) -> str:
-        """Return a piece as in tokenised text; a word begins with a space.
+        """Return a piece as in tokenized text; a word begins with a space.
 
         A byte that is not a character by itself is one of a private plane, so that phrases with
         such bytes are compared as others are.
@@ -354,7 +354,7 @@ def _one_spaced(line: str) -> str:
 
 
 class Plain:
-    """White space separates pieces; Moses in front unless the text comes tokenised."""
+    """White space separates pieces; Moses in front unless the text comes tokenized."""
 
     kind = "plain"
 
@@ -375,7 +375,7 @@ class Plain:
         return self.encode
 
     def words(self, pieces: Sequence[str], lang: str) -> str:
-        """Words -> tokenised text."""
+        """Words -> tokenized text."""
         return " ".join(pieces)
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
@@ -408,7 +408,7 @@ SEGMENTERS: dict[str, Any] = {"fastbpe": FastBpe, "sentencepiece": SentencePiece
 
 
 def learn_segmenter(
-    config: Any, src: str, tgt: str, tokenised: bool, normalise: str, lines: Lines
+    config: Any, src: str, tgt: str, tokenized: bool, normalize: str, lines: Lines
 ) -> Segmenter:
     """Learn a recipe's segmentation from its training pairs, or load what the recipe names.
 
@@ -416,7 +416,7 @@ def learn_segmenter(
         config: the recipe's ``segment``.
         lines: gives the training pairs, anew at each call.
     """
-    moses = Moses(tokenised, nfc=normalise == "nfc")
+    moses = Moses(tokenized, nfc=normalize == "nfc")
     return SEGMENTERS[config.kind].learn(config, moses, src, tgt, lines)
 
 
@@ -440,7 +440,7 @@ def _description(segmenter: Segmenter) -> str:
     files = segmenter.files().items()
     facts = {
         "kind": segmenter.kind,
-        "tokenised": segmenter.moses.tokenised,
+        "tokenized": segmenter.moses.tokenized,
         "nfc": segmenter.moses.nfc,
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files},
         **segmenter.facts(),
@@ -456,7 +456,7 @@ def load_segmenter(folder: Path) -> Segmenter:
     """
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        moses = Moses(facts["tokenised"], facts["nfc"])
+        moses = Moses(facts["tokenized"], facts["nfc"])
         for name, digest in facts["sha256"].items():
             if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{name} was changed since it was written")

@@ -63,7 +63,7 @@ def is_blank(line: str) -> bool:
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
 
 
-def _normalised(line: str, number: int) -> Iterator[str]:
+def _normalized(line: str, number: int) -> Iterator[str]:
     """What ``read_lines`` makes uniform in a line, its CR included, and odd ends it keeps."""
     if number == 1 and line.startswith("\ufeff"):
         yield "byte-order mark removed"
@@ -123,7 +123,7 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
 
     Args:
         clean: apply ``clean_line``; references for scoring are read as they are.
-        found: lines in which something was normalised are counted here.
+        found: lines in which something was normalized are counted here.
 
     Raises:
         UserError: missing or unreadable, not UTF-8 (with line and byte), a truncated archive, or a
@@ -144,11 +144,11 @@ def read_lines(path: Path, clean: bool = True, found: Counter[str] | None = None
                         else "give text with one sentence a line",
                     )
                 text = line.decode("utf-8").removesuffix("\n")
-                if text.isascii() and text.isprintable():  # nothing to normalise
+                if text.isascii() and text.isprintable():  # nothing to normalize
                     yield text
                     continue
                 if found is not None:
-                    found.update(_normalised(text, number))
+                    found.update(_normalized(text, number))
                 text = text.removesuffix("\r")
                 if number == 1:
                     text = text.removeprefix("\ufeff")

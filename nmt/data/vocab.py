@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from nmt.errors import UserError
-from nmt.run.files import write_atomic
+from nmt.runtime.files import write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # how they are shown, never how they are read

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.batches import Batch
+from nmt.data.layout import Layout
 from nmt.decoding.search import State
-from nmt.layout import Layout
-from nmt.model.rows import Rows
+from nmt.model.cpu.active_rows import Rows
 from nmt.model.transformer import Transformer
 
 

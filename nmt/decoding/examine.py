@@ -6,13 +6,13 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+from nmt.decoding.codec import Hypothesis, Sentences
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import Forced, force
 from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Found
 from nmt.decoding.searched import Searched
-from nmt.decoding.sentences import Hypothesis, Sentences
 from nmt.model.transformer import Transformer
 
 
@@ -73,7 +73,7 @@ def _with(
 
 
 def word_ends(sentences: Sentences, pieces: Sequence[str]) -> list[bool]:
-    """Whether each piece ends a word: of tokenised text, or of plain text without a tokeniser."""
+    """Whether each piece ends a word: of tokenized text, or of plain text without a tokenizer."""
     surfaces = [sentences.segmenter.surface(piece) for piece in pieces]
     return [
         one.endswith(" ") or after.startswith(" ")

@@ -22,8 +22,8 @@ from nmt.data.vocab import UNK
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.memory import Memory
 from nmt.decoding.search import NonFiniteScores
-from nmt.model import kernels
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 
 

@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 import torch
 
-from nmt.config import Recipe
+from nmt.config.recipe import Recipe
 from nmt.data.segment import Segmenter, load_segmenter
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.vocab import Vocab
-from nmt.decoding.sentences import text_fingerprint
+from nmt.decoding.codec import text_fingerprint
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint

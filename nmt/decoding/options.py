@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from nmt.config import DecodeConfig
+from nmt.config.recipe import DecodeConfig
+from nmt.config.schema import allowed, key
 from nmt.errors import UserError
-from nmt.schema import allowed, key
 
 
 class SearchOptions(DecodeConfig):

@@ -20,7 +20,7 @@ def part_ends(surfaces: Sequence[str], longest: int) -> list[int]:
     """Return where the parts of a line end, the last at its end.
 
     Args:
-        surfaces: what each piece adds to tokenised text.
+        surfaces: what each piece adds to tokenized text.
         longest: pieces of a part, at most.
     """
     count, ends, kinds = len(surfaces), [], None

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, PAD, UNK
-from nmt.decoding.choices import Diverse, Sampling, uniform
+from nmt.decoding.codec import Sentence
+from nmt.decoding.constraints import Required
+from nmt.decoding.logits_processors import NoRepeat, Prefix
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.phrases import Forbidden, Phrases, phrases_for_all
-from nmt.decoding.required import Required
-from nmt.decoding.rules import NoRepeat, Prefix
 from nmt.decoding.search import Choose, Found, Rule, State, beam_search
-from nmt.decoding.sentences import Sentence
+from nmt.decoding.strategies import Diverse, Sampling, uniform
 from nmt.decoding.surfaces import Surfaces
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from nmt.decoding import sentences as sentences_module
+from nmt.decoding import codec as sentences_module
+from nmt.decoding.codec import BLANK, Hypothesis, Sentences
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import links, word_ends
 from nmt.decoding.forced import Forced, Pairs, force
 from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
-from nmt.decoding.sentences import BLANK, Hypothesis, Sentences
 from nmt.decoding.windows import windows
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
 from nmt.decoding.found import Found, NonFiniteScores, length_penalty
-from nmt.model import kernels
-from nmt.model.rows import ALL, Rows
+from nmt.model.cpu import kernels
+from nmt.model.cpu.active_rows import ALL, Rows
 
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
 

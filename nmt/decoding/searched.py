@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nmt.decoding.codec import Sentence
 from nmt.decoding.forced import Pairs
 from nmt.decoding.search import Found
-from nmt.decoding.sentences import Sentence
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What pieces spell, and what a phrase looks like there.
 
-Text here is tokenised, with a space where a word begins or ends, also before the first word and at
+Text here is tokenized, with a space where a word begins or ends, also before the first word and at
 the end. A phrase has a space on either side, so ``cat`` is not found in ``cats``; in scripts that
 write no spaces it has none, and is found wherever its characters follow each other.
 """
@@ -22,7 +22,7 @@ _UNSPACED = re.compile(
 
 
 class Surfaces:
-    """What each type of a vocabulary adds to tokenised text; the end of a sentence adds a space."""
+    """What each type of a vocabulary adds to tokenized text; the end of a sentence adds a space."""
 
     def __init__(self, segmenter: Segmenter, vocab: Vocab, lang: str) -> None:
         self._segmenter, self._lang = segmenter, lang
@@ -33,7 +33,7 @@ class Surfaces:
         self._sorted = [self.text[token] for token in self._order]
 
     def patterns(self, phrase: str) -> list[str]:
-        """What a phrase looks like in tokenised text: by itself, and amid other words."""
+        """What a phrase looks like in tokenized text: by itself, and amid other words."""
         alone = self.spelled(self._segmenter.encode(phrase, self._lang)).strip(" ")
         amid = self.spelled(self._segmenter.encode(f"x {phrase} x", self._lang)).strip(" ")
         cores = {alone, amid[2:-2]} if amid[:2] == "x " and amid[-2:] == " x" else {alone}
@@ -41,11 +41,11 @@ class Surfaces:
         return sorted(_edged(core, text[0], text[-1]) for core in cores if core)
 
     def of(self, symbol: int | str) -> str:
-        """Return what a type adds to tokenised text, or a piece that may be no type."""
+        """Return what a type adds to tokenized text, or a piece that may be no type."""
         return self.text[symbol] if isinstance(symbol, int) else self._segmenter.surface(symbol)
 
     def spelled(self, pieces: Sequence[str]) -> str:
-        """Pieces -> tokenised text."""
+        """Pieces -> tokenized text."""
         return "".join(map(self._segmenter.surface, pieces))
 
     def starting(self, text: str) -> list[int]:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, S
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nmt.decoding.found import Found, NonFiniteScores
-from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.sentences import (
+from nmt.decoding.codec import (
     BLANK,
     Hypothesis,
     Sentence,
@@ -20,6 +18,8 @@ from nmt.decoding.sentences import (
     Unknown,
     text_fingerprint,
 )
+from nmt.decoding.found import Found, NonFiniteScores
+from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.shares import shares
 from nmt.decoding.windows import windows
 from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from nmt.config import DecodeConfig
+    from nmt.config.recipe import DecodeConfig
     from nmt.data.segment import Segmenter
     from nmt.data.vocab import Vocab
-    from nmt.decoding.cores import Staying
     from nmt.decoding.ensemble import Ensemble
     from nmt.decoding.load import Run
     from nmt.decoding.mbr import Mbr
+    from nmt.decoding.worker_pool import Staying
     from nmt.model.transformer import Transformer
 
 Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
@@ -73,8 +73,8 @@ class Translator:
                 and stay until this object is gone.
             source: where the weights are from, for errors; None = a model in training.
         """
-        from nmt.decoding.cores import Staying, checked_workers
         from nmt.decoding.memory import Memory
+        from nmt.decoding.worker_pool import Staying, checked_workers
 
         self.source, self.workers = source, checked_workers(workers)
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
@@ -119,7 +119,7 @@ class Translator:
 
         from nmt.decoding.ensemble import Ensemble
         from nmt.decoding.load import load_run, require_same_text
-        from nmt.run.device import DTYPES, emulation_note, resolve_device, resolve_precision
+        from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
         where = resolve_device(device)
         precision = resolve_precision(precision, where)
@@ -356,8 +356,8 @@ class Translator:
         Raises:
             MachineError: a single sentence does not fit in memory, or a process was ended.
         """
-        from nmt.decoding.cores import CAN_FORK
-        from nmt.model import kernels
+        from nmt.decoding.worker_pool import CAN_FORK
+        from nmt.model.cpu import kernels
 
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
@@ -386,7 +386,7 @@ class Translator:
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, a batch on each core."""
-        from nmt.model import kernels
+        from nmt.model.cpu import kernels
 
         kernels.load()  # once, and not in each process
         stay, count = bool(self.model.frozen), self.workers

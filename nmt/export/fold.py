@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.errors import UserError
-from nmt.export.facts import MASKED
+from nmt.export.metadata import MASKED
 from nmt.model.embedding import FIXNORM_EPS
 
 SCALENORM_EPS = 1e-12

@@ -22,15 +22,15 @@ from pathlib import Path
 import nmt
 from nmt.data.segment import save_segmenter
 from nmt.data.vocab import BOS, PAD
-from nmt.decoding.sentences import LONGEST
+from nmt.decoding.codec import LONGEST
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.facts import FACTS, Facts, is_export
 from nmt.export.fold import fold
+from nmt.export.metadata import FACTS, Facts, is_export
 from nmt.export.program import program
 from nmt.export.readme import readme
 from nmt.export.spec import SPECIALS, build_spec, check_expressible, require_ctranslate2
-from nmt.run.files import TEMPORARY
+from nmt.runtime.files import TEMPORARY
 
 POSITIONS = 2048  # a sentence's pieces with EOS, source or target, unless decode asks for more
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nmt.config import DecodeConfig
+from nmt.config.recipe import DecodeConfig
 from nmt.data.segment import Segmenter
 
 TYPICAL = 25  # pieces, where the two length penalties are made to grow alike
@@ -119,12 +119,12 @@ def _text(segmenter: Segmenter, src: str, tgt: str) -> _Text:
         text.decode = "spm.decode(pieces).strip()"
         if not segmenter.alphabet():
             text.decode = '"".join(pieces).replace("\\u2581", " ").strip()'
-        if not moses.tokenised:
+        if not moses.tokenized:
             return text
         text.decode += ".split()"
     text.packages.append("sacremoses")
     text.setup.append(f'detokenizer = MosesDetokenizer("{tgt}")')
-    if moses.tokenised:
+    if moses.tokenized:
         text.imports.append("from sacremoses import MosesDetokenizer")
         words = "line.split()"
     else:

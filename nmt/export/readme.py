@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmt.config import DecodeConfig
+from nmt.config.recipe import DecodeConfig
 from nmt.data.segment import Segmenter
 from nmt.export.program import TYPICAL, ctranslate2_penalty
 

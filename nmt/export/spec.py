@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.vocab import BOS, EOS, UNK
 from nmt.errors import UserError
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
-from nmt.decoding.cores import checked_workers
+from nmt.decoding.codec import Hypothesis, Sentence, Sentences
 from nmt.decoding.found import Found
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.sentences import Hypothesis, Sentence, Sentences
 from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import checked_workers
 from nmt.errors import UserError
-from nmt.export.engine import Engine, resolve_device
-from nmt.export.facts import is_export, read_facts
+from nmt.export.backend import Engine, resolve_device
+from nmt.export.metadata import is_export, read_facts
 from nmt.export.spec import check_expressible, require_ctranslate2
 
 ABLE = {

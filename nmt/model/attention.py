@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.layout import Layout
-from nmt.model import kernels
+from nmt.data.layout import Layout
+from nmt.model.cpu import kernels
+from nmt.model.cpu.active_rows import Rows
+from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout
-from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
-from nmt.model.rows import Rows
 
 SHORT = 20  # positions up to which torch's attention on a CPU takes up to three times as long
 

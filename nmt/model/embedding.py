@@ -17,7 +17,7 @@ FIXNORM_EPS = 1e-5
 class TiedEmbedding(nn.Module):
     """A word table that serves as input embedding and as output projection.
 
-    With FixNorm (T section 2.3) its rows are normalised to length 1, once per forward: ask for
+    With FixNorm (T section 2.3) its rows are normalized to length 1, once per forward: ask for
     ``rows()`` once and hand the result to ``embed`` and to the output layer.
     """
 

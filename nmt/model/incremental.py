@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from nmt.layout import Layout
-from nmt.model import kernels
+from nmt.data.layout import Layout
+from nmt.model.cpu import kernels
+from nmt.model.cpu.active_rows import ALL, Rows
 from nmt.model.layers import Block
-from nmt.model.rows import ALL, Rows
 
 ROOM = 32  # positions that slots are allocated for at a time
 ROOM_KEPT = 16  # and how many more when sentences leave

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config import ModelConfig
-from nmt.layout import Layout
+from nmt.config.recipe import ModelConfig
+from nmt.data.layout import Layout
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
-from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
 
 

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.batches import Batch
+from nmt.data.layout import Layout
 from nmt.data.vocab import UNK
-from nmt.layout import Layout
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.cpu.inference import Product, freeze_layers, output
+from nmt.model.cpu.linear import linear
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import Positions, TiedEmbedding
-from nmt.model.frozen import Product, freeze_layers, output
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
-from nmt.model.linear import linear
 from nmt.model.norms import NORMS, MakeNorm
 
 # The bias of a type the target language never has: probability 0, and finite in fp16 too, where
@@ -174,7 +174,7 @@ class Transformer(nn.Module):
         return self.logits(states, out_rows)
 
     def tables(self) -> Tables:
-        """Source, target and output tables [V, D], normalised once for a whole forward."""
+        """Source, target and output tables [V, D], normalized once for a whole forward."""
         if self._tables is not None:
             return self._tables
         tgt = self.embed.rows()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.config import TrainConfig
+from nmt.config.recipe import TrainConfig
 from nmt.errors import UserError
 from nmt.run.checkpoint import save_checkpoint
 from nmt.run.folder import RunFolder, update_of

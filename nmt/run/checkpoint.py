@@ -21,7 +21,6 @@ from pathlib import Path
 from torch import Tensor
 
 from nmt.errors import RunError, UserError
-from nmt.run.files import TEMPORARY, disk_errors, require_space, sync_folder, write_synced
 from nmt.run.folder import CHECKPOINT_NAME, REPLACED, RunFolder, update_of
 from nmt.run.state import TrainState
 from nmt.run.stored import (
@@ -34,6 +33,7 @@ from nmt.run.stored import (
     read_checkpoint,
     require_fit,
 )
+from nmt.runtime.files import TEMPORARY, disk_errors, require_space, sync_folder, write_synced
 
 __all__ = [
     "Checkpoint",

@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Recipe
-from nmt.config_loader import changed_keys, recipe_from_text
+from nmt.config.load import changed_keys, recipe_from_text
+from nmt.config.recipe import Recipe
 from nmt.errors import MachineError, UserError
-from nmt.run.files import TEMPORARY, disk_errors, write_atomic
 from nmt.run.lock import NAME as LOCK_NAME
 from nmt.run.lock import OWNER as LOCK_OWNER
 from nmt.run.lock import FolderLock
+from nmt.runtime.files import TEMPORARY, disk_errors, write_atomic
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 REPLACED = ".old-"  # a checkpoint that is being replaced by one of the same name
@@ -46,7 +46,7 @@ FREE_ON_RESUME = frozenset(
         "segment.codes",
         "segment.model",
         "optim.accumulate",  # with as many fewer processes, which is checked
-        "train.max_epochs",
+        "train.max_validations",
         "train.stop_patience",
         "train.keep",
         "train.log_every",
@@ -56,7 +56,7 @@ FREE_ON_RESUME = frozenset(
     }
 )
 # With one of these changed, a finished run may have more to do.
-_PROLONGS = frozenset({"train.max_epochs", "train.stop_patience"})
+_PROLONGS = frozenset({"train.max_validations", "train.stop_patience"})
 
 
 class RunFolder:

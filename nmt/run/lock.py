@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from nmt.errors import MachineError
-from nmt.run.files import disk_errors, write_atomic
+from nmt.runtime.files import disk_errors, write_atomic
 
 NAME, OWNER = "lock", "lock.json"
 PATIENCE = 1.0  # seconds: another process may hold the lock for a moment to see whether it is free

@@ -22,7 +22,7 @@ class RunResult:
         hours: training time of all starts, known at the end.
         dev: best score on dev, of the metric that picks the best checkpoint.
         ppl: perplexity on dev at that validation.
-        bleu, paper_bleu: on test, with the best checkpoint.
+        bleu, tokenized_bleu: on test, with the best checkpoint.
     """
 
     status: str
@@ -31,10 +31,10 @@ class RunResult:
     dev: float | None = None
     ppl: float | None = None
     bleu: float | None = None
-    paper_bleu: float | None = None
+    tokenized_bleu: float | None = None
 
 
-def result_of(folder: str | Path) -> RunResult:
+def read_result(folder: str | Path) -> RunResult:
     """Read a run folder, whatever state it is in.
 
     Raises:
@@ -57,7 +57,7 @@ def result_of(folder: str | Path) -> RunResult:
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
         ppl=_number(best.get("ppl")),
         bleu=_number(test.get("bleu")),
-        paper_bleu=_number(test.get("paper_bleu")),
+        tokenized_bleu=_number(test.get("tokenized_bleu")),
     )
 
 

@@ -22,8 +22,8 @@ from torch import Tensor
 
 import nmt
 from nmt.errors import UserError
-from nmt.run.files import disk_errors
 from nmt.run.state import TrainState
+from nmt.runtime.files import disk_errors
 
 Shapes: TypeAlias = Mapping[str, torch.Size]
 

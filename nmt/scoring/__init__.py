@@ -1,6 +1,14 @@
-"""BLEU, chrF, TER and tokenised "paper" BLEU, with signatures, intervals and significance."""
+"""BLEU, chrF, TER and tokenized "paper" BLEU, with signatures, intervals and significance."""
 
-from nmt.scoring.metrics import METRICS, MODEL_WORDS, Score, paper_bleu, score
+from nmt.scoring.metrics import METRICS, MODEL_WORDS, Score, score, tokenized_bleu
 from nmt.scoring.significance import Compared, paired_bootstrap
 
-__all__ = ["METRICS", "MODEL_WORDS", "Compared", "Score", "paired_bootstrap", "paper_bleu", "score"]
+__all__ = [
+    "METRICS",
+    "MODEL_WORDS",
+    "Compared",
+    "Score",
+    "paired_bootstrap",
+    "score",
+    "tokenized_bleu",
+]

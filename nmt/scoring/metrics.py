@@ -1,9 +1,9 @@
 """Corpus scores by sacreBLEU: a number is never without its signature.
 
-Post 2018 (https://aclanthology.org/W18-6319) is the reason: BLEU depends on tokenisation, so only a
+Post 2018 (https://aclanthology.org/W18-6319) is the reason: BLEU depends on tokenization, so only a
 number with its settings can be compared. BLEU, chrF and TER are therefore taken on plain text with
-sacreBLEU's own tokenisation. ``paper_bleu`` is the other kind, for comparison with papers that
-report multi-bleu.perl on tokenised text, as Transformers without Tears does.
+sacreBLEU's own tokenization. ``tokenized_bleu`` is the other kind, for comparison with papers that
+report multi-bleu.perl on tokenized text, as Transformers without Tears does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Score:
     """One metric over one corpus.
 
     Attributes:
-        name: key of METRICS: ``bleu``, ``chrf``, ``ter`` or ``paper_bleu``.
+        name: key of METRICS: ``bleu``, ``chrf``, ``ter`` or ``tokenized_bleu``.
         value: 0 to 100 (TER may exceed 100, and lower is better there).
         signature: sacreBLEU's settings and version, without which the value means nothing.
         low: lower end of the 95 % bootstrap interval, when asked for.
@@ -68,8 +68,8 @@ _INSIDE_WORDS = {
 }
 
 
-class _PaperBleu(BLEU):
-    """BLEU of tokenised text, as multi-bleu.perl computes it: words as given, no smoothing.
+class _TokenizedBleu(BLEU):
+    """BLEU of tokenized text, as multi-bleu.perl computes it: words as given, no smoothing.
 
     Perl splits bytes, hence at ASCII white space only; Python would also split at a no-break or an
     ideographic space, which Moses leaves inside words. Those are moved out of reach.
@@ -102,13 +102,13 @@ class _Ter(_PlainFloats, TER):
     pass
 
 
-# name -> metric for a target language. force=True only silences sacreBLEU's warning about tokenised
-# text, which nmt.scoring.inputs gives with file names.
+# name -> metric for a target language. force=True only silences sacreBLEU's warning about tokenized
+# text, which nmt.scoring.systems gives with file names.
 METRICS: dict[str, Callable[[str], Metric]] = {
     "bleu": lambda tgt_lang: BLEU(tokenize=bleu_tokenizer(tgt_lang), force=True),
     "chrf": lambda tgt_lang: _Chrf(),
     "ter": lambda tgt_lang: _Ter(),
-    "paper_bleu": lambda tgt_lang: _PaperBleu(),
+    "tokenized_bleu": lambda tgt_lang: _TokenizedBleu(),
 }
 
 
@@ -123,7 +123,7 @@ def score(
     """Scores one system against one reference.
 
     Args:
-        hyps: plain (detokenised) text, one line per segment.
+        hyps: plain (detokenized) text, one line per segment.
         refs: plain text as the corpus has it, never altered.
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.
@@ -143,34 +143,34 @@ def score(
     ]
 
 
-def paper_bleu(
+def tokenized_bleu(
     hyp_words: Sequence[str],
     ref_words: Sequence[str],
-    tokeniser: str = "none",
+    tokenizer: str = "none",
     intervals: bool = False,
     resamples: int = RESAMPLES,
 ) -> Score:
-    """Compute tokenised BLEU, identical to multi-bleu.perl (T appendix A reports it).
+    """Compute tokenized BLEU, identical to multi-bleu.perl (T appendix A reports it).
 
-    Comparable only between systems scored on the same tokenisation.
+    Comparable only between systems scored on the same tokenization.
 
     Args:
-        hyp_words: tokenised text with the segmentation undone, words separated by white space.
-        ref_words: the reference, tokenised the same way.
-        tokeniser: what made the words of the hypotheses, for the signature.
+        hyp_words: tokenized text with the segmentation undone, words separated by white space.
+        ref_words: the reference, tokenized the same way.
+        tokenizer: what made the words of the hypotheses, for the signature.
         intervals: whether to add a 95 % bootstrap interval.
         resamples: bootstrap resamples for it.
 
     Raises:
         UserError: the line counts differ, or there are none.
     """
-    found = score(hyp_words, ref_words, ["paper_bleu"], "", intervals, resamples)[0]
-    return name_words(found, tokeniser)
+    found = score(hyp_words, ref_words, ["tokenized_bleu"], "", intervals, resamples)[0]
+    return name_words(found, tokenizer)
 
 
-def name_words(score: Score, tokeniser: str) -> Score:
+def name_words(score: Score, tokenizer: str) -> Score:
     """Return a score whose signature says what made the words; sacreBLEU says ``tok:none``."""
-    return replace(score, signature=score.signature.replace("tok:none", f"tok:{tokeniser}"))
+    return replace(score, signature=score.signature.replace("tok:none", f"tok:{tokenizer}"))
 
 
 def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypotheses") -> None:

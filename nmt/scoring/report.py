@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.errors import UserError
-from nmt.scoring.inputs import Inputs
 from nmt.scoring.metrics import name_words, score
 from nmt.scoring.significance import LEVEL, Compared, paired_bootstrap
+from nmt.scoring.systems import Inputs
 
-LABELS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "paper_bleu": "paper BLEU"}
+LABELS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "tokenized_bleu": "tokenized BLEU"}
 _REMARKS = {
     "ter": "lower is better",
-    "paper_bleu": "tokenised BLEU as multi-bleu.perl gives it; not comparable with BLEU",
+    "tokenized_bleu": "tokenized BLEU as multi-bleu.perl gives it; not comparable with BLEU",
 }
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
 
@@ -112,15 +112,15 @@ def report(inputs: Inputs, metrics: Sequence[str], resamples: int) -> Report:
         UserError: the resamples do not fit into memory, or several systems without resamples.
     """
     _check_resamples(inputs, resamples)
-    on_text = [metric for metric in metrics if metric != "paper_bleu"]
+    on_text = [metric for metric in metrics if metric != "tokenized_bleu"]
     scores = _compare(inputs.systems, inputs.refs, on_text, inputs.tgt_lang, resamples)
-    if "paper_bleu" in metrics:
+    if "tokenized_bleu" in metrics:
         on_words = _compare(
-            inputs.words, inputs.ref_words, ["paper_bleu"], inputs.tgt_lang, resamples
+            inputs.words, inputs.ref_words, ["tokenized_bleu"], inputs.tgt_lang, resamples
         )
         for system, entries in on_words.items():
             scores[system] += [
-                dataclasses.replace(entry, score=name_words(entry.score, inputs.tokeniser))
+                dataclasses.replace(entry, score=name_words(entry.score, inputs.tokenizer))
                 for entry in entries
             ]
     return Report(inputs, scores)

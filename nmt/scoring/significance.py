@@ -39,7 +39,7 @@ def paired_bootstrap(
 
     Args:
         systems: name -> hypotheses, at least two; the first is the baseline. Plain text, or words
-            for the metric ``paper_bleu``.
+            for the metric ``tokenized_bleu``.
         refs: their reference.
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.

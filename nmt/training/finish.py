@@ -14,8 +14,8 @@ import nmt
 from nmt.run.average import last, save_average
 from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
 from nmt.run.stored import read_checkpoint, shapes_of
-from nmt.training.evaluate import Evaluation
 from nmt.training.trainer import Trainer
+from nmt.training.validation import Evaluation
 
 
 def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | None]:

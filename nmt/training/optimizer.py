@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from nmt.config import OptimConfig
+from nmt.config.recipe import OptimConfig
 from nmt.training.muon import Muon
 
 LOWEST_SCALE = 1.0  # gradients that overflow fp16 unscaled will not fit by scaling

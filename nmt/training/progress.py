@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from nmt.config import Recipe
+from nmt.config.recipe import Recipe
 from nmt.run.results import readable
 from nmt.run.state import IntervalState, TrainState
-from nmt.training.evaluate import Evaluation
+from nmt.training.validation import Evaluation
 
 DIVERGED = 100  # times ln(types)
 
@@ -114,7 +114,7 @@ class Interval:
         """The update that training does not go beyond."""
         train = self.recipe.train
         total = getattr(self.recipe.schedule, "total_updates", None)
-        return min(train.max_epochs * train.epoch_updates, total or math.inf)  # type: ignore[return-value]
+        return min(train.max_validations * train.validate_every, total or math.inf)  # type: ignore[return-value]
 
 
 def _bar(share: float, width: int = 20) -> str:

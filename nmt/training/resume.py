@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nmt.config import Recipe
+from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
@@ -15,9 +15,9 @@ from nmt.decoding.load import text_fingerprint
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint
-from nmt.run.device import resolve_precision
 from nmt.run.state import TrainState
 from nmt.run.stored import MODEL, OPTIMIZER, require_fit, shapes_of
+from nmt.runtime.device import resolve_precision
 from nmt.training.optimizer import optimizer_shapes
 
 LOWERINGS = 16  # updates that fp16 may skip at first, as 2^16 is its first loss scale

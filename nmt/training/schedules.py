@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from nmt.schema import Strict, key
+from nmt.config.schema import Strict, key
 
 UPDATES = 1_000_000_000  # of a training, at most
 History: TypeAlias = Sequence[tuple[int, float]]

@@ -17,24 +17,23 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from nmt.config import Recipe
+from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, Prefetcher, Update, collate, plan, updates
+from nmt.data.buckets import shape_for
 from nmt.data.prepare import EvalSet, Prepared
-from nmt.data.shapes import shape_for
-from nmt.decoding.cores import all_cores
 from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import all_cores
 from nmt.errors import RunError
-from nmt.model import kernels
+from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 from nmt.run.average import kept
 from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
-from nmt.run.device import autocast
-from nmt.run.distributed import World
 from nmt.run.folder import RunFolder
-from nmt.run.logs import Log
-from nmt.run.products import fast_products
-from nmt.training.evaluate import Evaluation, Stopped, evaluate
-from nmt.training.graphs import CudaRecord, Record, Replays
+from nmt.run.metrics_log import Log
+from nmt.runtime.device import autocast
+from nmt.runtime.distributed import World
+from nmt.runtime.matmul import onednn_matmul
+from nmt.training.cuda_graphs import CudaRecord, Record, Replays
 from nmt.training.loss import label_smoothed
 from nmt.training.optimizer import (
     LOWEST_SCALE,
@@ -45,6 +44,7 @@ from nmt.training.optimizer import (
     take_step,
 )
 from nmt.training.progress import DIVERGED, Interval
+from nmt.training.validation import Evaluation, Stopped, evaluate
 
 
 class Trainer:
@@ -184,7 +184,7 @@ class Trainer:
             [2], the sums of the smoothed loss and of the cross-entropy.
         """
         smoothing, allowed = self.recipe.optim.label_smoothing, self.model.allowed
-        with fast_products(self.device):
+        with onednn_matmul(self.device):
             with autocast(self.device, self.precision):
                 logits = self.model(batch)
             sums = label_smoothed(logits, batch.tgt_out, allowed, smoothing, batch.weights)
@@ -342,15 +342,15 @@ class Trainer:
         """At the end of an epoch, and at ``total_updates`` of a schedule, if it is within one."""
         update, history = self.state.update, self.state.history
         done = bool(history) and history[-1][0] == update
-        of_epoch = update % self.recipe.train.epoch_updates == 0
+        of_epoch = update % self.recipe.train.validate_every == 0
         return update > 0 and (of_epoch or update == self.interval.last_update()) and not done
 
     def _progress_bar(self) -> tqdm[NoReturn]:
         """Updates of the present epoch, on a terminal only."""
-        epoch_updates = self.recipe.train.epoch_updates
+        validate_every = self.recipe.train.validate_every
         return tqdm(
-            total=epoch_updates,
-            initial=self.state.update % epoch_updates,
+            total=validate_every,
+            initial=self.state.update % validate_every,
             unit=" updates",
             leave=False,
             disable=None if self.world.first else True,
@@ -365,8 +365,8 @@ class Trainer:
             return f"time_limit of {self.recipe.time_limit:g} hours"
         if not state.history or state.history[-1][0] != state.update:
             return None
-        if len(state.history) >= train.max_epochs:
-            return f"train.max_epochs = {train.max_epochs}"
+        if len(state.history) >= train.max_validations:
+            return f"train.max_validations = {train.max_validations}"
         since_best = sum(update > (state.best_update or 0) for update, _ in state.history)
         if since_best >= train.stop_patience:
             return f"no better {self.recipe.score.select_by} in {since_best} validations"

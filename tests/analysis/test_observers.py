@@ -12,7 +12,7 @@ import torch
 
 from nmt.analysis.observers import OBSERVERS
 from nmt.cli.train import main
-from nmt.config import AnalysisConfig
+from nmt.config.recipe import AnalysisConfig
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed
 from tests.model_cases import SOURCES, TARGETS, batch_of, tiny

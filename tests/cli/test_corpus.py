@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmt.cli import corpus
-from nmt.config_loader import load_recipe
+from nmt.config.load import load_recipe
 from nmt.errors import UserError
 
 RECIPE = """

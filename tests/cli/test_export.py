@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nmt.cli.export import main
-from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
 from nmt.decoding.translator import Translator
 from tests.export.cases import learned, made, pairs, run_folder
 
@@ -150,10 +150,10 @@ def test_without_the_package(
 SEGMENTERS = {
     "fastbpe": (FastBpeConfig(merges=300), False, "none"),
     "kept": (FastBpeConfig(merges=300, vocab_threshold=3), False, "none"),
-    "tokenised": (FastBpeConfig(merges=300), True, "none"),
+    "tokenized": (FastBpeConfig(merges=300), True, "none"),
     "sentencepiece": (SentencePieceConfig(vocab_size=150), False, "nfc"),
     "bytes": (SentencePieceConfig(vocab_size=400, byte_fallback=True), False, "none"),
-    "sentencepiece-tokenised": (SentencePieceConfig(vocab_size=150), True, "none"),
+    "sentencepiece-tokenized": (SentencePieceConfig(vocab_size=150), True, "none"),
     "plain": (PlainConfig(), False, "none"),
 }
 

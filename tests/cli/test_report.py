@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import report, train
-from nmt.config_loader import load_variants
+from nmt.config.load import load_variants
 from nmt.run.folder import RunFolder
-from nmt.run.results import RunResult, result_of
+from nmt.run.results import RunResult, read_result
 from tests.toy import toy_corpus, toy_recipe
 
 FILE = """\
 base: toy.yaml
 common:
-  train: {epoch_updates: 2, max_epochs: 2, max_bad_updates: 1}
+  train: {validate_every: 2, max_validations: 2, max_bad_updates: 1}
 variants:
   plain:
     about: as the base
@@ -62,7 +62,7 @@ def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
     )
     assert float(row["dev"]) == pytest.approx(run.summary()["dev"], abs=1e-4)
     assert float(row["bleu"]) == pytest.approx(scores["bleu"], abs=1e-4)
-    assert float(row["paper_bleu"]) == pytest.approx(scores["paper_bleu"], abs=1e-4)
+    assert float(row["tokenized_bleu"]) == pytest.approx(scores["tokenized_bleu"], abs=1e-4)
     assert float(row["hours"]) >= 0
     records = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     best = next(r for r in records if r["kind"] == "dev" and f"u{r['update']:06}" == run.best())
@@ -71,7 +71,7 @@ def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
 
 def test_a_diverged_run_is_called_so(folder, capsys):
     row = rows(folder, capsys)["wild"]
-    assert (row["status"], row["dev_printed"], row["paper_bleu"]) == ("diverged", "fails", "")
+    assert (row["status"], row["dev_printed"], row["tokenized_bleu"]) == ("diverged", "fails", "")
     summary = RunFolder(folder / "runs" / "wild").summary()
     assert "gradients were not finite" in summary["reason"]
     assert int(row["updates"]) <= summary["updates"] < 4
@@ -118,8 +118,8 @@ def test_the_table_leaves_out_what_nobody_knows(folder):
 def test_a_run_under_way_and_a_stopped_one(folder, tmp_path):
     run = RunFolder.for_training(tmp_path / "run", (folder / "runs/plain/config.yaml").read_text())
     with run:
-        assert result_of(run.path) == RunResult("training")
+        assert read_result(run.path) == RunResult("training")
         lines = [{"kind": "dev", "update": u, "bleu": b, "ppl": 9} for u, b in ((2, 5), (4, 3))]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         run.metrics_file.write_text(text + '{"kind": "dev", "upd', encoding="utf-8")
-    assert result_of(run.path) == RunResult("stopped", updates=4, dev=5.0, ppl=9.0)
+    assert read_result(run.path) == RunResult("stopped", updates=4, dev=5.0, ppl=9.0)

@@ -97,7 +97,7 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "argv", "late"),
     [
-        ("train", ["x.yaml"], "nmt.config_loader"),
+        ("train", ["x.yaml"], "nmt.config.load"),
         ("translate", ["run"], "nmt.decoding.wishes"),
         ("score", ["run"], "nmt.scoring.report"),
     ],

@@ -24,20 +24,21 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import streams, translate
+from nmt.cli import io as cli_io
+from nmt.cli import translate
+from nmt.cli.io import claimed_output, read_beside, read_input
 from nmt.cli.search import WISHES
-from nmt.cli.streams import claimed_output, read_beside, read_input
 from nmt.cli.translate import parser
-from nmt.config import DecodeConfig
+from nmt.config.recipe import DecodeConfig
+from nmt.decoding.codec import Hypothesis, Unknown
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.sentences import Hypothesis, Unknown
 from nmt.decoding.windows import windows
 from nmt.errors import UserError
 
 # The command without torch, by a translator that says each line in capitals, and "wait" never.
 PROGRAM = """
 import itertools, sys, time, types
-from nmt.config import DecodeConfig
+from nmt.config.recipe import DecodeConfig
 from nmt.decoding.options import search_options
 
 class Hypothesis:
@@ -249,7 +250,7 @@ def test_a_file_beside_the_input_may_be_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LONGEST_LINE", 20)
+    monkeypatch.setattr(cli_io, "LONGEST_LINE", 20)
     with open("/dev/zero") as zeros:
         monkeypatch.setattr(sys, "stdin", zeros)
         lines, total, _ = read_input(None)
@@ -264,7 +265,7 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lines_that_are_there_are_told_from_those_to_wait_for() -> None:
     read, write = os.pipe()
     with open(read, "rb") as file:
-        lines = streams.WaitingLines(file, "x")
+        lines = cli_io.WaitingLines(file, "x")
         assert not lines.ready()
         os.write(write, "ñ\r\n\nb".encode())
         assert lines.ready()
@@ -286,12 +287,12 @@ def test_lines_that_are_there_are_told_from_those_to_wait_for() -> None:
 def test_lines_of_a_pipe_are_those_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(streams, "CHUNK", size)
+    monkeypatch.setattr(cli_io, "CHUNK", size)
     for data in (b"", b"a", b"a\n", b"\n\n", "\ufeffñ\r\n\r\n \t\x00\n\u2028".encode()):
         (tmp_path / "x").write_bytes(data)
         expected = list(read_input(str(tmp_path / "x")).lines)
         with open(tmp_path / "x", "rb") as file:
-            assert list(streams.WaitingLines(file, "x")) == expected
+            assert list(cli_io.WaitingLines(file, "x")) == expected
 
 
 def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
@@ -317,7 +318,7 @@ def test_lines_that_come_fast_fill_their_windows() -> None:
     writer = threading.Thread(target=lambda: (os.write(write, b"x\n" * 20_000), os.close(write)))
     writer.start()
     with open(read, "rb") as file:
-        lines = streams.WaitingLines(file, "x")
+        lines = cli_io.WaitingLines(file, "x")
         sizes = [len(window) for window in windows(lines, 2048, len, lines.ready)]
     writer.join()
     assert sizes == [2048] * 9 + [20_000 - 9 * 2048]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.data.batches import Batch, Prefetcher, collate, collate_sources, plan, updates
-from nmt.data.corpus import CorpusWriter, EncodedCorpus
+from nmt.data.encoded import CorpusWriter, EncodedCorpus
 from nmt.data.vocab import BOS, EOS
 from nmt.errors import MachineError
 
@@ -67,7 +67,7 @@ def test_a_pair_over_the_limit_is_a_batch_alone():
 
 @pytest.mark.slow  # learns 3,000 merges
 def test_padding_of_the_real_corpus_at_4096_tokens(tmp_path: Path):
-    from nmt.config import Recipe
+    from nmt.config.recipe import Recipe
     from nmt.data.prepare import prepare
 
     corpus = Path(__file__).parents[2].parent / "shared/data/ted-gl-en"
@@ -79,7 +79,7 @@ def test_padding_of_the_real_corpus_at_4096_tokens(tmp_path: Path):
             "src": "gl",
             "tgt": "en",
             "out": str(tmp_path / "run"),
-            "data": {**data, "tokenised": True},
+            "data": {**data, "tokenized": True},
             "segment": {"merges": 3000},
         }
     )

@@ -16,7 +16,7 @@ from nmt.data.checks import (
     reason_to_drop,
     summary,
 )
-from nmt.data.near import Recurring
+from nmt.data.near_duplicates import Recurring
 
 PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * FEW_PAIRS)]
 
@@ -138,24 +138,24 @@ def test_few_recurring_texts_are_in_the_summary_alone():
 
 
 @pytest.mark.parametrize(
-    ("odd", "tokenised", "what"),
+    ("odd", "tokenized", "what"),
     [
         (("same", "same"), False, "same text on both sides"),
         (("short", "a very long one, " * 4), False, "one side over 3 times as long"),
         (("an@@ ders", "different"), False, "already BPE-encoded"),
         (("it&apos;s", "es ist"), False, "HTML escapes"),
-        (("O gato come .", "The cat eats ."), False, "already tokenised"),
-        (("O gato come.", "The cat eats."), True, "data.tokenised is true"),
+        (("O gato come .", "The cat eats ."), False, "already tokenized"),
+        (("O gato come.", "The cat eats."), True, "data.tokenized is true"),
     ],
 )
-def test_suspicious_text(odd, tokenised, what):
-    odd_first = checked([odd] * FEW_PAIRS + PLAIN, tokenised=tokenised)
+def test_suspicious_text(odd, tokenized, what):
+    odd_first = checked([odd] * FEW_PAIRS + PLAIN, tokenized=tokenized)
     (said,) = warnings(reported(train=odd_first.report()))
     assert what in said
     assert f"in {FEW_PAIRS} pairs (33.3%), first at train:1" in said
-    fine = "HTML escapes" in what or "tokenised" in what
+    fine = "HTML escapes" in what or "tokenized" in what
     if fine:  # the other way round it is as it should be
-        turned = checked([odd] * FEW_PAIRS + PLAIN, tokenised=not tokenised)
+        turned = checked([odd] * FEW_PAIRS + PLAIN, tokenized=not tokenized)
         assert warnings(reported(train=turned.report())) == []
 
 
@@ -169,7 +169,7 @@ def test_text_that_is_not_composed():
     report = checked([("e\u0301", "x"), ("é", "y"), *PLAIN]).report()
     (said,) = warnings(reported(train=report))
     assert "1 pairs are not in" in said
-    assert "first at train:1; data.normalise=nfc" in said
+    assert "first at train:1; data.normalize=nfc" in said
 
 
 def test_a_small_split_is_warned_of_unless_it_trains():
@@ -201,7 +201,7 @@ def test_pieces_that_training_lacks():
 
 def test_the_summary_names_what_was_found():
     check = checked([("", "x"), ("a", "b"), ("a", "b"), ("same", "same")])
-    check.normalised["CRLF read as LF"] = 1234
+    check.normalized["CRLF read as LF"] = 1234
     report = {
         "splits": {"train": check.report(), "dev": checked([("", "x"), ("a", "b")]).report()},
         "overlap": {"dev": {"pairs": 1, "share": 1.0, "examples": []}},

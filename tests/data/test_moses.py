@@ -15,8 +15,8 @@ from nmt.data.moses import Moses
 from nmt.data.text import clean_line, is_blank, read_lines
 
 CORPORA = Path(__file__).parents[2] / "../shared/data"
-RAW = Moses(tokenised=False, nfc=False)
-TOKENISED = Moses(tokenised=True, nfc=False)
+RAW = Moses(tokenized=False, nfc=False)
+TOKENIZED = Moses(tokenized=True, nfc=False)
 
 # Letters, marks and signs of several scripts, with what Moses gives a meaning.
 ALPHABET = "aBß é日語。ไง่ខ្ញعؤ؟ु०x1 ,.'\"-/&;|[]<>@_%$“”„’‘…\u0301\u200d\u00a0"
@@ -131,11 +131,11 @@ def test_marks_that_sacremoses_leaves_apart_are_attached(lang: str, line: str):
         assert plain == line
 
 
-def test_tokenised_text_is_split_at_spaces_and_detokenised():
+def test_tokenized_text_is_split_at_spaces_and_detokenized():
     line = "it &apos;s a &quot; well @-@ known &quot; 5 &lt; 6 &amp; &#91; x &#93; &#124; , no ?"
-    assert TOKENISED.words(line, "en") == line.split()
-    assert TOKENISED.reference_words(line, "en") == line
-    assert TOKENISED.reference_plain(line, "en") == ('it\'s a "well-known" 5 < 6 & [x] |, no?')
+    assert TOKENIZED.words(line, "en") == line.split()
+    assert TOKENIZED.reference_words(line, "en") == line
+    assert TOKENIZED.reference_plain(line, "en") == ('it\'s a "well-known" 5 < 6 & [x] |, no?')
     assert RAW.reference_plain(line, "en") == line
 
 
@@ -145,8 +145,8 @@ def test_escapes_in_raw_text_stay_escapes():
 
 
 def test_chinese_and_japanese_lose_the_spaces_between_their_words():
-    assert TOKENISED.plain("私 は テニス 部員 で す 。", "ja") == "私はテニス部員です。"
-    assert TOKENISED.plain("한국어 입니다 .", "ko") == "한국어 입니다."
+    assert TOKENIZED.plain("私 は テニス 部員 で す 。", "ja") == "私はテニス部員です。"
+    assert TOKENIZED.plain("한국어 입니다 .", "ko") == "한국어 입니다."
 
 
 @pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "@", ",1", "é", "&", " '", "”“ "])

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from nmt.cli import prepare as command
-from nmt.config import Recipe
-from nmt.data import parallel
-from nmt.data.corpus import CorpusWriter
+from nmt.config.recipe import Recipe
+from nmt.data import workers
+from nmt.data.encoded import CorpusWriter
 from nmt.data.prepare import missing_files, prepare
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
@@ -36,7 +36,7 @@ def recipe_for(folder: Path, train=TRAIN, dev=DEV, test=None, **keys) -> Recipe:
     data = {"train": write(folder, "train", train), "dev": write(folder, "dev", dev)}
     if test is not None:
         data["test"] = write(folder, "test", test)
-    data |= {"tokenised": True} | keys.pop("data", {})
+    data |= {"tokenized": True} | keys.pop("data", {})
     values = {"src": "gl", "tgt": "en", "out": str(folder / "run"), "data": data}
     return Recipe.model_validate(values | {"segment": {"merges": 30}} | keys)
 
@@ -85,7 +85,7 @@ def test_suspicious_text_is_a_warning(tmp_path: Path):
     said = " ".join(report["warnings"])
     assert "same text on both sides in 60 pairs" in said
     assert "already BPE-encoded" in said
-    assert "data.normalise=nfc" in said
+    assert "data.normalize=nfc" in said
 
 
 def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path):
@@ -170,8 +170,8 @@ def test_a_read_only_place_prepares_elsewhere(tmp_path: Path, capsys):
 
 def test_worker_processes_give_the_same_ids(tmp_path: Path, monkeypatch):
     alone = prepared(tmp_path / "a")
-    monkeypatch.setattr(parallel, "PARALLEL_FROM", 1)
-    monkeypatch.setattr(parallel, "CHUNK", 7)
+    monkeypatch.setattr(workers, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(workers, "CHUNK", 7)
     together = prepared(tmp_path / "b")
     assert np.array_equal(together.train.src_len, alone.train.src_len)
     for row in (0, 20, 199):
@@ -200,7 +200,7 @@ def test_several_training_prefixes(tmp_path: Path):
 def test_the_command_prints_what_it_found(tmp_path: Path, capsys):
     recipe_for(tmp_path)
     recipe = tmp_path / "r.yaml"
-    recipe.write_text("src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n")
+    recipe.write_text("src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n")
     keys = [f"out={tmp_path}/run", "segment.merges=30"]
     assert command.main([str(recipe), *keys]) == 0
     out = capsys.readouterr().out
@@ -221,7 +221,7 @@ def test_a_million_pairs_in_under_a_gigabyte(tmp_path: Path):
                 file.writelines(" ".join(words[row]) + "\n" for row in ranks)
     write(tmp_path, "dev", [("w1 w2 w3", "w1 w2")])
     (tmp_path / "r.yaml").write_text(
-        "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n"
+        "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n"
         "segment: {merges: 500}\n"
     )
     code = (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
 from nmt.data import bpe, segment
 from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
 from nmt.data.moses import Moses
@@ -21,8 +21,8 @@ from nmt.data.segment import (
     Segmenter,
     learn_segmenter,
     load_segmenter,
+    prune_rare,
     save_segmenter,
-    without_rare,
 )
 from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import clean_line
@@ -40,8 +40,8 @@ LINES = st.text(
 ).map(clean_line)
 
 
-def learned(config, tokenised: bool = True, normalise: str = "none") -> Segmenter:
-    return learn_segmenter(config, "gl", "en", tokenised, normalise, lambda: iter(TEXT))
+def learned(config, tokenized: bool = True, normalize: str = "none") -> Segmenter:
+    return learn_segmenter(config, "gl", "en", tokenized, normalize, lambda: iter(TEXT))
 
 
 def fast(**keys) -> Segmenter:
@@ -50,9 +50,9 @@ def fast(**keys) -> Segmenter:
 
 def test_counts_are_bounded_by_the_rarest_words(monkeypatch):
     monkeypatch.setattr(segment, "COUNTED_WORDS", 3)
-    assert without_rare(Counter("aaabbc")) == Counter("aaabbc")
-    assert without_rare(Counter("aaabbccde")) == Counter("aaabbcc")
-    assert without_rare(Counter("aabbccdd")) == Counter()  # all of them are rare
+    assert prune_rare(Counter("aaabbc")) == Counter("aaabbc")
+    assert prune_rare(Counter("aaabbccde")) == Counter("aaabbcc")
+    assert prune_rare(Counter("aabbccdd")) == Counter()  # all of them are rare
 
 
 def test_learned_merges_join_the_frequent_pairs():
@@ -67,13 +67,13 @@ def test_learned_merges_join_the_frequent_pairs():
 @given(LINES)
 def test_words_of_pieces_are_the_words_of_the_text(line: str):
     words = " ".join(line.split())
-    for segmenter in SEGMENTERS_OF_TOKENISED:
+    for segmenter in SEGMENTERS_OF_TOKENIZED:
         assert segmenter.words(segmenter.encode(line, "gl"), "gl") == words
 
 
-SEGMENTERS_OF_TOKENISED = [fast(), learned(PlainConfig()), fast(vocab_threshold=3)]
-SPM = learned(SentencePieceConfig(vocab_size=60), tokenised=False)
-BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenised=False)
+SEGMENTERS_OF_TOKENIZED = [fast(), learned(PlainConfig()), fast(vocab_threshold=3)]
+SPM = learned(SentencePieceConfig(vocab_size=60), tokenized=False)
+BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenized=False)
 
 
 @settings(max_examples=200, deadline=None)
@@ -96,14 +96,14 @@ def test_control_signs_in_text_survive(text: str):
 
 
 def test_raw_text_comes_back_through_moses():
-    segmenter = learned(FastBpeConfig(merges=30), tokenised=False)
+    segmenter = learned(FastBpeConfig(merges=30), tokenized=False)
     for line in ("The cat's \"fish\" costs $5, doesn't it? Yes & no.", "It's (very) good: 50%."):
         pieces = segmenter.encode(line, "en")
         assert segmenter.decode(pieces, "en") == line
         assert segmenter.words(pieces, "en") == segmenter.moses.reference_words(line, "en")
 
 
-def test_tokenised_text_comes_out_plain():
+def test_tokenized_text_comes_out_plain():
     segmenter = fast()
     pieces = segmenter.encode("it &apos;s a &quot; test &quot; , is n&apos;t it ?", "en")
     assert segmenter.decode(pieces, "en") == "it's a \"test\", is n't it?"
@@ -170,7 +170,7 @@ def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
 
 
 @pytest.mark.parametrize(
-    "segmenter", [*SEGMENTERS_OF_TOKENISED, SPM, BYTES], ids=lambda s: type(s).__name__
+    "segmenter", [*SEGMENTERS_OF_TOKENIZED, SPM, BYTES], ids=lambda s: type(s).__name__
 )
 def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Segmenter):
     save_segmenter(segmenter, tmp_path)
@@ -228,7 +228,7 @@ def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: s
 
 
 def test_nfc_composes_input_and_never_references():
-    segmenter = learned(PlainConfig(), normalise="nfc")
+    segmenter = learned(PlainConfig(), normalize="nfc")
     assert segmenter.encode("e\u0301", "gl") == ["é"]
     assert segmenter.moses.reference_words("e\u0301", "gl") == "e\u0301"
     assert learned(PlainConfig()).encode("e\u0301", "gl") == ["e\u0301"]
@@ -237,7 +237,7 @@ def test_nfc_composes_input_and_never_references():
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_sentencepiece_learns_the_same_model_each_time_and_at_most_what_there_is(kind: str):
     config = SentencePieceConfig(vocab_size=5000, model_type=kind)
-    first, second = (learned(config, tokenised=False) for _ in range(2))
+    first, second = (learned(config, tokenized=False) for _ in range(2))
     assert first.files() == second.files()
     line = "o gato come 日本 <unk> </s>"
     assert first.decode(first.encode(line, "gl"), "gl") == line
@@ -313,7 +313,7 @@ def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatc
 
 def test_the_fingerprint_of_text_is_that_of_earlier_versions():
     """Runs of earlier versions must be found to have the same text."""
-    segmenter = FastBpe(Moses(tokenised=True, nfc=False), WordSplitter([("a", "b")]), 0.0)
+    segmenter = FastBpe(Moses(tokenized=True, nfc=False), WordSplitter([("a", "b")]), 0.0)
     assert segmenter_fingerprint(segmenter) == (
         "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
     )
@@ -352,12 +352,12 @@ def test_a_text_that_looks_like_a_byte_is_text():
 @pytest.mark.parametrize("byte_fallback", [False, True])
 def test_sentencepieces_errors_name_keys_of_the_recipe(byte_fallback: bool):
     with pytest.raises(UserError) as error:
-        learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenised=False)
+        learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenized=False)
     said = str(error.value)
     assert said.startswith("segment.vocab_size: 16 types are too few: this corpus takes")
     needed = said.rpartition("set segment.vocab_size=")[2].split()[0]
     config = SentencePieceConfig(vocab_size=int(needed), byte_fallback=byte_fallback)
-    assert learned(config, tokenised=False)
+    assert learned(config, tokenized=False)
     assert "--" not in said
 
 
@@ -365,6 +365,6 @@ def test_a_given_model_without_bytes_is_not_asked_for_them(tmp_path: Path):
     save_segmenter(SPM, tmp_path)
     config = SentencePieceConfig(model=str(tmp_path / "spm.model"), byte_fallback=True)
     with pytest.raises(UserError, match=r"spm\.model: segment\.byte_fallback is true, but"):
-        learned(config, tokenised=False)
+        learned(config, tokenized=False)
     save_segmenter(BYTES, tmp_path)
-    assert learned(config, tokenised=False).alphabet() == BYTES.alphabet()
+    assert learned(config, tokenized=False).alphabet() == BYTES.alphabet()

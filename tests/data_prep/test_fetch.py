@@ -16,7 +16,7 @@ BYTES = b"some archive"
 def source(**changes):
     given = {
         "what": "a toy",
-        "licence": "none",
+        "license": "none",
         "filename": "toy-1.0-py3-none-any.whl",
         "package": "toy==1.0",
         "sha256": hashlib.sha256(BYTES).hexdigest(),

@@ -165,19 +165,19 @@ def test_tmx_damage(tmp_path, capsys, damage, message):
 @pytest.mark.parametrize("msgid_lang", ["xx", "yy"])
 def test_gettext(tmp_path, suffix, msgid_lang):
     good = list(texts(100))
-    catalogue = polib.POFile()
-    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    catalog = polib.POFile()
+    catalog.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
     for source, target in good[2:]:
-        catalogue.append(polib.POEntry(msgid=source, msgstr=target))
+        catalog.append(polib.POEntry(msgid=source, msgstr=target))
     plural = {0: good[0][1], 1: "between", 2: good[1][1]}
-    catalogue.append(polib.POEntry(msgid=good[0][0], msgid_plural=good[1][0], msgstr_plural=plural))
-    catalogue.append(polib.POEntry(msgid="_Open the door", msgstr="Tür ö_ffnen"))
-    catalogue.append(polib.POEntry(msgid="set file_name", msgstr="stelle file_name"))
-    catalogue.append(polib.POEntry(msgid="guess", msgstr="unsure", flags=["fuzzy"]))
-    catalogue.append(polib.POEntry(msgid="not done", msgstr=""))
+    catalog.append(polib.POEntry(msgid=good[0][0], msgid_plural=good[1][0], msgstr_plural=plural))
+    catalog.append(polib.POEntry(msgid="_Open the door", msgstr="Tür ö_ffnen"))
+    catalog.append(polib.POEntry(msgid="set file_name", msgstr="stelle file_name"))
+    catalog.append(polib.POEntry(msgid="guess", msgstr="unsure", flags=["fuzzy"]))
+    catalog.append(polib.POEntry(msgid="not done", msgstr=""))
     (tmp_path / "po").mkdir()
     path = tmp_path / "po" / f"app.{suffix}"
-    catalogue.save(str(path)) if suffix == "po" else catalogue.save_as_mofile(str(path))
+    catalog.save(str(path)) if suffix == "po" else catalog.save_as_mofile(str(path))
     out = tmp_path / "out"
     assert from_gettext.main([str(tmp_path / "po"), *langs(out, "--msgid-lang", msgid_lang)]) == 0
     expected = [*good, ("Open the door", "Tür öffnen"), ("set file_name", "stelle file_name")]

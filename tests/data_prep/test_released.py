@@ -10,12 +10,12 @@ from data_prep import iwslt15_en_vi, wmt14_en_de
 from data_prep.common import Request
 from data_prep.fetch import Source
 from nmt.errors import UserError
-from nmt.scoring.metrics import paper_bleu
+from nmt.scoring.metrics import tokenized_bleu
 
 
 def unpinned(release):
     files = {
-        split: {lang: Source(s.what, s.licence, s.filename, url=s.url) for lang, s in sides.items()}
+        split: {lang: Source(s.what, s.license, s.filename, url=s.url) for lang, s in sides.items()}
         for split, sides in release.files.items()
     }
     return dataclasses.replace(release, files=files)
@@ -70,7 +70,7 @@ def test_unequal_files_name_both_counts(tmp_path, src, tgt):
     assert not (tmp_path / "out").exists()
 
 
-def test_split_compounds_get_the_mark_that_detokenisers_know(tmp_path):
+def test_split_compounds_get_the_mark_that_detokenizers_know(tmp_path):
     release = unpinned(wmt14_en_de.RELEASE)
     write(tmp_path, release, {"test": ("rich ##AT##-##AT## text\n", "a ##AT##-##AT## b\n")})
     release.prepare(request(release, tmp_path))
@@ -78,11 +78,11 @@ def test_split_compounds_get_the_mark_that_detokenisers_know(tmp_path):
     assert (tmp_path / "out/test.de").read_text() == "a @-@ b\n"
 
 
-def test_tokenised_bleu_is_that_of_the_atat_format():
+def test_tokenized_bleu_is_that_of_the_atat_format():
     refs = ["Er ist ein wohl ##AT##-##AT## bekannter Mann .", "Das Haus ist sehr alt ."]
     hyps = ["Er ist ein sehr ##AT##-##AT## bekannter Mann .", "Das Haus ist alt ."]
     ours = [[wmt14_en_de.restore(line) for line in lines] for lines in (hyps, refs)]
-    assert paper_bleu(*ours).value == paper_bleu(hyps, refs).value
+    assert tokenized_bleu(*ours).value == tokenized_bleu(hyps, refs).value
     assert "@-@" in ours[0][0]
 
 

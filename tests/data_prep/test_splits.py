@@ -6,14 +6,14 @@ import pytest
 
 from data_prep.pairs import Drops, Filter, Pair
 from data_prep.splits import hold_out, near_duplicates, split_by_group
-from nmt.data.near import NearIndex, normalised
+from nmt.data.near_duplicates import NearIndex, normalized
 
 
-def test_normalised_leaves_words_only():
-    assert normalised("Lock {lock_id} is 20% OPEN, see https://x.y/z!") == (
+def test_normalized_leaves_words_only():
+    assert normalized("Lock {lock_id} is 20% OPEN, see https://x.y/z!") == (
         "lock", "is", "open", "see",
     )  # fmt: skip
-    assert normalised("猫が好き") == ("猫", "が", "好", "き")
+    assert normalized("猫が好き") == ("猫", "が", "好", "き")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_hold_out_drops_what_recurs_and_train_keeps_it():
     pairs += [Pair(f"{p.src} 1", f"{p.tgt} 2", f"x{i}", f"x{i}") for i, p in enumerate(pairs)]
     drops = Drops()
     splits = hold_out(pairs, {"dev": 60, "test": 60}, drops)
-    seen = [{normalised(p.src) for p in part} for part in splits.values()]
+    seen = [{normalized(p.src) for p in part} for part in splits.values()]
     assert all(not a & b for a, b in itertools.combinations(seen, 2))
     assert len(splits["train"]) == 480
     dropped = sum(n for reason, n in drops.counts.items() if "nearly recurs" in reason)

@@ -11,7 +11,7 @@ import pytest
 from data_prep import ui_sk_en
 from data_prep.common import Request
 from data_prep.pairs import Drops
-from nmt.data.near import normalised
+from nmt.data.near_duplicates import normalized
 from nmt.errors import UserError
 
 
@@ -56,7 +56,7 @@ def test_splits_are_honest_and_complete(wheel, tmp_path):
     for split in ("train", "dev", "test"):
         assert len(lines[split, "sk"]) == len(lines[split, "en"])
     for lang in ("sk", "en"):
-        words = [{normalised(line) for line in lines[s, lang]} for s in ("train", "dev", "test")]
+        words = [{normalized(line) for line in lines[s, lang]} for s in ("train", "dev", "test")]
         assert all(not a & b for a, b in itertools.combinations(words, 2))
     assert "Retry {name} 5 times please" in lines["train", "en"]  # train keeps what recurs
     dropped = json.loads((out / "MANIFEST.json").read_text("utf-8"))["dropped"]

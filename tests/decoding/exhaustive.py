@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.model.rows import Rows
+from nmt.model.cpu.active_rows import Rows
 
 EOS = 2
 Prefix = tuple[int, ...]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from nmt.cli import train
+from nmt.decoding.codec import Sentence
 from nmt.decoding.search import Found
-from nmt.decoding.sentences import Sentence
 from nmt.decoding.translator import Translator
 from nmt.decoding.windows import CHARACTERS, windows
 from tests.decoding.untrained import untrained
@@ -123,7 +123,7 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
 def test_the_command_streams(tmp_path: Path, flags: list[str]) -> None:
     toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
-    recipe = toy_recipe(tmp_path, {"train": {"epoch_updates": 1, "max_epochs": 1}})
+    recipe = toy_recipe(tmp_path, {"train": {"validate_every": 1, "max_validations": 1}})
     assert train.main([str(recipe)]) == 0
     peaks = []
     for count in (10_000, 100_000):

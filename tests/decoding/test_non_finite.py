@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from nmt.cli.translate import main
+from nmt.decoding.codec import Sentence
 from nmt.decoding.load import load_run
-from nmt.decoding.sentences import Sentence
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError, UserError
 from nmt.export.folder import export

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import SentencePieceConfig
+from nmt.config.recipe import SentencePieceConfig
 from nmt.data.moses import Moses
 from nmt.data.segment import SentencePiece
-from nmt.decoding import sentences as sentences_module
+from nmt.decoding import codec as sentences_module
 from nmt.decoding.parts import part_ends
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError

@@ -11,8 +11,8 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
+from nmt.decoding import codec as sentences_module
 from nmt.decoding import score as module
-from nmt.decoding import sentences as sentences_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.examine import links
 from nmt.decoding.forced import Pairs, force

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.batches import Batch
+from nmt.data.layout import Layout
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decoding import sentences as sentences_module
+from nmt.decoding import codec as sentences_module
 from nmt.decoding import translator as module
+from nmt.decoding.codec import BLANK, Hypothesis
 from nmt.decoding.parts import part_ends
 from nmt.decoding.plan import Plan
-from nmt.decoding.sentences import BLANK, Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
-from nmt.layout import Layout
 from nmt.model.incremental import DecodeState
 from tests.decoding.exhaustive import Prefix, Scores, slow_beam_search
 from tests.decoding.untrained import LINES, untrained
@@ -139,7 +139,7 @@ def test_every_way_in_gives_the_same(translator: Translator) -> None:
 
 
 def test_text_is_plain_again(translator: Translator) -> None:
-    """Pieces are joined and detokenised: no mark of the segmentation is left."""
+    """Pieces are joined and detokenized: no mark of the segmentation is left."""
     for of_line in translator.n_best(LINES, 4):
         for h in of_line:
             assert h.text == translator.segmenter.decode(h.pieces, "en")

@@ -12,14 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import SentencePieceConfig
+from nmt.config.recipe import SentencePieceConfig
 from nmt.data.moses import Moses
 from nmt.data.segment import Plain, SentencePiece
 from nmt.data.vocab import UNK, Vocab
+from nmt.decoding.codec import Sentences
+from nmt.decoding.constraints import Required, Requirement, Symbol
 from nmt.decoding.phrases import Forbidden, Phrases
-from nmt.decoding.required import Required, Requirement, Symbol
 from nmt.decoding.search import Found, beam_search
-from nmt.decoding.sentences import Sentences
 from nmt.decoding.surfaces import Surfaces
 from nmt.decoding.translator import Translator
 from nmt.decoding.wishes import Wish

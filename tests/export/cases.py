@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import yaml
 
-from nmt.config import DecodeConfig, FastBpeConfig, ModelConfig
-from nmt.config_loader import dump_recipe, recipe_from_text
+from nmt.config.load import dump_recipe, recipe_from_text
+from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
 from nmt.data.batches import collate_sources
 from nmt.data.segment import Segmenter, learn_segmenter, save_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
@@ -80,10 +80,10 @@ def text() -> tuple[Segmenter, Vocab]:
 
 
 def learned(
-    config: Any, tokenised: bool = False, normalise: str = "none"
+    config: Any, tokenized: bool = False, normalize: str = "none"
 ) -> tuple[Segmenter, Vocab]:
     """A segmenter and a vocabulary of the sentences."""
-    segmenter = learn_segmenter(config, "gl", "en", tokenised, normalise, lambda: iter(pairs()))
+    segmenter = learn_segmenter(config, "gl", "en", tokenized, normalize, lambda: iter(pairs()))
     counts = [Counter[str](), Counter[str]()]
     for pair in pairs():
         for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):

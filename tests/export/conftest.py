@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         "optim": {"betas": [0.9, 0.98]},
         "schedule": {"kind": "linear", "lr": 1e-2, "warmup_updates": 30, "total_updates": 200},
-        "train": {"epoch_updates": 200, "max_epochs": 1, "log_every": 200},
+        "train": {"validate_every": 200, "max_validations": 1, "log_every": 200},
     }  # fmt: skip
     assert train.main([str(toy_recipe(folder, changes))]) == 0
     return folder / "run"

@@ -130,7 +130,7 @@ def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "bound", "weight", "position"), STORED, ids=[kind for kind, *_ in STORED]
 )
-def test_quantised_weights_are_small_and_near(
+def test_quantized_weights_are_small_and_near(
     kind: str, bound: float, weight: int, position: int, tmp_path: Path
 ) -> None:
     """What is stored, computed with in fp32: the same numbers with any instructions."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
+from nmt.config.schema import keys_of
 from nmt.errors import UserError
 from nmt.export.fold import fold
 from nmt.model.transformer import Transformer
-from nmt.schema import keys_of
 from tests.export.cases import GRID, OTHERS
 from tests.model_cases import ALLOWED, SOURCES, TARGETS, TYPES, batch_of, build, short, tiny
 

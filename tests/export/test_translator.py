@@ -15,7 +15,7 @@ import torch
 from nmt.cli import export as command
 from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.sentences import LONGEST
+from nmt.decoding.codec import LONGEST
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.translator import load_exported

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from nmt.cli.prepare import main
-from nmt.config import Recipe
-from nmt.data import bpe, encode, parallel, sources
+from nmt.config.recipe import Recipe
+from nmt.data import bitext, bpe, encoding, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import plan
 from nmt.data.prepare import Prepared, prepare
@@ -46,7 +46,7 @@ class Corpus:
 
     def recipe(self, **keys) -> Recipe:
         data = {name: str(self.folder / name) for name in ("train", "dev")}
-        data |= {"tokenised": True} | keys.pop("data", {})
+        data |= {"tokenized": True} | keys.pop("data", {})
         values = {"src": "gl", "tgt": "en", "out": str(self.folder / "run"), "data": data}
         return Recipe.model_validate(values | {"segment": {"merges": 30}} | keys)
 
@@ -214,15 +214,15 @@ def test_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, 
     changed = corpus.prepared()
     assert changed.fingerprint != plain.fingerprint
     assert ids(changed) == ids(plain)
-    found = changed.report["splits"]["train"]["normalised"]
+    found = changed.report["splits"]["train"]["normalized"]
     assert found == ({what: count} if what else {})
-    assert plain.report["splits"]["train"]["normalised"] == {}
+    assert plain.report["splits"]["train"]["normalized"] == {}
 
 
 def test_references_and_sources_for_scoring_are_as_in_the_file(corpus: Corpus):
     corpus.write("dev.gl", "o gato\u00a0come\n\u200b\no gato\n")
     corpus.write("dev.en", "e\u0301 \u2028the  cat\t\n\nthe cat\n")
-    p = corpus.prepared(data={"normalise": "nfc"})
+    p = corpus.prepared(data={"normalize": "nfc"})
     assert p.dev.src_lines == ["o gato\u00a0come", "\u200b", "o gato"]
     assert p.dev.ref_lines == ["e\u0301 \u2028the  cat\t", "", "the cat"]
     assert p.dev.corpus.src_len[1] == p.dev.corpus.tgt_len[1] == 0
@@ -295,7 +295,7 @@ def test_a_side_of_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind
 
 
 def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, monkeypatch):
-    monkeypatch.setattr(parallel, "CHUNK", 7)
+    monkeypatch.setattr(workers, "CHUNK", 7)
     for lang in ("gl", "en"):
         lines = (corpus.folder / f"train.{lang}").read_text().splitlines()
         lines[3] = ""
@@ -394,7 +394,7 @@ def test_with_bytes_nothing_is_unknown(corpus: Corpus):
 
 
 def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
-    monkeypatch.setattr(encode, "LARGEST", 50)
+    monkeypatch.setattr(encoding, "LARGEST", 50)
     said = corpus.refused(segment={"kind": "plain"})
     assert "72 types; at most 50 are allowed" in said
     assert "segment.min_count" in said
@@ -404,18 +404,18 @@ def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
 
 
 def test_a_killed_worker_is_an_error_and_not_a_hang(corpus: Corpus, monkeypatch):
-    monkeypatch.setattr(parallel, "PARALLEL_FROM", 1)
-    monkeypatch.setattr(parallel, "CHUNK", 5)
-    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(workers, "CHUNK", 5)
+    monkeypatch.setattr(workers, "_cores", lambda: 2)
     parent = os.getpid()
-    real = encode.Segment.__call__
+    real = encoding.Segment.__call__
 
     def die(self, number, pairs):
         if number == 7 and os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, number, pairs)
 
-    monkeypatch.setattr(encode.Segment, "__call__", die)
+    monkeypatch.setattr(encoding.Segment, "__call__", die)
     with pytest.raises(MachineError, match="worker process that segments text was killed"):
         corpus.prepared()
     assert list((corpus.folder / ".cache").iterdir()) == []
@@ -425,19 +425,19 @@ def test_workers_know_nothing_of_torch_and_give_the_same(corpus: Corpus):
     """What the command's processes load, and the ids of one process and of several."""
     code = """
 import sys
-from nmt.data import encode, parallel
+from nmt.data import encoding, workers
 from nmt.cli.prepare import main
-real = encode.Segment.__call__
+real = encoding.Segment.__call__
 def look(self, number, pairs):
     assert "torch" not in sys.modules
     return real(self, number, pairs)
-encode.Segment.__call__ = look
+encoding.Segment.__call__ = look
 cores, *argv = sys.argv[1:]
-parallel.PARALLEL_FROM, parallel.CHUNK, parallel._cores = 1, 4, lambda: int(cores)
+workers.PARALLEL_FROM, parallel.CHUNK, parallel._cores = 1, 4, lambda: int(cores)
 sys.exit(main(argv))
 """
     text = "src: gl\ntgt: en\nsegment: {merges: 30, dropout: 0.3}\n"
-    recipe = corpus.write("r.yaml", text + "data: {train: train, dev: dev, tokenised: true}\n")
+    recipe = corpus.write("r.yaml", text + "data: {train: train, dev: dev, tokenized: true}\n")
     stored = []
     for cores in "13":
         out = corpus.folder / cores
@@ -453,7 +453,7 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     def full(*_):
         raise OSError(28, "No space left on device", "train.ids")
 
-    monkeypatch.setattr(encode.CorpusWriter, "add_flat", full)
+    monkeypatch.setattr(encoding.CorpusWriter, "add_flat", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
     said = capsys.readouterr().err
@@ -480,7 +480,7 @@ def test_a_folder_made_elsewhere_is_removed_at_the_end(corpus: Corpus):
     """By the command itself: nothing of it stays in the temporary folder."""
     corpus.write(".cache", "in the way")
     recipe = corpus.write(
-        "r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenised: true}\n"
+        "r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n"
     )
     (corpus.folder / "tmp").mkdir()
     done = subprocess.run(
@@ -524,7 +524,7 @@ def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sources, "reason_to_drop", interrupt)  # in the second pass
+    monkeypatch.setattr(bitext, "reason_to_drop", interrupt)  # in the second pass
     with pytest.raises(KeyboardInterrupt):
         corpus.prepared()
     assert list((corpus.folder / ".cache").iterdir()) == []

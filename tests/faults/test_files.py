@@ -15,7 +15,7 @@ import pytest
 from nmt.errors import MachineError, UserError
 from nmt.run import checkpoint as checkpoint_module
 from nmt.run.folder import RunFolder, update_of
-from nmt.run.logs import MetricsLog
+from nmt.run.metrics_log import MetricsLog
 from tests.run_cases import FILES, RECIPE, Steps, count_steps, holds, load, reopen, save, trained
 
 

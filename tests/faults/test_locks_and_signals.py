@@ -9,7 +9,7 @@ import pytest
 
 from nmt.errors import MachineError, UserError
 from nmt.run.folder import RunFolder
-from nmt.run.signals import stop_signals
+from nmt.runtime.signals import stop_signals
 from tests.run_cases import RECIPE, Steps, count_steps, holds, load, reopen, save
 
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from nmt.cli import train
-from nmt.config_loader import load_recipe, recipe_from_text
+from nmt.config.load import load_recipe, recipe_from_text
 from nmt.errors import MachineError, UserError
-from nmt.run import memory
+from nmt.runtime import memory
 
 HEAD = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"
 
@@ -27,7 +27,7 @@ FAULTS = {
         "warmup_step: 3": '4:1: unknown key "warmup_step"; did you mean "schedule.warmup_updates"?',
         "optim: {zzz: 1}": '4:9: unknown key "optim.zzz"; optim has kind, betas, eps, weight_decay, clip_norm, label_smoothing, accumulate',
         "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; did you mean "warmup_updates"?',
-        "train: {'': 3}": '4:9: unknown key "train."; train has epoch_updates, max_epochs, min_lr, stop_patience, keep, average, max_bad_updates, log_every',
+        "train: {'': 3}": '4:9: unknown key "train."; train has validate_every, max_validations, min_lr, stop_patience, keep, average, max_bad_updates, log_every',
         "data.batch_tokens: 5": '4:1: unknown key "data.batch_tokens"; in a recipe, write "batch_tokens" under "data"',
     },
     "right key, wrong section": {
@@ -85,7 +85,7 @@ FAULTS = {
         "model: {attn_dropout: x}": '4:23: model.attn_dropout: "x" is not a number of at least 0 and below 1, or none',
         "decode: {batch_tokens: 0}": '4:24: decode.batch_tokens: "0" is not an integer of at least 1 and at most 1000000000',
         "optim: {accumulate: 0}": '4:21: optim.accumulate: "0" is not an integer of at least 1 and at most 10000',
-        "train: {epoch_updates: -5}": '4:24: train.epoch_updates: "-5" is not an integer of at least 1',
+        "train: {validate_every: -5}": '4:24: train.validate_every: "-5" is not an integer of at least 1',
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
         "model: {norm: {kind: x}}": "4:15: model.norm: a group of keys is not layernorm, rmsnorm or scalenorm",
         "model: {bias: maybe}": '4:15: model.bias: "maybe" is not true or false',

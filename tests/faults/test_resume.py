@@ -25,7 +25,7 @@ from tests.toy import toy_corpus, toy_recipe
 
 KEYS = {
     "segment": {"kind": "fastbpe", "merges": 12},
-    "train": {"epoch_updates": 2, "max_epochs": 4, "log_every": 2, "keep": 2},
+    "train": {"validate_every": 2, "max_validations": 4, "log_every": 2, "keep": 2},
 }
 
 
@@ -69,7 +69,7 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[1], lines[0], *lines[2:]]))
     before = content(here / "run")
-    assert resumed(here, "data.checks=off", "train.max_epochs=4") == 2
+    assert resumed(here, "data.checks=off", "train.max_validations=4") == 2
     said = capsys.readouterr().err
     assert "data.checks" in said  # a key that is not free
     assert resumed(here) == 2
@@ -88,7 +88,7 @@ def test_another_version_learns_other_pieces_and_the_run_keeps_its_own(here, mon
     assert not difference(result(here / "run"), result(here / "whole"))
 
 
-def test_another_tokeniser_is_refused_and_nothing_is_overwritten(here, monkeypatch, capsys):
+def test_another_tokenizer_is_refused_and_nothing_is_overwritten(here, monkeypatch, capsys):
     shutil.rmtree(here / ".cache")
     real = segment.FastBpe.encode
     monkeypatch.setattr(segment.FastBpe, "encode", lambda *a: [*real(*a), "."])

@@ -39,7 +39,7 @@ def test_line_counts_differ(tmp_path: Path, ref: Path, capsys: pytest.CaptureFix
     assert f"{run / 'test.hyp'}: 1 lines" in refused(capsys, run)
 
 
-def test_tokenised_reference_and_empty_hypothesis_are_told(
+def test_tokenized_reference_and_empty_hypothesis_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ref = write_lines(tmp_path / "ref", ["It works , they say .", "So it does ."])
@@ -47,7 +47,7 @@ def test_tokenised_reference_and_empty_hypothesis_are_told(
     assert main(["--hyp", str(hyp), "--ref", str(ref), "--resamples", "0"]) == 0
     captured = capsys.readouterr()
     assert f"note: {hyp}: 1 of 2 hypotheses are empty" in captured.err
-    assert f"note: {ref}: looks tokenised" in captured.err
+    assert f"note: {ref}: looks tokenized" in captured.err
     assert "version:" in captured.out
 
 
@@ -60,7 +60,7 @@ def test_all_references_empty_is_a_score_of_zero(
     tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blank = write_lines(tmp_path / "blank", [""] * len(LINES))
-    assert main(["--hyp", str(ref), "--ref", str(blank), "--metrics", "bleu,paper_bleu"]) == 0
+    assert main(["--hyp", str(ref), "--ref", str(blank), "--metrics", "bleu,tokenized_bleu"]) == 0
     captured = capsys.readouterr()
     assert [row.split("\t")[2] for row in captured.out.splitlines()[1:]] == ["0.0000", "0.0000"]
     assert "every line is empty" in captured.err
@@ -82,7 +82,7 @@ def test_unreadable_files(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixtu
         (["--hyp", "ref"], "--hyp needs a reference"),
         (["--hyp", "ref", "ref", "--ref", "ref"], "twice"),
         (["--hyp", "ref", "--ref", "ref", "--split", "dev"], "--split is for run folders"),
-        (["run", "--tokenised"], "--tokenised is for --hyp"),
+        (["run", "--tokenized"], "--tokenized is for --hyp"),
         (["run", "--tgt-lang", "en"], "--tgt-lang is for --hyp"),
         (["missing"], "no such run folder"),
         (["--hyp", "ref", "copy", "--ref", "ref", "--resamples", "0"], "without resamples"),

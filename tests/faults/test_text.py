@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.config import FastBpeConfig, SentencePieceConfig
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.data import bpe
 from nmt.data.bpe import WordSplitter, join, learn_codes, read_codes
 from nmt.data.segment import Segmenter, learn_segmenter, load_segmenter, save_segmenter
@@ -232,7 +232,7 @@ def test_a_model_that_is_none(tmp_path: Path, data: bytes | None, said: str):
         lambda facts: {**facts, "sha256": {"../../secret": ""}},
         lambda facts: {**facts, "kind": ["fastbpe"]},
         lambda facts: {**facts, "kind": "other"},
-        lambda facts: {key: value for key, value in facts.items() if key != "tokenised"},
+        lambda facts: {key: value for key, value in facts.items() if key != "tokenized"},
     ],
 )
 def test_a_segmenter_with_other_facts_is_refused(tmp_path: Path, change):

@@ -17,8 +17,8 @@ import pytest
 
 from nmt.cli import train
 from nmt.cli.translate import main
-from nmt.decoding import sentences
-from nmt.run import device
+from nmt.decoding import codec
+from nmt.runtime import device
 from tests.toy import toy_corpus, toy_recipe
 
 LINES = ["3 1 4 1", "", "5 9 2", "\u3000", "6 5 3 5 8 9 7 9"]
@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = folder / f"{split}.en"
         text = "".join(f"ñ{c}" if c.isdigit() else c for c in target.read_text())
         target.write_text(text, encoding="utf-8")
-    recipe = toy_recipe(folder, {"train": {"epoch_updates": 1, "max_epochs": 2}})
+    recipe = toy_recipe(folder, {"train": {"validate_every": 1, "max_validations": 2}})
     assert train.main([str(recipe)]) == 0
     return folder / "run"
 
@@ -120,7 +120,7 @@ def test_an_over_long_line_leaves_the_others_alone(
     translate: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
-    monkeypatch.setattr(sentences, "LONGEST", 50)
+    monkeypatch.setattr(codec, "LONGEST", 50)
     code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 100 + b"\n5 9\n")
     assert "note: line 2 has 200 pieces; it is translated in 4 parts" in err
     first, long, last = out.splitlines(keepends=True)
@@ -336,7 +336,7 @@ def test_files_of_another_model(translate: Command, run: Path) -> None:
     vocab.write_text("".join(lines), encoding="utf-8")
     segmenter = run / "segmenter.json"
     facts = segmenter.read_text()
-    segmenter.write_text(facts.replace('"tokenised": true', '"tokenised": false'))
+    segmenter.write_text(facts.replace('"tokenized": true', '"tokenized": false'))
     assert "vocab.txt or segmenter.json is not what checkpoint" in refused(translate, run=run)
     segmenter.write_text(facts)
     config = run / "config.yaml"

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two updates, 2,500 lines to translate, and their translations."""
     folder = tmp_path_factory.mktemp("stopped")
     toy_corpus(folder, {"train": 40, "dev": 4, "test": 4})
-    recipe = toy_recipe(folder, {"train": {"epoch_updates": 1, "max_epochs": 2}})
+    recipe = toy_recipe(folder, {"train": {"validate_every": 1, "max_validations": 2}})
     assert train.main([str(recipe)]) == 0
     lines = lines_of_digits(LINES, longest=6)
     (folder / "in").write_text("".join(f"{line}\n" for line in lines))

@@ -1,4 +1,4 @@
-"""Initialisation: SmallInit and Xavier against equation 4 and section 2.2 of T."""
+"""Initialization: SmallInit and Xavier against equation 4 and section 2.2 of T."""
 
 import math
 

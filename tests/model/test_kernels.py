@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.batches import collate_sources
+from nmt.data.layout import Layout
 from nmt.data.vocab import BOS
 from nmt.decoding.translator import Translator
-from nmt.layout import Layout
-from nmt.model import attention, kernels, loops
-from nmt.model.frozen import freeze_layers
+from nmt.model import attention
+from nmt.model.cpu import kernels, loops
+from nmt.model.cpu.inference import freeze_layers
 from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
 from tests.export.cases import ids, made, pairs

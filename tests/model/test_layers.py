@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.layout import Layout
+from nmt.data.layout import Layout
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layers import ACTIVATIONS, Residual

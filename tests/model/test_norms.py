@@ -16,7 +16,7 @@ EPS = 1e-5
 HALF = [torch.float32, torch.bfloat16, torch.float16]
 
 
-def randomised(norm: torch.nn.Module) -> torch.nn.Module:
+def randomized(norm: torch.nn.Module) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in norm.parameters():
@@ -39,7 +39,7 @@ def test_the_table_has_the_three_norms_of_the_papers():
 # A large eps shows its place in the formula, which 1e-5 would hide.
 @pytest.mark.parametrize("eps", [EPS, 0.5])
 def test_layer_norm_is_the_formula(eps):
-    norm, x = randomised(LayerNorm(DIM, eps)), sample(4, DIM)
+    norm, x = randomized(LayerNorm(DIM, eps)), sample(4, DIM)
     weight, bias = rows(norm.weight), rows(norm.bias)
     expected = [reference.layer_norm(row, weight, bias, eps) for row in rows(x)]
     np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
@@ -47,13 +47,13 @@ def test_layer_norm_is_the_formula(eps):
 
 @pytest.mark.parametrize("eps", [EPS, 0.5])
 def test_rms_norm_is_the_formula(eps):
-    norm, x = randomised(RMSNorm(DIM, eps)), sample(4, DIM)
+    norm, x = randomized(RMSNorm(DIM, eps)), sample(4, DIM)
     expected = [reference.rms_norm(row, rows(norm.weight), eps) for row in rows(x)]
     np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_scale_norm_is_the_formula():
-    norm, x = randomised(ScaleNorm(DIM, EPS)), sample(4, DIM)
+    norm, x = randomized(ScaleNorm(DIM, EPS)), sample(4, DIM)
     expected = [reference.scale_norm(row, norm.g.item(), EPS) for row in rows(x)]
     np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
 
@@ -69,7 +69,7 @@ def test_scale_norm_clamps_the_length_instead_of_adding_to_it():
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_scale_norm_without_gradients_is_the_same(dtype):
     """A way of its own, for zero and short vectors too."""
-    norm = randomised(ScaleNorm(DIM, 0.5)).to(dtype)
+    norm = randomized(ScaleNorm(DIM, 0.5)).to(dtype)
     x = (sample(4, DIM) * torch.tensor([[1.0], [1e-2], [0.0], [1e3]])).to(dtype)
     with torch.no_grad():
         found = norm(x)
@@ -78,7 +78,7 @@ def test_scale_norm_without_gradients_is_the_same(dtype):
 
 
 def test_scale_norm_output_has_length_g():
-    norm, x = randomised(ScaleNorm(DIM, EPS)), sample(5, DIM)
+    norm, x = randomized(ScaleNorm(DIM, EPS)), sample(5, DIM)
     torch.testing.assert_close(norm(x).norm(dim=-1), norm.g.abs().detach().expand(5))
 
 
@@ -116,13 +116,13 @@ def test_parameter_counts(name):
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("factor", [0.5, 7.0])
 def test_scale_of_the_input_does_not_matter(name, factor):
-    norm, x = randomised(NORMS[name](DIM, 1e-9)), sample(5, DIM)
+    norm, x = randomized(NORMS[name](DIM, 1e-9)), sample(5, DIM)
     torch.testing.assert_close(norm(factor * x), norm(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NORMS)
 def test_every_vector_is_on_its_own_in_any_shape(name):
-    norm, x = randomised(NORMS[name](DIM, EPS)), sample(2, 3, DIM)
+    norm, x = randomized(NORMS[name](DIM, EPS)), sample(2, 3, DIM)
     torch.testing.assert_close(norm(x)[1, 2], norm(x[1, 2]))
     torch.testing.assert_close(norm(x).reshape(-1, DIM), norm(x.reshape(-1, DIM)))
 
@@ -173,7 +173,7 @@ def test_half_precision_keeps_the_formula_for_short_and_long_vectors(name, size,
 
 @pytest.mark.parametrize("name", NORMS)
 def test_gradient_is_the_finite_difference_of_the_formula(name):
-    norm = randomised(NORMS[name](DIM, EPS))
+    norm = randomized(NORMS[name](DIM, EPS))
     x = sample(DIM).requires_grad_()
     weights = sample(DIM, seed=9)
     (norm(x) @ weights).backward()

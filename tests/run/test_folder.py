@@ -87,7 +87,7 @@ def test_resume_with_another_recipe_lists_the_keys(tmp_path):
 @pytest.mark.parametrize(
     ("line", "key"),
     [
-        ("train: {max_epochs: 7}", "train.max_epochs"),
+        ("train: {max_validations: 7}", "train.max_validations"),
         ("train: {stop_patience: 7}", "train.stop_patience"),
         ("train: {keep: 7}", "train.keep"),
         ("train: {log_every: 7}", "train.log_every"),
@@ -140,7 +140,7 @@ def test_the_place_of_a_file_is_refused(tmp_path):
 
 def test_resume_of_a_finished_run(tmp_path):
     run = trained(tmp_path / "run", 1)
-    run.write_summary({"status": "finished", "reason": "train.max_epochs"})
+    run.write_summary({"status": "finished", "reason": "train.max_validations"})
     before = content(run.path)
     again = RunFolder.for_training(run.path, RECIPE, resume=True)
     assert again.finished
@@ -154,7 +154,7 @@ def test_resume_of_a_finished_run(tmp_path):
 def test_more_epochs_make_a_finished_run_go_on(tmp_path):
     run = trained(tmp_path / "run", 1)
     run.write_summary({"status": "finished"})
-    more = RunFolder.for_training(run.path, RECIPE + "train: {max_epochs: 300}\n", resume=True)
+    more = RunFolder.for_training(run.path, RECIPE + "train: {max_validations: 300}\n", resume=True)
     assert not more.finished
     with more:
         assert more.summary() == {}
@@ -193,7 +193,7 @@ def test_open_says_what_is_wrong(tmp_path):
 
 
 def test_free_disk_is_checked(tmp_path):
-    from nmt.run.files import require_space
+    from nmt.runtime.files import require_space
 
     require_space(tmp_path, 1000)
     with pytest.raises(MachineError, match=r"is full: 909494\.7 TB needed, .* free"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nmt.config_loader import dump_recipe, load_recipe
+from nmt.config.load import dump_recipe, load_recipe
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:

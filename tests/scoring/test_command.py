@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from nmt.cli.score import main
-from nmt.config import ModelConfig
+from nmt.config.recipe import ModelConfig
 from nmt.data.prepare import prepare
-from nmt.decoding.sentences import Hypothesis
+from nmt.decoding.codec import Hypothesis
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
 from nmt.scoring.report import COLUMNS
-from nmt.training.evaluate import evaluate
+from nmt.training.validation import evaluate
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference
 
@@ -41,7 +41,7 @@ def test_a_pipe_gets_tab_separated_lines(
     captured = capsys.readouterr()
     rows = [line.split("\t") for line in captured.out.splitlines()]
     assert tuple(rows[0]) == COLUMNS
-    assert [row[1] for row in rows[1:]] == ["bleu", "chrf", "ter", "paper_bleu"]
+    assert [row[1] for row in rows[1:]] == ["bleu", "chrf", "ter", "tokenized_bleu"]
     assert captured.err.startswith(f"note: {files['base']}: ")
 
 
@@ -86,10 +86,12 @@ def test_dev_split_and_language_options(
     tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path, REFS, None, {"u000300": REFS}, "u000300")
-    assert main([str(run), "--split", "dev", "--metrics", "paper_bleu", "--resamples", "0"]) == 0
+    assert (
+        main([str(run), "--split", "dev", "--metrics", "tokenized_bleu", "--resamples", "0"]) == 0
+    )
     row = capsys.readouterr().out.splitlines()[1].split("\t")
-    assert row[:5] == [str(run), "paper_bleu", "100.0000", "", ""]
-    given = ["--hyp", files["ref"], "--ref", files["ref"], "--metrics", "bleu,paper_bleu"]
+    assert row[:5] == [str(run), "tokenized_bleu", "100.0000", "", ""]
+    given = ["--hyp", files["ref"], "--ref", files["ref"], "--metrics", "bleu,tokenized_bleu"]
     assert main([*given, "--tgt-lang", "zh", "--src", files["ref"], "--resamples", "0"]) == 0
     captured = capsys.readouterr()
     assert "tok:zh" in captured.out
@@ -113,15 +115,15 @@ def test_torch_is_not_loaded() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("tokenised", [True, False])
+@pytest.mark.parametrize("tokenized", [True, False])
 def test_a_run_scores_as_its_training_did(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenised: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenized: bool
 ) -> None:
-    """Words that do not survive detokenising and tokenising, as a model may produce them."""
+    """Words that do not survive detokenizing and tokenizing, as a model may produce them."""
     words = ["“", "the", "”", "old", "house", "n't", "a/b", "&apos;", "@-@", ",", "3.", "is", "big"]
     refs = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
     run = make_run(
-        tmp_path, refs, refs, {}, "u000100", f"data.tokenised={tokenised}", "data.checks=warn"
+        tmp_path, refs, refs, {}, "u000100", f"data.tokenized={tokenized}", "data.checks=warn"
     )
     recipe = RunFolder.open(run).recipe()
     prepared = prepare(recipe, progress=False)
@@ -139,7 +141,7 @@ def test_a_run_scores_as_its_training_did(
     model = Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab))
     told = evaluate(model, translator, prepared, prepared.test, recipe, lambda: False)
     told.write(run / "test.hyp")
-    argv = [str(run), "--json", "--metrics", "bleu,chrf,paper_bleu", "--resamples", "0"]
+    argv = [str(run), "--json", "--metrics", "bleu,chrf,tokenized_bleu", "--resamples", "0"]
     assert main(argv) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
     assert [(s["metric"], s["score"], s["signature"]) for s in found] == [
@@ -150,5 +152,5 @@ def test_a_run_scores_as_its_training_did(
     assert main(argv) == 0
     captured = capsys.readouterr()
     again = json.loads(captured.out)["scores"][2]["score"]
-    assert (again != told.value("paper_bleu")) == tokenised
+    assert (again != told.value("tokenized_bleu")) == tokenized
     assert f"{run / 'test.words'} is missing" in captured.err

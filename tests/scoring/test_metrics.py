@@ -1,4 +1,4 @@
-"""Scores equal sacreBLEU's command; paper BLEU equals multi-bleu.perl and a slow second version."""
+"""Scores equal sacreBLEU's command; tokenized BLEU equals multi-bleu.perl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import METRICS, paper_bleu, score
+from nmt.scoring import METRICS, score, tokenized_bleu
 from nmt.scoring.metrics import bleu_tokenizer
 from tests.scoring.texts import hypothesis, reference
 
@@ -86,7 +86,7 @@ PERL = {(300, 5): 91.89, (300, 20): 66.77, (300, 60): 18.89, (300, 90): 4.85, (4
 def test_paper_bleu_is_multi_bleu_perl(case: tuple[int, int], expected: float) -> None:
     lines, damage = case
     refs = reference(lines)
-    assert f"{paper_bleu(hypothesis(refs, damage), refs).value:.2f}" == f"{expected:.2f}"
+    assert f"{tokenized_bleu(hypothesis(refs, damage), refs).value:.2f}" == f"{expected:.2f}"
 
 
 @pytest.mark.parametrize("damage", [0, 10, 35, 70, 100])
@@ -94,7 +94,7 @@ def test_paper_bleu_is_multi_bleu_perl(case: tuple[int, int], expected: float) -
 def test_paper_bleu_equals_the_formula(damage: int, seed: int) -> None:
     refs = reference(25, seed)
     hyps = hypothesis(refs, damage, seed + 100)
-    assert paper_bleu(hyps, refs).value == pytest.approx(slow_bleu(hyps, refs), abs=1e-9)
+    assert tokenized_bleu(hyps, refs).value == pytest.approx(slow_bleu(hyps, refs), abs=1e-9)
 
 
 def slow_bleu(hyps: list[str], refs: list[str]) -> float:
@@ -124,11 +124,11 @@ def slow_bleu(hyps: list[str], refs: list[str]) -> float:
 def test_paper_bleu_splits_at_ascii_white_space_only() -> None:
     inside = [f"a{chr(code)}b c d e f" for code in (0xA0, 0x85, 0x1C, 0x2009, 0x3000)]
     apart = ["a b c d e f"] * len(inside)
-    assert paper_bleu(inside, inside).value == pytest.approx(100)
+    assert tokenized_bleu(inside, inside).value == pytest.approx(100)
     # one word against two: 4 of 5 words match, and the hypothesis is shorter
-    assert paper_bleu(inside, apart).value == pytest.approx(slow_bleu(inside, apart))
+    assert tokenized_bleu(inside, apart).value == pytest.approx(slow_bleu(inside, apart))
     tabs = ["a\tb  c\rd e f "] * len(inside)
-    assert paper_bleu(tabs, apart).value == pytest.approx(100)
+    assert tokenized_bleu(tabs, apart).value == pytest.approx(100)
 
 
 @pytest.mark.parametrize("refs", [["a b c d e"], [""], ["a"]])
@@ -138,7 +138,7 @@ def test_degenerate_text_has_a_score(hyps: list[str], refs: list[str]) -> None:
         assert math.isfinite(found.value)
         assert found.low is not None
         assert math.isfinite(found.low)
-        if found.name == "paper_bleu":
+        if found.name == "tokenized_bleu":
             assert found.value == 0  # no common 4-gram
 
 
@@ -158,4 +158,4 @@ def test_line_counts_must_agree() -> None:
     with pytest.raises(UserError, match="2 lines, but the reference has 3"):
         score(["a", "b"], ["a", "b", "c"], ["bleu"], "en")
     with pytest.raises(UserError, match="no lines"):
-        paper_bleu([], [])
+        tokenized_bleu([], [])

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import METRICS, paper_bleu, score
-from nmt.scoring.inputs import Inputs
+from nmt.scoring import METRICS, score, tokenized_bleu
 from nmt.scoring.report import COLUMNS, report
+from nmt.scoring.systems import Inputs
 from tests.scoring.texts import hypothesis, reference
 
 REFS = reference(40)
@@ -30,16 +30,18 @@ def test_one_system_every_metric_on_its_text() -> None:
     assert [s.name for s in scores] == list(METRICS)
     expected = score(BASE, REFS, ["bleu", "chrf", "ter"], "en", intervals=True, resamples=100)
     assert scores[:3] == expected
-    assert scores[3].value == paper_bleu(given.words["base"], given.ref_words).value
+    assert scores[3].value == tokenized_bleu(given.words["base"], given.ref_words).value
     assert "tok:moses-en" in scores[3].signature
 
 
 def test_table_for_people() -> None:
-    table = report(inputs(base=BASE, better=BETTER), ["bleu", "paper_bleu"], 100).table()
+    table = report(inputs(base=BASE, better=BETTER), ["bleu", "tokenized_bleu"], 100).table()
     lines = table.splitlines()
     assert lines[0] == "reference test.en, 40 lines"
     assert any(line.startswith("BLEU") for line in lines)
-    assert any(line.startswith("paper BLEU  (tokenised BLEU as multi-bleu.perl") for line in lines)
+    assert any(
+        line.startswith("tokenized BLEU  (tokenized BLEU as multi-bleu.perl") for line in lines
+    )
     better = [line for line in lines if line.startswith("  better")]
     assert len(better) == 2
     assert all("p = 0.010 *" in line and "[" in line for line in better)
@@ -63,7 +65,7 @@ def test_tab_separated_lines_for_pipes() -> None:
 
 
 def test_json_for_programs() -> None:
-    found = report(inputs(base=BASE, better=BETTER), ["chrf", "paper_bleu"], 100)
+    found = report(inputs(base=BASE, better=BETTER), ["chrf", "tokenized_bleu"], 100)
     read = json.loads(found.json())
     assert read["lines"] == 40
     assert read["baseline"] == "base"
@@ -71,9 +73,9 @@ def test_json_for_programs() -> None:
     assert read["systems"][1]["empty"] == sum(not line for line in BETTER) > 0
     assert [(s["system"], s["metric"]) for s in read["scores"]] == [
         ("base", "chrf"),
-        ("base", "paper_bleu"),
+        ("base", "tokenized_bleu"),
         ("better", "chrf"),
-        ("better", "paper_bleu"),
+        ("better", "tokenized_bleu"),
     ]
     entry = found.scores["better"][0]
     record = read["scores"][2]

@@ -24,7 +24,7 @@ LEARNING: dict[str, Any] = {
     },
     "optim": {"label_smoothing": 0.0},
     "schedule": {"kind": "linear", "lr": 0.01, "warmup_updates": 40, "total_updates": 600},
-    "train": {"epoch_updates": 600, "log_every": 100},
+    "train": {"validate_every": 600, "log_every": 100},
 }
 NORMFORMER = ["model.normformer=true", "model.res_scale=ffn", "model.activation=geglu"]
 IN_EVERY_RUN = {("scalenorm", "pre"), ("layernorm", "post")}  # five seconds each

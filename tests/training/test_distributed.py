@@ -16,15 +16,15 @@ import torch
 from nmt.cli.train import main
 from nmt.errors import UserError
 from nmt.run.checkpoint import TrainState, load_checkpoint, require_same_update
-from nmt.run.distributed import World, join
 from nmt.run.folder import RunFolder
+from nmt.runtime.distributed import World, join
 from tests.toy import toy_corpus, toy_recipe
 
 ROOT = Path(__file__).parents[2]
 TRAINING: dict[str, Any] = {
     "data": {"batch_tokens": 128},
     "schedule": {"kind": "val_decay", "scale": 0.05, "warmup_updates": 2, "patience": 1},
-    "train": {"epoch_updates": 4, "max_epochs": 2, "log_every": 3},
+    "train": {"validate_every": 4, "max_validations": 2, "log_every": 3},
 }
 
 
@@ -94,7 +94,7 @@ def test_another_number_of_processes_needs_as_many_batches(alone, recipe, tmp_pa
     run = tmp_path / "run"
     shutil.copytree(alone, run)
     before = [(run / name).read_bytes() for name in ("config.yaml", "summary.json")]
-    more = [recipe, f"out={run}", "train.max_epochs=3", "--resume"]
+    more = [recipe, f"out={run}", "train.max_validations=3", "--resume"]
     assert main(more) == 2  # as if it had been begun by two processes, and went on with one
     assert "an update of this run has 2 batches, and would now have 1" in capsys.readouterr().err
     assert [(run / name).read_bytes() for name in ("config.yaml", "summary.json")] == before
@@ -119,7 +119,7 @@ def test_what_may_go_on(known, accumulate, processes, changed, same):
 
 @pytest.mark.slow
 def test_a_process_that_fails_ends_all(recipe, tmp_path):
-    failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_epochs=9999")
+    failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_validations=9999")
     assert failed.returncode != 0
     assert "internal error, MemoryError" in failed.stderr
     assert "another process of this training has ended" in failed.stderr

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from nmt.cli.train import main
-from nmt.config_loader import dump_recipe, load_recipe
+from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
 from nmt.model.transformer import Transformer
-from nmt.run import device
 from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint
-from nmt.run.distributed import World
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
-from nmt.training import graphs
+from nmt.run.metrics_log import MetricsLog
+from nmt.runtime import device
+from nmt.runtime.distributed import World
+from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
-from tests.training.test_graphs import Recorder
+from tests.training.test_cuda_graphs import Recorder
 from tests.training.test_trainer import (
     Reads,
     equal,
@@ -179,7 +179,7 @@ def test_gradients_are_seen_unscaled(start):
 
 def test_a_resumed_run_equals_one_that_never_stopped(start):
     """With overflows before and after the stop, and a scale that doubles in between."""
-    keys = ("optim.accumulate=2", "train.epoch_updates=6", "train.max_epochs=2")
+    keys = ("optim.accumulate=2", "train.validate_every=6", "train.max_validations=2")
 
     def run(**more: object) -> Trainer:
         trainer = start(*keys, **more)
@@ -229,10 +229,10 @@ def test_updates_read_nothing_between_log_lines(start):
 
 
 def test_recorded_updates_read_the_scale_where_it_stays(start, monkeypatch):
-    monkeypatch.setattr(graphs, "VISITS", 2)
+    monkeypatch.setattr(cuda_graphs, "VISITS", 2)
     found = []
     for record in (None, Recorder()):
-        trainer = at_scale(start("train.epoch_updates=8", "train.max_epochs=1"), 2.0**22)
+        trainer = at_scale(start("train.validate_every=8", "train.max_validations=1"), 2.0**22)
         trainer.replay_with(record or (lambda work: work))
         scale = trainer.loss_scale._scaler._scale
         trainer.run()
@@ -268,7 +268,7 @@ def test_an_overflow_of_another_process_is_skipped_by_all(start):
 def test_an_emulated_precision_is_said_once(recipe, tmp_path, monkeypatch, precision):
     monkeypatch.setattr(device, "_cpu_has_bf16", lambda: False)
     run = tmp_path / "run"
-    short = ["train.epoch_updates=1", "train.max_epochs=1"]
+    short = ["train.validate_every=1", "train.max_validations=1"]
     assert main([str(recipe), f"out={run}", *short, f"precision={precision}"]) == 0
     log = (run / "train.log").read_text()
     assert log.count("slower than fp32") == 1

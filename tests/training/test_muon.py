@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.config import ModelConfig, OptimConfig
+from nmt.config.recipe import ModelConfig, OptimConfig
 from nmt.model.transformer import Transformer
 from nmt.training.muon import A, B, C, Muon, orthogonal
 from nmt.training.optimizer import (

@@ -16,17 +16,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.cli.train import main
-from nmt.config_loader import dump_recipe, load_recipe
+from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.batches import Planned, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
-from nmt.run import memory, products
 from nmt.run.average import average_checkpoints
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.logs import MetricsLog
+from nmt.run.metrics_log import MetricsLog
 from nmt.run.results import readable
 from nmt.run.state import IntervalState
+from nmt.runtime import memory
 from nmt.training.finish import finish
 from nmt.training.optimizer import optimizer_tensors
 from nmt.training.progress import Interval
@@ -140,7 +140,7 @@ def test_non_finite_gradients_skip_the_update(start, kind):
 
 
 def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
-    trainer = start("train.max_bad_updates=3", "train.epoch_updates=2")
+    trainer = start("train.max_bad_updates=3", "train.validate_every=2")
     spoil_gradients(trainer, {2, 4, 5, 6, 7})  # two in a row would be fine
     with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 6") as e:
         trainer.run()
@@ -149,7 +149,7 @@ def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
 
 
 def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
-    trainer = start("train.max_bad_updates=3", "train.epoch_updates=2")
+    trainer = start("train.max_bad_updates=3", "train.validate_every=2")
     spoil_gradients(trainer, {3, 4, 5})
     with pytest.raises(RunError, match="up to update 5"):
         trainer.run()
@@ -159,7 +159,7 @@ def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
 def test_a_loss_out_of_all_bounds_ends_the_run_as_diverged(recipe, tmp_path, capsys):
     run = tmp_path / "run"
     rate = ["schedule.kind=constant", "schedule.lr=1e5", "optim.clip_norm=0"]
-    command = [str(recipe), f"out={run}", *rate, "train.log_every=2", "train.epoch_updates=50"]
+    command = [str(recipe), f"out={run}", *rate, "train.log_every=2", "train.validate_every=50"]
     assert main([*command, "model.norm=layernorm", "model.fixnorm=false"]) == 3
     said = capsys.readouterr().err
     assert "training diverged: up to update 4, two log lines in a row" in said
@@ -226,7 +226,7 @@ def test_a_single_update_of_a_linear_schedule(start):
 
 
 def test_the_summary_says_what_it_ran_on(start):
-    trainer = start("train.max_epochs=1", "train.epoch_updates=1")
+    trainer = start("train.max_validations=1", "train.validate_every=1")
     summary, _ = finish(trainer, trainer.run())
     assert (summary["device"], summary["precision"]) == ("cpu", "fp32")
     assert summary["versions"]["torch"] == str(torch.__version__)
@@ -306,7 +306,7 @@ def test_two_half_batches_are_one_batch(start):
 
 
 def test_an_update_takes_accumulate_batches(start):
-    trainer = start("optim.accumulate=3", "data.batch_tokens=64", "train.epoch_updates=100")
+    trainer = start("optim.accumulate=3", "data.batch_tokens=64", "train.validate_every=100")
     stream = trainer.updates()
     updates = [next(stream) for _ in range(8)]
     assert {len(update.planned) for update in updates} == {3}
@@ -330,13 +330,13 @@ def test_the_rate_of_an_update_is_the_schedule_s(start):
 
 
 def test_max_epochs_ends_the_run(start):
-    trainer = start("train.max_epochs=2", "train.epoch_updates=3")
-    assert trainer.run() == "train.max_epochs = 2"
+    trainer = start("train.max_validations=2", "train.validate_every=3")
+    assert trainer.run() == "train.max_validations = 2"
     assert [update for update, _ in trainer.state.history] == [3, 6]
 
 
 def test_early_stopping(start):
-    trainer = start("train.stop_patience=2", "train.epoch_updates=1", "train.max_epochs=50")
+    trainer = start("train.stop_patience=2", "train.validate_every=1", "train.max_validations=50")
     script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # a tie is no gain, nor is NaN
     assert trainer.run() == "no better bleu in 2 validations"
     assert trainer.state.update == 6
@@ -346,16 +346,16 @@ def test_early_stopping(start):
 
 
 def test_forward_and_backward_take_the_faster_products(start, monkeypatch):
-    monkeypatch.setattr(products, "onednn_is_exact", lambda: True)
-    matmul, seen = torch.backends.mkldnn.matmul, []
+    monkeypatch.setattr("nmt.runtime.matmul.onednn_is_exact", lambda: True)
+    products, seen = torch.backends.mkldnn.matmul, []
     trainer = start()
     layer = trainer.model.encoder.layers[0]
-    layer.register_forward_hook(lambda *_: seen.append(matmul.fp32_precision))
+    layer.register_forward_hook(lambda *_: seen.append(products.fp32_precision))
     weight = next(layer.parameters())
-    weight.register_hook(lambda gradient: seen.append(matmul.fp32_precision))
+    weight.register_hook(lambda gradient: seen.append(products.fp32_precision))
     first_update(trainer)
     assert seen == ["bf16", "bf16"]
-    assert matmul.fp32_precision != "bf16"
+    assert products.fp32_precision != "bf16"
 
 
 def test_a_falling_rate_ends_the_run(start):
@@ -365,8 +365,8 @@ def test_a_falling_rate_ends_the_run(start):
         "schedule.decay=0.1",
         "schedule.patience=1",
         "train.min_lr=5e-5",
-        "train.epoch_updates=1",
-        "train.max_epochs=50",
+        "train.validate_every=1",
+        "train.max_validations=50",
     )
     script_scores(trainer, [2.0, 1.0])
     assert trainer.run() == "learning rate 1.0e-05 below train.min_lr = 5e-05"
@@ -378,10 +378,10 @@ def test_a_rising_rate_ends_no_run(start):
         "schedule.kind=inverse_sqrt",
         "schedule.warmup_updates=1000",
         "train.min_lr=1e-3",  # the rate of the first updates is far below
-        "train.epoch_updates=2",
-        "train.max_epochs=2",
+        "train.validate_every=2",
+        "train.max_validations=2",
     )
-    assert trainer.run() == "train.max_epochs = 2"
+    assert trainer.run() == "train.max_validations = 2"
 
 
 def test_a_linear_schedule_ends_the_run(start):
@@ -419,7 +419,7 @@ def test_time_limit_saves_and_can_be_resumed(recipe, tmp_path):
 
 @pytest.mark.parametrize(("dev_of_average", "taken"), [(9.0, True), (5.0, True), (4.9, False)])
 def test_average_replaces_the_best_unless_it_is_worse(start, dev_of_average, taken):
-    trainer = start("train.average=2", "train.epoch_updates=2")
+    trainer = start("train.average=2", "train.validate_every=2")
     script_scores(trainer, [5.0, 3.0, 4.0, dev_of_average])
     reason = trainer.run()
     single = load_checkpoint(trainer.run_folder, "best", with_optimizer=False)

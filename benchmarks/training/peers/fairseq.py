@@ -13,7 +13,7 @@ from benchmarks.training.peer import SPECIALS, Peer, decoder_input, load_renamed
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.embedding import sinusoids
 from nmt.model.transformer import Transformer
-from nmt.run.device import autocast
+from nmt.runtime.device import autocast
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 NAMES = {

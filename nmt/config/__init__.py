@@ -1,0 +1,1 @@
+"""Recipes: every key once, YAML with positions, variants, errors."""

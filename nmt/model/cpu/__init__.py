@@ -1,0 +1,1 @@
+"""CPU implementations of layers: fused linear layers, packed weights, compiled kernels."""

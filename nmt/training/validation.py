@@ -1,0 +1,132 @@
+"""What one validation measures: perplexities, hypotheses and scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nmt.config.recipe import Recipe
+from nmt.data.batches import collate, plan
+from nmt.data.encoded import EncodedCorpus
+from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.vocab import UNK
+from nmt.decoding.translator import Translator
+from nmt.model.transformer import Transformer
+from nmt.runtime.files import write_atomic
+from nmt.scoring import MODEL_WORDS, Score, score, tokenized_bleu
+from nmt.scoring.systems import words_file
+from nmt.training.loss import label_smoothed
+
+
+class Stopped(Exception):
+    """A stop was requested while a model was being evaluated; nothing of it is kept."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model's performance on one split.
+
+    Attributes:
+        ppl: exp of the mean cross-entropy per target token incl. EOS.
+        smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
+        scores: with their signatures.
+        texts: hypotheses as plain text, one per line of the split.
+        words: the same as tokenized text.
+    """
+
+    ppl: float
+    smoothed_ppl: float
+    scores: list[Score]
+    texts: list[str]
+    words: list[str]
+
+    def value(self, name: str) -> float:
+        """The score of this name."""
+        return next(s.value for s in self.scores if s.name == name)
+
+    def write(self, hyp_file: Path) -> None:
+        """Write the hypotheses, and next to them their words, for nmt-score."""
+        write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
+        write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
+
+    def record(self) -> dict[str, Any]:
+        """For metrics.jsonl."""
+        return {
+            "ppl": self.ppl,
+            "smoothed_ppl": self.smoothed_ppl,
+            **{s.name: s.value for s in self.scores},
+        }
+
+
+def evaluate(
+    model: Transformer,
+    translator: Translator,
+    prepared: Prepared,
+    split: EvalSet,
+    recipe: Recipe,
+    stop_requested: Callable[[], bool],
+    intervals: bool = False,
+) -> Evaluation:
+    """Loss by teacher forcing and scores of beam-search output, dropout off.
+
+    Args:
+        stop_requested: asked between batches.
+        intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
+
+    Raises:
+        Stopped: a stop was requested.
+    """
+
+    def check() -> None:
+        if stop_requested():
+            raise Stopped
+
+    model.eval()
+    nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device)
+    sources = [split.corpus.src(row) for row in range(len(split.corpus))]
+    segmenter, moses = prepared.segmenter, prepared.segmenter.moses
+    hypotheses = translator.translate_ids(sources, check)
+    texts = [h.text for h in hypotheses]
+    words = [segmenter.words(h.pieces, recipe.tgt) for h in hypotheses]
+    references = [moses.reference_plain(line, recipe.tgt) for line in split.ref_lines]
+    scored = [moses.scored(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
+    scores = [
+        *score(scored, references, recipe.score.metrics, recipe.tgt, intervals),
+        tokenized_bleu(
+            words,
+            [moses.reference_words(line, recipe.tgt) for line in split.ref_lines],
+            MODEL_WORDS,
+        ),
+    ]
+    return Evaluation(_exp(nll / tokens), _exp(smoothed / tokens), scores, texts, words)
+
+
+@torch.no_grad()
+def _losses(
+    model: Transformer, corpus: EncodedCorpus, recipe: Recipe, device: torch.device
+) -> tuple[float, float, int]:
+    """Sums of cross-entropy and smoothed loss over the pairs with both sides, and their tokens."""
+    rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))
+    nll = smoothed = 0.0
+    tokens = 0
+    for batch_rows in plan(
+        corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
+    ):
+        batch = collate(corpus, rows[batch_rows]).to(device)
+        # a type that the target side of the training data never has is UNK to the model
+        targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
+        sums = label_smoothed(model(batch), targets, model.allowed, recipe.optim.label_smoothing)
+        nll += float(sums.nll)
+        smoothed += float(sums.smoothed)
+        tokens += sums.tokens
+    return nll, smoothed, tokens
+
+
+def _exp(mean: float) -> float:
+    return math.exp(min(mean, 700.0))

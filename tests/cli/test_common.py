@@ -1,0 +1,247 @@
+"""What every command does with errors, signals, pipes and full disks."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import errno
+import importlib
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nmt
+import nmt.cli
+from nmt.cli import limit_onednn_cache
+from nmt.cli.common import run_command
+from nmt.errors import MachineError, RunError, Terminated, UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(body: Callable[[argparse.Namespace], int | None], *argv: str) -> int:
+    return run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), argv)
+
+
+def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
+    def body(args: argparse.Namespace) -> int | None:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UserError("is empty", at="a.gl:3", fix="fill it"), 2, "a.gl:3: is empty\n  -> fill it"),
+        (RunError("loss exploded"), 3, "loss exploded"),
+        (MachineError("in use", at="runs/x"), 4, "runs/x: in use"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (Terminated("SIGTERM"), 143, "terminated"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "x"),
+            4,
+            "x: Permission denied\n  -> give yourself the permission, or choose another place",
+        ),
+        (
+            OSError(errno.EIO, "Input/output error"),
+            4,
+            "standard output or a file: Input/output error\n"
+            "  -> the disk or its connection is damaged; choose another place",
+        ),
+        (
+            ValueError("odd\nthing"),
+            3,
+            "internal error, ValueError: odd\n  -> --debug shows where; please report it",
+        ),
+    ],
+)
+def test_errors_become_one_text_and_an_exit_code(error, code: int, said: str, capsys):
+    assert run(failing(error)) == code
+    assert capsys.readouterr().err == f"nmt-x: {said}\n"
+
+
+def test_debug_shows_the_traceback(capsys):
+    assert run(failing(UserError("wrong")), "--debug") == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.endswith("nmt-x: wrong\n")
+
+
+def test_the_body_decides_the_code_of_success():
+    assert run(lambda args: None) == 0
+    assert run(lambda args: 7) == 7
+
+
+def test_wrong_options_are_exit_2_and_version_is_said(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(lambda args: None, "--nonsense")
+    assert stop.value.code == 2
+    with pytest.raises(SystemExit) as stop:
+        run(lambda args: None, "--version")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"nmt-x {nmt.__version__}\n"
+
+
+PROGRAM = """
+import argparse, sys
+from nmt.cli.common import run_command
+
+def body(args):
+    for _ in range(5000):
+        print("x" * 100)
+
+sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
+"""
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "said"),
+    [
+        ("| head -1 >/dev/null", 141, ""),
+        (
+            ">/dev/full",
+            4,
+            r"nmt-x: standard output or a file: the disk \(or your quota\) is full\n"
+            r"  -> free some space, then run the same command again\n",
+        ),
+        (">&-", 0, ""),
+    ],
+)
+def test_an_output_that_takes_no_more(redirect: str, code: int, said: str):
+    if "full" in redirect and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f'"$0" -c "$1" {redirect}; exit ${{PIPESTATUS[0]}}',
+            sys.executable,
+            PROGRAM,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == code
+    assert re.fullmatch(said, done.stderr)
+
+
+def test_importing_the_package_loads_no_torch():
+    check = (
+        "import sys, nmt; assert 'torch' not in sys.modules;"
+        "import nmt.cli; assert 'torch' not in sys.modules;"
+        "assert nmt.Recipe.__module__ == 'nmt.config.recipe'; assert 'torch' not in sys.modules;"
+        "assert {'Recipe', 'Transformer', 'Translator', 'load_recipe'} <= set(dir(nmt))"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=ROOT)
+    assert nmt.Transformer.__module__ == "nmt.model.transformer"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+def test_commands_keep_memory_that_torch_has_freed():
+    """Buffers of 64 MiB one after the other soon touch no page for the first time."""
+    check = (
+        "import nmt.cli, resource, torch;"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt;"
+        "make = lambda: torch.ones(16 << 20);"
+        "[make() for _ in range(30)]; before = faults(); [make() for _ in range(10)];"
+        "assert faults() - before < 1000, faults() - before"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=ROOT)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = nmt.nosuch
+
+
+def test_the_number_of_products_kept_is_the_user_s_if_there_is_one(monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "")  # so that it is put back as it was
+    monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    limit_onednn_cache(64)
+    assert os.environ["LRU_CACHE_CAPACITY"] == "64"
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"
+
+
+# ---------------------------------------------------------------- standard streams
+
+
+def shell(redirect: str, program: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = f'"$0" -c "$1" {redirect}'
+    return subprocess.run(
+        ["bash", "-c", command, sys.executable, program],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        **options,
+    )
+
+
+CLOSED = """
+import argparse, sys
+from nmt.cli.common import run_command
+
+def body(args):
+    with open(sys.argv[1], "w") as file:
+        print("note", file=sys.stderr)
+        print("printed")
+        file.write("mine")
+    raise OSError("odd")
+
+sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
+"""
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_is_no_file_of_ours(redirect: str, tmp_path: Path):
+    """Where the system would give its number to the next file that is opened."""
+    target = tmp_path / "file"
+    done = shell(f"'{target}' {redirect}", CLOSED)
+    assert done.returncode == 3
+    assert target.read_text() == "mine"
+    assert done.stdout == (b"" if " >&-" in f" {redirect}" else b"printed\n")
+    assert done.stderr.startswith(b"" if "2>&-" in redirect else b"note\nnmt-x: internal error")
+
+
+def test_what_is_printed_is_utf_8_in_any_locale():
+    program = PROGRAM.replace('print("x" * 100)', 'return print("ñ ☃", "\\udcff")')
+    for encoding in ("ascii", "latin-1"):
+        done = shell("", program, env={**os.environ, "PYTHONIOENCODING": encoding})
+        assert (done.returncode, done.stdout) == (0, "ñ ☃ ".encode() + b"\xff\n")
+    program = PROGRAM.replace('print("x" * 100)', 'raise ValueError("ñ")')
+    done = shell("", program, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert "ValueError: ñ\n" in done.stderr.decode("utf-8")
+
+
+# ---------------------------------------------------------------- the first second
+
+
+def test_an_interruption_while_modules_are_imported_is_one_line(capsys, monkeypatch):
+    def parser() -> argparse.ArgumentParser:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/nmt-x"])
+    assert run_command(lambda args: None, parser, []) == 130
+    assert capsys.readouterr().err == "nmt-x: interrupted\n"
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_the_allocator_is_set_on_linux_only(platform: str, monkeypatch):
+    """Elsewhere there may be no library without a name to ask."""
+
+    def refuse(name: object) -> None:
+        raise TypeError("LoadLibrary() argument 1 must be str, not None")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(sys, "platform", platform)
+    importlib.reload(nmt.cli)

@@ -1,0 +1,286 @@
+"""Recipes: what is read, what is resolved, and what reads back."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
+from nmt.config.recipe import DataConfig, OptimConfig, Recipe, groups
+from nmt.config.yaml import LARGEST, NONE
+from nmt.errors import UserError
+from nmt.training.schedules import Constant, Linear
+
+MINIMAL = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"
+
+
+def read(text: str = "", *overrides: str) -> Recipe:
+    return recipe_from_text(MINIMAL + text, "r.yaml", overrides)
+
+
+@pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0e-4", "'3e-4'", "3E-04", ".0003"])
+def test_numbers_are_the_schemas_not_yamls(text: str):
+    assert read(f"schedule: {{kind: no_warmup, lr: {text}}}").schedule.lr_start == 3e-4
+
+
+@pytest.mark.parametrize("code", ["no", "on", "off", "y", "yes", "nan", "none"])
+def test_languages_are_text(code: str):
+    text = MINIMAL.replace("src: gl", f"src: {code}")
+    assert recipe_from_text(text, "r.yaml").src == code
+
+
+def test_none_is_none_where_a_key_is_optional():
+    assert read("model: {attn_dropout: none}\ntime_limit: ~").model.attn_dropout is None
+    assert read("", "data.test=none").data.test is None
+
+
+def test_overrides_take_the_same_path():
+    recipe = read(
+        "model: {norm: rmsnorm}", "model.norm=layernorm", "seed=7", "optim.betas=[0.9, 0.98]"
+    )
+    assert (recipe.model.norm, recipe.seed, recipe.optim.betas) == ("layernorm", 7, (0.9, 0.98))
+
+
+def test_an_override_of_kind_leaves_out_the_other_kinds_keys_only():
+    text = "schedule: {scale: 2, warmup_updates: 7}\noptim: {kind: adam, eps: 1e-7}"
+    # in either order
+    for overrides in (
+        ["schedule.kind=linear", "schedule.lr=1", "schedule.total_updates=9"],
+        ["schedule.total_updates=9", "schedule.lr=1", "schedule.kind=linear"],
+    ):
+        recipe = read(text, "optim.kind=radam", *overrides)
+        assert recipe.schedule == Linear(lr=1, warmup_updates=7, total_updates=9)
+        assert (recipe.optim.kind, recipe.optim.eps) == ("radam", 1e-7)
+    with pytest.raises(UserError, match=r'unknown key "schedule\.scael"'):
+        read("schedule: {scael: 2}", "schedule.kind=no_warmup")
+
+
+def test_an_override_makes_the_group_it_needs():
+    assert read("model:\nseed: 2", "model.dim=64", "decode.beam=2").model.dim == 64
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("seed", '"seed" is not key=value, for example model.norm=layernorm'),
+        ("=3", '"=3" is not key=value, for example model.norm=layernorm'),
+        ("model..dim=3", '"model..dim=3" is not key=value, for example model.norm=layernorm'),
+        ("model.nrom=pre", 'unknown key "model.nrom"; did you mean "norm"?'),
+        ("nosuch.dim=3", 'unknown key "nosuch"; the top level has src, tgt, out, seed'),
+        ("seed.x=3", "seed: a group of keys is not an integer"),
+        ("data.dev.x=3", 'data.dev.x=3: "data.dev" is not a group of keys'),
+        ("optim.betas=[0.9", "optim.betas=[0.9: not YAML: a comma or a closing bracket is missing"),
+        ("optim.betas=[*a]", "optim.betas=[*a]: anchors and aliases (&, *) are not allowed"),
+        ("optim.betas=0.9,0.98", 'optim.betas: "0.9,0.98" is not a list of 2'),
+        ("schedule.kind=invsqrt", 'schedule.kind: "invsqrt" is not inverse_sqrt, val_decay'),
+        ("data.dev=", 'data.dev: "" is not a path prefix'),
+        ("model.heads=3", "model.heads (3) must divide model.dim (512)"),
+    ],
+)
+def test_a_wrong_override_is_named(override: str, said: str):
+    with pytest.raises(UserError) as error:
+        read("", override)
+    assert str(error.value).startswith(f"command line: {said}")
+
+
+def test_the_same_override_twice_is_an_error():
+    with pytest.raises(UserError, match='command line: "seed" is given twice'):
+        read("", "seed=1", "seed=2")
+
+
+def test_an_empty_group_is_its_defaults():
+    assert read("model:\nschedule:\nsegment: ~\noptim: {}") == read()
+
+
+def test_paths_are_relative_to_the_recipe_and_out_to_here(tmp_path: Path, monkeypatch):
+    folder = tmp_path / "recipes with space ñ"
+    folder.mkdir()
+    (folder / "my.yaml").write_text(MINIMAL, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe(folder / "my.yaml")
+    assert recipe.data.dev == str(folder / "a/dev")
+    assert recipe.out == str(Path("runs/my"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_recipe(folder / "my.yaml", ["data.dev=~/d"]).data.dev == str(tmp_path / "d")
+    assert load_recipe(folder / "my.yaml", ["data.dev=b/d"]).data.dev == str(tmp_path / "b/d")
+
+
+@pytest.mark.parametrize("text", ["\ufeff" + MINIMAL, MINIMAL.replace("\n", "\r\n")])
+def test_bom_and_crlf_change_nothing(tmp_path: Path, text: str):
+    for name, content in (("a.yaml", text), ("b.yaml", MINIMAL)):
+        (tmp_path / name).write_bytes(content.encode())
+    a, b = (load_recipe(tmp_path / name, ["out=x"]) for name in ("a.yaml", "b.yaml"))
+    assert a == b
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["model.normformer=true", "model.res_scale=ffn", "model.extra_norm=rmsnorm"],
+        ["schedule.kind=linear", "schedule.lr=1e-3", "schedule.total_updates=5000"],
+        ["segment.kind=sentencepiece", "data.test=t", "time_limit=1.5"],
+    ],
+)
+def test_a_dumped_recipe_reads_back_equal(overrides: list[str]):
+    recipe = read("", *overrides)
+    assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
+
+
+def test_changed_keys_are_listed():
+    changed = changed_keys(read(), read("", "model.norm=layernorm", "schedule.kind=no_warmup"))
+    assert changed[0] == "model.norm: scalenorm -> layernorm"
+    assert "schedule.kind: inverse_sqrt -> no_warmup" in changed
+    assert "schedule.scale: 1.0 -> none" in changed
+    assert changed_keys(read(), read()) == []
+
+
+@pytest.mark.parametrize("text", ["true", "yes", "on", "True", "'true'"])
+def test_normformer_is_a_preset_however_true_is_written(text: str):
+    model = read(f"model: {{normformer: {text}}}").model
+    assert (model.head_scale, model.post_attn_norm, model.ffn_norm) == (True, True, True)
+
+
+@pytest.mark.parametrize("text", ["false", "no", "off"])
+def test_no_preset_without_normformer(text: str):
+    model = read(f"model: {{normformer: {text}}}").model
+    assert (model.head_scale, model.post_attn_norm, model.ffn_norm) == (False, False, False)
+
+
+def test_all_errors_at_once_in_the_order_of_the_file():
+    with pytest.raises(UserError) as error:
+        read("model:\n  nrom: layernorm\n  dim: 1:30\n  dropout: 1.5\nsed: 1\nsed: 2", "seed=x")
+    assert str(error.value).splitlines() == [
+        "6 errors in the recipe",
+        'r.yaml:5:3: unknown key "model.nrom"; did you mean "norm"?',
+        'r.yaml:6:8: model.dim: "1:30" is not an integer of at least 2 and at most 16384',
+        'r.yaml:7:12: model.dropout: "1.5" is not a number of at least 0 and below 1',
+        'r.yaml:8:1: unknown key "sed"; did you mean "seed"?',
+        'r.yaml:9:1: key "sed" is given twice, first at r.yaml:8:1',
+        'command line: seed: "x" is not an integer of at least 0 and at most 4294967295',
+    ]
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(UserError) as error:
+        recipe_from_text("src: gl\ndata: {train: a}\n", "r.yaml")
+    assert str(error.value).splitlines()[1:] == [
+        'r.yaml: required key "tgt" is missing',
+        'r.yaml:2:1: required key "data.dev" is missing',
+    ]
+    with pytest.raises(UserError, match='required group "data" is missing; it needs train and dev'):
+        recipe_from_text("src: gl\ntgt: en\n", "r.yaml")
+
+
+RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
+def test_every_shipped_recipe_reads_and_reads_back(path: Path):
+    recipe = load_recipe(path)
+    assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
+
+
+def test_a_file_that_cannot_be_a_recipe_is_named(tmp_path: Path):
+    (tmp_path / "latin.yaml").write_bytes("src: gl\n# ma\xf1\n".encode("latin-1"))
+    (tmp_path / "big.yaml").write_text("#" * (LARGEST + 1))
+    cases = {
+        "none.yaml": "none.yaml: cannot read the recipe: No such file",
+        ".": ": cannot read the recipe: Is a directory",
+        "latin.yaml": "latin.yaml:2: not UTF-8",
+        "big.yaml": "big.yaml: over 262,144 characters are no recipe",
+    }
+    for name, said in cases.items():
+        with pytest.raises(UserError, match=re.escape(said)):
+            load_recipe(tmp_path / name)
+
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff\ufffe\uffff"),
+    min_size=1,
+).filter(lambda text: text.lower() not in NONE)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    path=texts, out=texts, lr=st.floats(1e-5, 10), eps=st.floats(1e-30, 1), seed=st.integers(0, 9)
+)
+def test_any_recipe_reads_back_equal(path: str, out: str, lr: float, eps: float, seed: int):
+    """Paths of any characters, and numbers of any size, survive the file of a run folder."""
+    recipe = Recipe(
+        src="no",
+        tgt="on",
+        out=out,
+        seed=seed,
+        data=DataConfig(train=[path, "yes"], dev=path, test="1:30"),
+        schedule=Constant(lr=lr),
+        optim=OptimConfig(eps=eps, betas=(0.1, 0.9)),
+    )
+    assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("ab:{}[]&*!|>'\"#%@-?,\t\n \u0085\x07\ufeff0_") | st.text())
+def test_any_text_is_a_recipe_or_a_user_error(text: str):
+    with pytest.raises(UserError):  # it has no src, tgt and data
+        recipe_from_text(text, "r.yaml")
+
+
+NAMES = [
+    *groups(),
+    "kind",
+    "seed",
+    "dim",
+    "lr",
+    "train",
+    "betas",
+    "metrics",
+    "zzz",
+    "",
+    "codes",
+    "linear",
+]
+junk = st.sampled_from(["", "none", "3", "08", "x", "true", "linear", "plain"])
+values = st.recursive(
+    junk,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(NAMES), values, min_size=1, max_size=5))
+def test_every_wrong_shape_is_explained(recipe: dict[str, Any]):
+    """Groups as lists, lists as groups, kinds of anything: an error with words, never a crash."""
+    with pytest.raises(UserError, match=r"r\.yaml"):  # it has no src and tgt
+        recipe_from_text(yaml.safe_dump(recipe), "r.yaml")
+
+
+def test_an_overriding_list_is_blamed_on_the_command_line():
+    with pytest.raises(UserError) as error:
+        read("optim: {betas: [0.9, 0.98]}", "optim.betas=[0.9, 2]")
+    said = 'command line: optim.betas: "2" is not a number of at least 0 and below 1'
+    assert str(error.value) == said
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(["seed", "model.dim", "model", "segment", "segment.kind", "segment.codes"]),
+    st.text() | st.text("[]{}:, a0_", max_size=8).map("[{}]".format),
+)
+@example("segment.codes", "[[a]]")
+@example("data.train", "[{a: b}]")
+@example("segment.kind", "[a]")
+@example("seed", "0" * 5000)  # more digits than int() takes
+def test_any_override_is_taken_or_a_user_error(key: str, text: str):
+    with contextlib.suppress(UserError):
+        read("", f"{key}={text}")

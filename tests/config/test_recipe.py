@@ -1,0 +1,154 @@
+"""The schema: the papers' defaults, rules between keys, and what keys allow, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from nmt.config.recipe import (
+    SEGMENT_KINDS,
+    DataConfig,
+    ModelConfig,
+    OptimConfig,
+    Recipe,
+    ScoreConfig,
+    TrainConfig,
+    default_kind,
+    groups,
+)
+from nmt.config.schema import allowed, keys_of
+from nmt.model.layers import ACTIVATIONS
+from nmt.model.norms import NORMS
+from nmt.training.schedules import SCHEDULES, Constant, InverseSqrt, LrRamp, ValDecay
+
+DATA = DataConfig(train="a", dev="b")
+MODELS = [
+    (group, kind, model) for group, kinds in groups().items() for kind, model in kinds.items()
+]
+
+
+def recipe(**keys: Any) -> Recipe:
+    return Recipe(**{"src": "gl", "tgt": "en", "data": DATA, **keys})
+
+
+def test_defaults_are_transformers_without_tears():
+    """T appendix A and table 1; dropout and sizes are those of all its pairs but gl-en."""
+    assert ModelConfig().model_dump(include={"dim", "ffn_dim", "heads", "enc_layers"}) == {
+        "dim": 512,
+        "ffn_dim": 2048,
+        "heads": 8,
+        "enc_layers": 6,
+    }
+    model, optim = ModelConfig(), OptimConfig()
+    assert (model.norm, model.norm_place, model.fixnorm) == ("scalenorm", "pre", True)
+    assert (model.dropout, model.word_dropout, model.tie) == (0.3, 0.1, "src_tgt_out")
+    assert (optim.betas, optim.eps, optim.label_smoothing) == ((0.9, 0.999), 1e-8, 0.1)
+    assert (recipe().schedule, recipe().data.batch_tokens) == (InverseSqrt(), 4096)
+    assert (TrainConfig().validate_every, TrainConfig().max_validations) == (1500, 200)
+
+
+def test_the_other_dropouts_follow_dropout_unless_set():
+    model = ModelConfig(dropout=0.2, ffn_dropout=0.0)
+    assert (model.attention_dropout, model.feedforward_dropout) == (0.2, 0.0)
+
+
+def test_names_of_the_schema_are_those_of_the_tables():
+    """A name that the schema takes and no table has would fail after the data was prepared."""
+    assert set(NORMS) == {"layernorm", "rmsnorm", "scalenorm"}
+    for key, table in (("norm", NORMS), ("extra_norm", NORMS), ("activation", ACTIVATIONS)):
+        schema = ModelConfig.model_json_schema()["properties"][key]
+        assert set(schema["enum"]) == set(table), key
+
+
+@pytest.mark.parametrize(("group", "kinds"), [("segment", SEGMENT_KINDS), ("schedule", SCHEDULES)])
+def test_every_kind_is_found_by_its_name(group: str, kinds: dict[str, type[BaseModel]]):
+    assert groups()[group] == kinds
+    assert all(model.model_fields["kind"].default == kind for kind, model in kinds.items())
+    assert default_kind(group) in kinds
+
+
+@pytest.mark.parametrize(("group", "kind", "model"), MODELS)
+def test_every_key_has_a_meaning_and_a_source(group: str, kind: str, model: type[BaseModel]):
+    for name, field in keys_of(model).items():
+        if kind and name == "kind":
+            continue
+        assert field.description, name
+        assert isinstance(field.json_schema_extra, dict)
+        assert field.json_schema_extra["source"], name
+
+
+@pytest.mark.parametrize(
+    ("model", "keys", "named"),
+    [
+        (ModelConfig, {"dim": 9, "heads": 9}, ["model.dim (9) must be even"]),
+        (ModelConfig, {"dim": 9, "heads": 2}, ["model.heads (2)", "model.dim (9) must be even"]),
+        (ModelConfig, {"scalenorm_gain": "fixed", "norm": "rmsnorm"}, ["model.norm: rmsnorm"]),
+        (
+            ModelConfig,
+            {"normformer": True, "ffn_norm": False, "head_scale": False},
+            ["model.ffn_norm: false contradicts", "model.head_scale: false contradicts"],
+        ),
+        (ModelConfig, {"extra_norm": "rmsnorm"}, ["model.qkv_norm"]),
+        (ScoreConfig, {"metrics": ["chrf"]}, ["score.select_by: bleu", "score.metrics: [chrf]"]),
+    ],
+)
+def test_contradictions_name_every_key(
+    model: type[BaseModel], keys: dict[str, Any], named: list[str]
+):
+    with pytest.raises(ValidationError) as error:
+        model(**keys)
+    assert all(name in str(error.value) for name in named)
+
+
+def test_what_only_looks_like_a_contradiction_is_taken():
+    assert ModelConfig(scalenorm_gain="fixed", norm="scalenorm").scalenorm_gain == "fixed"
+    assert ModelConfig(extra_norm="rmsnorm", qkv_norm=True).extra_norm == "rmsnorm"
+    assert ModelConfig(normformer=True, ffn_norm=True).head_scale
+    assert ScoreConfig(metrics=["ter"], select_by="tokenized_bleu").metrics == ["ter"]
+    assert recipe(schedule=LrRamp(lr_per_update=1e-9)).train.min_lr == 1e-6
+    assert recipe(schedule=Constant(lr=1e-6)).train.min_lr == 1e-6
+
+
+@pytest.mark.parametrize(
+    "schedule", [Constant(lr=9e-7), InverseSqrt(scale=1e-3), ValDecay(scale=1e-3)]
+)
+def test_a_learning_rate_that_is_never_above_the_minimum_is_refused(schedule: Any):
+    with pytest.raises(ValidationError, match=r"train.min_lr \(1e-06\) is above the highest"):
+        recipe(schedule=schedule)
+    assert recipe(schedule=schedule, train=TrainConfig(min_lr=0)).schedule == schedule
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "nan", "inf"])
+def test_numbers_are_finite(value: Any):
+    with pytest.raises(ValidationError):
+        OptimConfig(clip_norm=value)
+    with pytest.raises(ValidationError):
+        recipe(time_limit=value)
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "item", "phrase"),
+    [
+        (ModelConfig, "dim", False, "an integer of at least 2 and at most 16384"),
+        (ModelConfig, "norm_eps", False, "a number above 0"),
+        (ModelConfig, "attn_dropout", False, "a number of at least 0 and below 1, or none"),
+        (ModelConfig, "bias", False, "true or false"),
+        (ModelConfig, "norm_place", False, "pre or post"),
+        (OptimConfig, "betas", False, "a list of 2, each a number of at least 0 and below 1"),
+        (OptimConfig, "betas", True, "a number of at least 0 and below 1"),
+        (ScoreConfig, "metrics", True, "bleu, chrf or ter"),
+        (DataConfig, "train", False, "a path prefix, or a list of them"),
+        (DataConfig, "train", True, "a path prefix"),
+        (Recipe, "model", False, "a group of keys"),
+        (Recipe, "device", False, "auto, cpu, cuda or cuda:N"),
+    ],
+)
+def test_what_a_key_allows_in_words(model: type[BaseModel], key: str, item: bool, phrase: str):
+    assert allowed(model, key, item) == phrase
+
+
+def test_a_recipe_cannot_be_changed():
+    with pytest.raises(ValidationError, match="frozen"):
+        recipe().seed = 2

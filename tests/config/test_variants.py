@@ -1,0 +1,270 @@
+"""Variants of a recipe: what a file of them gives, and what is said of a wrong one."""
+# ruff: noqa: E501 (a message is easier to read in one line)
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nmt.cli import prepare, train
+from nmt.config.load import dump_recipe, load_recipe, load_variants, recipe_from_text
+from nmt.config.recipe import Recipe
+from nmt.config.reference import variants_schema
+from nmt.errors import UserError
+from nmt.training.schedules import InverseSqrt, Linear, NoWarmup
+from tests.toy import toy_corpus, toy_recipe
+
+BASE = """\
+src: gl
+tgt: en
+out: somewhere
+data: {train: a/train, dev: a/dev}
+model: {heads: 4, dropout: 0.4}
+schedule: {scale: 2, warmup_updates: 7}
+"""
+FILE = """\
+base: r.yaml
+common:
+  model: {norm: layernorm}
+variants:
+  post:
+    about: PostNorm
+    paper: {dev: 28.20, test: fails}
+    model: {norm_place: post}
+  flat:
+    about: without warm-up
+    schedule: {kind: no_warmup}
+    data: {dev: b/dev}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """recipes/r.yaml and recipes/q.yaml; errors name files as seen from here."""
+    recipes = tmp_path / "recipes"
+    recipes.mkdir()
+    for name in ("r.yaml", "q.yaml"):
+        (recipes / name).write_text(BASE, encoding="utf-8")
+    monkeypatch.chdir(recipes)
+    return recipes
+
+
+def write(text: str) -> str:
+    Path("v.yaml").write_text(text, encoding="utf-8")
+    return "v.yaml"
+
+
+def test_a_variant_is_its_base_with_common_and_its_own_changes(folder: Path):
+    post, flat = load_variants(write(FILE))
+    assert (post.name, post.about, post.paper) == (
+        "post",
+        "PostNorm",
+        {"dev": 28.2, "test": "fails"},
+    )
+    model = post.recipe.model
+    assert (model.norm, model.norm_place, model.heads, model.dropout) == (
+        "layernorm",
+        "post",
+        4,
+        0.4,
+    )
+    assert post.recipe.schedule == InverseSqrt(scale=2, warmup_updates=7)
+    assert flat.paper == {}
+    assert flat.recipe.model.norm_place == "pre"
+    # a kind of one's own leaves the base's keys of another kind behind
+    assert flat.recipe.schedule == NoWarmup()
+    assert load_recipe("v.yaml", variant="flat") == flat.recipe
+
+
+def test_a_kind_of_a_variant_replaces_the_common_one_with_its_keys(folder: Path):
+    text = FILE.replace("common:", "common:\n  schedule: {kind: linear, lr: 1, total_updates: 900}")
+    post, flat = load_variants(write(text))
+    assert post.recipe.schedule == Linear(lr=1, total_updates=900, warmup_updates=7)
+    assert flat.recipe.schedule == NoWarmup(lr=1)  # lr is a key of both
+
+
+def test_the_resolved_variant_stands_alone(folder: Path):
+    recipe = load_recipe(write(FILE), variant="post")
+    assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
+
+
+def test_paths_belong_to_their_file_and_runs_to_the_variant(folder: Path, monkeypatch):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "v.yaml").write_text(FILE.replace("r.yaml", "../r.yaml"), encoding="utf-8")
+    monkeypatch.chdir(folder.parent)
+    recipe = load_recipe("recipes/deep/v.yaml", ["data.train=c/train"], "flat")
+    assert recipe.data.train == [str(folder.parent / "c/train")]
+    assert recipe.data.dev == str(folder / "deep/b/dev")
+    assert load_recipe("recipes/deep/v.yaml", (), "post").data.dev == str(folder / "a/dev")
+    assert recipe.out == str(Path("runs/v/flat"))
+
+
+def test_overrides_come_last(folder: Path):
+    path = write(FILE)
+    recipe = load_recipe(path, ["model.norm_place=pre", "out=x"], "post")
+    assert (recipe.model.norm_place, recipe.model.norm, recipe.out) == ("pre", "layernorm", "x")
+    with pytest.raises(UserError, match=r'^command line: unknown key "model\.nrom"'):
+        load_recipe(path, ["model.nrom=x"], "post")
+
+
+def test_several_bases_make_a_variant_each(folder: Path):
+    text = FILE.replace("base: r.yaml", "base: [r.yaml, q.yaml]").replace(
+        "{dev: 28.20, test: fails}", "{dev: {r: 1.5, q: fails}}"
+    )
+    variants = load_variants(write(text))
+    assert [v.name for v in variants] == ["r/post", "r/flat", "q/post", "q/flat"]
+    assert [v.paper for v in variants] == [{"dev": 1.5}, {}, {"dev": "fails"}, {}]
+    assert variants[2].recipe.out == str(Path("runs/v/q/post"))
+
+
+def test_without_a_choice_the_variants_are_listed(folder: Path):
+    with pytest.raises(UserError) as error:
+        load_recipe(write(FILE))
+    assert str(error.value).splitlines() == [
+        "v.yaml: lists 2 variants of a recipe",
+        "  -> choose one with --variant:",
+        "     post  PostNorm",
+        "     flat  without warm-up",
+    ]
+    with pytest.raises(UserError, match=r'^v\.yaml: lists no variant "pst"; did you mean "post"\?'):
+        load_recipe("v.yaml", variant="pst")
+
+
+def test_a_recipe_has_no_variants(folder: Path):
+    said = "^r.yaml: this is a recipe; it lists no variants"
+    with pytest.raises(UserError, match=said):
+        load_recipe("r.yaml", variant="post")
+    with pytest.raises(UserError, match=said):
+        load_variants("r.yaml")
+
+
+HEAD = "base: r.yaml\nvariants:\n"
+FAULTS = {
+    "base: rr.yaml\nvariants: {a: {about: x}}": '1:7: base: there is no file rr.yaml; did you mean "r.yaml"?',
+    "base: [r.yaml, v.yaml]\nvariants: {a: {about: x}}": "1:16: base: v.yaml lists variants itself; a base is a recipe",
+    "base: [r.yaml, ./r.yaml]\nvariants: {a: {about: x}}": '1:7: base: two recipes are called "r"',
+    "base: []\nvariants: {a: {about: x}}": "1:1: base: at least one is needed",
+    "base: {a: b}\nvariants: {a: {about: x}}": "1:1: base: a group of keys is not the path of a recipe, or a list of them",
+    "base: r.yaml": 'required key "variants" is missing: name -> about, paper, and the recipe keys it changes',
+    "variants: {a: {about: x}}": 'required key "base" is missing: recipe(s) that the variants change; relative to the file',
+    "base: r.yaml\nvariants: {}": "2:1: variants: at least one is needed",
+    "base: r.yaml\nvariants: [a]": '2:1: variants: "[a]" is not a group of keys',
+    "base: r.yaml\nvariants: {a: b}": '2:12: variants.a: "b" is not a group of keys',
+    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" is no name of a variant: letters, digits, ".", "_" and "-"',
+    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" is no name of a variant: letters, digits, ".", "_" and "-"',
+    "base: r.yaml\ncommon: 3\nvariants: {a: {about: x}}": '2:1: common: "3" is not a group of keys',
+    "base: r.yaml\nvariant: {}\nvariants: {a: {about: x}}": '2:1: unknown key "variant"; did you mean "variants"?',
+    HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing: what the variant is, in one line',
+    HEAD + "  a: {about: x, paper: {tset: 1}}": '3:25: unknown key "variants.a.paper.tset"; did you mean "test"?',
+    HEAD + "  a: {about: x, paper: {dev: bad}}": '3:25: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
+    HEAD + "  a: {about: x, paper: 3}": '3:17: variants.a.paper: "3" is not a group of keys, or none',
+    HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is no base of this file; it has but one',
+    HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is given twice, first at v.yaml:3:3',
+    HEAD + "  a: {about: x, model: {nrom: pre}}": '3:25: unknown key "model.nrom"; did you mean "norm"?',
+    HEAD + "  a: {about: x, model: {heads: 3}}": "3:25: model.heads (3) must divide model.dim (512)",
+    HEAD + "  a: {about: x, model: {dim: 6}}": "r.yaml:5:9: model.heads (4) must divide model.dim (6)",
+    HEAD + "  a: {about: x, optim: {betas: [0.9, 2]}}": '3:38: optim.betas: "2" is not a number of at least 0 and below 1',
+    HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:29: data.dev: a group of keys is not a path prefix',
+    HEAD + "  a: {about: x, schedule: {lr: 3}}": '3:28: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
+    HEAD + "  a: {about: x}\n  b: {about: y, model: {heads: 4}, optim: }": '4:3: variant "b" changes nothing against "a" at v.yaml:3:3',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FAULTS, ids=list(FAULTS.values()))
+def test_a_fault_is_said_with_its_place(folder: Path, text: str):
+    with pytest.raises(UserError) as error:
+        load_variants(write(text))
+    said = FAULTS[text]
+    inside = said.startswith(("r.yaml", "required key"))
+    expected = {said, f"v.yaml: {said}"} if inside else {f"v.yaml:{said}"}
+    assert expected & set(str(error.value).splitlines()), str(error.value)
+
+
+def test_every_fault_of_every_variant_is_said_at_once(folder: Path):
+    text = (
+        HEAD + "  a: {about: x, modl: {dim: 4}}\n  b: {paper: {dev: 3}}\n  c: {about: z, seed: x}\n"
+    )
+    with pytest.raises(UserError) as error:
+        load_recipe(write(text), variant="c")
+    assert [line.partition(": ")[0] for line in str(error.value).splitlines()] == [
+        "3 errors in the recipe",
+        "v.yaml:3:17",
+        "v.yaml:4:3",
+        "v.yaml:5:23",
+    ]
+
+
+@pytest.mark.parametrize("nothing", ["", "~", "none", "{}"])
+def test_an_empty_group_changes_nothing(folder: Path, nothing: str):
+    text = HEAD + f"  a: {{about: x, model: {nothing}}}\n"
+    (variant,) = load_variants(write(text))
+    assert variant.recipe.model.dropout == 0.4
+
+
+def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
+    toy_corpus(tmp_path, {"train": 30, "dev": 2, "test": 2})
+    toy_recipe(tmp_path)
+    text = "base: toy.yaml\nvariants:\n  rms: {about: RMSNorm, model: {norm: rmsnorm}}\n"
+    (tmp_path / "v.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert prepare.main(["v.yaml"]) == 2
+    assert "rms  RMSNorm" in capsys.readouterr().err
+    assert prepare.main(["v.yaml", "--variant", "rms"]) == 0
+    assert train.main(["v.yaml", "--variant", "rms", "--dry-run"]) == 0
+    assert not Path("runs/v/rms").exists()
+    quick = ["train.validate_every=1", "train.max_validations=1"]
+    assert train.main(["v.yaml", *quick, "--variant", "rms"]) == 0
+    recipe = recipe_from_text(Path("runs/v/rms/config.yaml").read_text(encoding="utf-8"), "c")
+    assert isinstance(recipe, Recipe)
+    assert recipe.model.norm == "rmsnorm"
+
+
+def test_the_resume_command_has_the_variant():
+    args = train.parser().parse_args(["v.yaml", "seed=2", "--variant", "a b"])
+    words = "v.yaml seed=2 --variant 'a b' --resume"
+    assert train.resume_command(args, 1) == f"nmt-train {words}"
+    assert train.resume_command(args, 2) == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
+
+
+def test_the_schema_asks_for_parts_of_a_recipe_only():
+    schema = json.loads(variants_schema())
+    (variant,) = schema["properties"]["variants"]["patternProperties"].values()
+    assert variant["required"] == ["about"]
+    assert "required" not in schema["$defs"]["DataConfig"]
+
+
+NAMES = ["base", "common", "variants", "about", "paper", "dev", "a", "model", "norm", "schedule"]
+junk = st.sampled_from(["", "none", "r.yaml", "3", "fails", "linear", "x"])
+shapes = st.recursive(
+    junk,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "kind"]), shapes)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "base": junk | st.lists(junk, max_size=3),
+            "common": shapes,
+            "variants": shapes | st.dictionaries(st.sampled_from("ab"), variant_shapes),
+            "model": shapes,
+        },
+    )
+)
+def test_any_shape_is_variants_or_a_user_error(folder: Path, values: dict[str, Any]):
+    """Groups as lists, lists as groups, anything as a figure: words and a place, never a crash."""
+    with contextlib.suppress(UserError):
+        load_variants(write(yaml.safe_dump(values)))

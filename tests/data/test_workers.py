@@ -1,0 +1,130 @@
+"""Work on all cores: in order, in bounded memory, and with errors that arrive."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.data import workers
+from nmt.data.encoding import Segment
+from nmt.data.segment import CountWords, learn_segmenter
+from nmt.data.workers import Pair, on_all_cores
+from nmt.errors import UserError
+
+PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
+
+WORDS = [("gato come peixe", "cat eats fish")] * 40
+
+
+class Look:
+    """Says who worked on what."""
+
+    def __init__(self, fail_at: int = -1) -> None:
+        self.fail_at = fail_at
+
+    def __call__(self, number: int, pairs: list[Pair]) -> tuple[int, int, list[Pair]]:
+        if number == self.fail_at:
+            raise UserError("no such thing", at="here:3", fix="look there")
+        return os.getpid(), number, pairs
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 3)
+    monkeypatch.setattr(workers, "PARALLEL_FROM", 2)
+    monkeypatch.setattr(workers, "_cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("start", sorted({workers.START, "spawn"}))
+def test_every_pair_comes_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
+    monkeypatch.setattr(workers, "START", start)
+    done = list(on_all_cores(Look(), PAIRS))
+    assert [number for _, number, _ in done] == list(range(17))
+    assert [pair for *_, pairs in done for pair in pairs] == PAIRS
+    assert os.getpid() not in {pid for pid, *_ in done}
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_an_error_in_a_worker_arrives_as_it_is():
+    with pytest.raises(UserError) as error:
+        list(on_all_cores(Look(fail_at=5), PAIRS))
+    assert str(error.value) == "here:3: no such thing\n  -> look there"
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_an_error_of_the_input_arrives_and_leaving_early_ends_the_workers():
+    def broken() -> Iterator[Pair]:
+        yield from PAIRS[:20]
+        raise UserError("cannot be read")
+
+    with pytest.raises(UserError, match="cannot be read"):
+        list(on_all_cores(Look(), broken()))
+    left = on_all_cores(Look(), PAIRS)
+    next(left)
+    left.close()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_the_input_is_read_no_further_ahead_than_the_workers_need():
+    read = itertools.count()
+    pairs = (("a", str(next(read))) for _ in range(10_000))
+    done = on_all_cores(Look(), pairs)
+    for _ in range(4):
+        next(done)
+    ahead = workers.AHEAD * 2 + 1
+    assert next(read) <= (4 + ahead) * 3
+    done.close()
+
+
+@pytest.mark.parametrize("cores", [1, 8])
+def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
+    monkeypatch.setattr(workers, "_cores", lambda: cores)
+    few = PAIRS * (3 * workers.CHUNK // len(PAIRS))
+    done = list(on_all_cores(Look(), few))
+    assert {pid for pid, *_ in done} == {os.getpid()}
+    assert [len(pairs) for *_, pairs in done] == [workers.CHUNK] * 3
+    assert list(on_all_cores(Look(), [])) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        FastBpeConfig(merges=20, dropout=0.3),
+        SentencePieceConfig(vocab_size=30, model_type="unigram"),
+        PlainConfig(),
+    ],
+    ids=lambda config: config.kind,
+)
+def test_work_can_be_sent_to_another_process(config):
+    segmenter = learn_segmenter(config, "gl", "en", False, "nfc", lambda: iter(PAIRS))
+    work = Segment(segmenter, "gl", "en", seed=4, longest=100)
+    sides, again = work(2, PAIRS)[0], pickle.loads(pickle.dumps(work))(2, PAIRS)[0]
+    for side, sent in zip(sides, again, strict=True):
+        assert sent.types == side.types
+        assert sent.flat.ids.tolist() == side.flat.ids.tolist()
+        assert sent.flat.lengths.tolist() == side.flat.lengths.tolist()
+    count = CountWords(segmenter.moses, "gl", "en")
+    assert pickle.loads(pickle.dumps(count))(0, PAIRS) == count(0, PAIRS)
+    assert count(0, PAIRS)["a"] == 50
+
+
+def test_dropout_draws_anew_in_each_chunk_and_for_each_seed():
+    config = FastBpeConfig(merges=20, dropout=0.3)
+    segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(WORDS))
+
+    def lengths(seed: int, number: int) -> list[int]:
+        return Segment(segmenter, "gl", "en", seed, 100)(number, WORDS)[0][0].flat.lengths.tolist()
+
+    assert lengths(4, 2) == lengths(4, 2)
+    assert lengths(4, 2) != lengths(4, 3)
+    assert lengths(4, 2) != lengths(5, 2)

@@ -1,0 +1,101 @@
+"""CTranslate2 as our search: the same hypotheses, numbers and limits, however sentences come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from nmt.data.vocab import EOS
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import length_penalty
+from nmt.decoding.translator import Translator
+from nmt.errors import MachineError, UserError
+from nmt.export.backend import Engine, resolve_device
+from nmt.export.folder import export
+from tests.export.cases import ids, made, their_search
+
+pytest.importorskip("ctranslate2")
+pytestmark = pytest.mark.cpu
+SOURCES = [source for source, _ in ids()[:40]]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return made(norm="layernorm", res_scale="scalar", head_scale=True)
+
+
+@pytest.fixture(scope="module")
+def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    folder = tmp_path_factory.mktemp("export") / "model"
+    export(translator, folder)
+    return Engine(folder, translator.vocab, [], "cpu")
+
+
+@pytest.mark.parametrize("ngram", [0, 2])
+def test_greedy_search_is_ours(translator: Translator, engine: Engine, ngram: int) -> None:
+    options = {"beam": 1, "max_len_offset": 3, "no_repeat_ngram": ngram}
+    ours = translator.translate_ids(SOURCES, **options)
+    found = engine.search(SOURCES, SearchOptions(**options))
+    assert [translator.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
+    assert [f.finished for (f,) in found] == [h.finished for h in ours]
+    assert {f.finished for (f,) in found} == {True, False}
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.5])
+def test_hypotheses_are_ranked_by_the_penalty_asked_for(
+    translator: Translator, engine: Engine, alpha: float
+) -> None:
+    found = engine.search(SOURCES, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
+    theirs = their_search(translator, SOURCES, 4, 3, alpha * 5 / 6)
+    for ours, expected in zip(found, theirs, strict=True):
+        numbers = [(row, x, float(x / length_penalty(len(row), alpha))) for row, x in expected]
+        numbers.sort(key=lambda entry: -entry[2])
+        assert [f.ids + [EOS] * f.finished for f in ours] == [row for row, *_ in numbers]
+        np.testing.assert_allclose(
+            [(f.log_prob, f.score) for f in ours], [entry[1:] for entry in numbers], atol=2e-4
+        )
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("offset", [1, 3, 20])
+def test_results_do_not_depend_on_batches_or_order(engine: Engine, beam: int, offset: int) -> None:
+    """Some end before their length limit, some at it."""
+    options = SearchOptions(beam=beam, max_len_offset=offset)
+    order = list(range(len(SOURCES)))
+    Random(1).shuffle(order)
+    whole = engine.search(SOURCES, options)
+    alone = options.model_copy(update={"batch_tokens": 1})
+    apart = engine.search([SOURCES[i] for i in order], alone)
+    assert [whole[i][0].ids for i in order] == [of_one[0].ids for of_one in apart]
+    assert {f.finished for (f,) in whole} == {True, False}
+
+
+def test_options_reach_the_search(translator: Translator, engine: Engine) -> None:
+    (none,) = engine.search(SOURCES[:1], SearchOptions(length_alpha=0, n_best=2))
+    assert len(none) == 2
+    assert [f.score for f in none] == [f.log_prob for f in none]
+    short = engine.search(SOURCES, SearchOptions(max_len_offset=1))
+    lengths = [len(f.ids) + f.finished - len(s) for s, (f,) in zip(SOURCES, short, strict=True)]
+    assert max(lengths) == 2
+
+
+def test_a_beam_wider_than_there_are_hypotheses(tmp_path: Path) -> None:
+    translator = made()
+    translator.model.allowed[:] = False
+    translator.model.allowed[[EOS, 7]] = True
+    export(translator, tmp_path / "model")
+    engine = Engine(tmp_path / "model", translator.vocab, [], "cpu")
+    (found,) = engine.search(SOURCES[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
+    assert 1 <= len(found) <= 6
+    assert {i for f in found for i in f.ids} <= {7}
+
+
+def test_devices() -> None:
+    assert resolve_device("cpu") == ("cpu", 0)
+    with pytest.raises(UserError, match="auto, cpu, cuda"):
+        resolve_device("gpu")
+    with pytest.raises(MachineError, match="CTranslate2 sees"):
+        resolve_device("cuda:99")

@@ -1,0 +1,149 @@
+"""Products with weights that stay as they are: the same numbers in fp32, close ones in bf16."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt.config.recipe import ModelConfig
+from nmt.model import transformer
+from nmt.model.cpu import inference
+from nmt.model.cpu.active_rows import ROUND, Rows
+from nmt.model.cpu.inference import FrozenLinear, output, product
+from nmt.model.transformer import Transformer
+from tests.decoding.untrained import LINES, untrained
+
+pytestmark = pytest.mark.cpu
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 5, 300])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
+    """With torch's packed layout, and without it, as on a torch that lacks the operations."""
+    if not there:
+        monkeypatch.setattr(inference, "NAMES", ("no_such_operation",) * 2)
+    rng = torch.Generator().manual_seed(1)
+    x, weight = torch.randn(rows, 24, generator=rng), torch.randn(37, 24, generator=rng)
+    shift = torch.randn(37, generator=rng) if bias else None
+    expected = F.linear(x, weight, shift)
+    for dtype, atol in (
+        (torch.float32, 1e-5),
+        (torch.bfloat16, 0.1),
+        (torch.float16, 0.02),
+        (torch.float64, 1e-5),
+    ):
+        for relu, result in ((False, expected), (True, expected.relu())):
+            found = product(weight, shift, dtype, relu)(x)
+            assert found.dtype == dtype
+            torch.testing.assert_close(found.float(), result, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(("types", "computed"), [(64, 64), (127, 128), (129, 129), (1025, 1088)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, monkeypatch):
+    """Unless that is over a sixteenth more; those that are none have no probability."""
+    widths = []
+
+    def watched(weight, *args):
+        widths.append(len(weight))
+        return product(weight, *args)
+
+    monkeypatch.setattr(inference, "product", watched)
+    rng = torch.Generator().manual_seed(1)
+    x, rows = torch.randn(9, 24, generator=rng), torch.randn(types, 24, generator=rng)
+    bias = torch.randn(types, generator=rng)
+    found = output(rows, bias, dtype)(x)
+    assert widths == [computed]
+    assert found.shape == (9, computed)
+    assert bool(found[:, types:].isneginf().all())
+    atol = 1e-5 if dtype == torch.float32 else 0.2
+    torch.testing.assert_close(found[:, :types].float(), F.linear(x, rows, bias), rtol=0, atol=atol)
+
+
+def test_a_frozen_model_translates_and_scores_as_before():
+    plain, frozen_one = untrained(), untrained()
+    frozen_one.transformer.freeze(torch.float32)
+    layers = [m for m in frozen_one.transformer.modules() if isinstance(m, FrozenLinear)]
+    assert len(layers) == 4 + 2 * 7  # encoder layer: qkv, out, fc1, fc2; decoder: q, kv, out too
+    assert not any(isinstance(m, torch.nn.Linear) for m in frozen_one.transformer.modules())
+    assert frozen_one.fingerprint() == plain.fingerprint()
+    translations = plain.translate(LINES)
+    assert frozen_one.translate(LINES) == translations
+    for ours, theirs in zip(
+        frozen_one.score(LINES, translations), plain.score(LINES, translations), strict=True
+    ):
+        assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("keys", [{"activation": "gelu"}, {"ffn_norm": True}, {"bias": False}])
+def test_what_is_more_than_relu_stays_between_the_products(keys):
+    """Alone it is computed with the first of them."""
+    rng = torch.Generator().manual_seed(3)
+    for of_model in ({}, keys):
+        model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2, **of_model), 9)
+        model.init_weights(rng)
+        ffn, x = model.encoder.layers[0].ffn.eval(), torch.randn(5, 16, generator=rng)
+        with torch.no_grad():
+            expected = ffn(x)
+            model.freeze(torch.float32)
+            torch.testing.assert_close(ffn(x), expected, rtol=0, atol=1e-5)
+            assert (ffn.fc1(x).amin() == 0) == ("bias" in of_model or not of_model)
+
+
+def test_a_frozen_model_lays_its_output_out_once(monkeypatch):
+    """For the types of a plain search, and for all; a model that may be trained on, each time."""
+    made = []
+    monkeypatch.setattr(
+        transformer, "output", lambda *args: made.append(len(args[0])) or output(*args)
+    )
+    plain, frozen_one = untrained(), untrained()
+    frozen_one.transformer.freeze(torch.float32)
+    for _ in range(3):
+        frozen_one.translate(LINES, batch_tokens=40)
+        frozen_one.translate(LINES, no_repeat_ngram=2)
+    types = frozen_one.transformer.allowed
+    assert made == [int(types.sum()), len(types)]
+    made.clear()
+    plain.translate(LINES)
+    plain.translate(LINES)
+    assert len(made) > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_is_used_in_search_and_in_scores(dtype):
+    """In fp16, which the compiled loops of a CPU do not know, by torch's operations."""
+    exact, rounded = untrained(), untrained()
+    rounded.transformer.freeze(dtype)
+    found = [best[0] for best in rounded.stream(LINES)]
+    scored = rounded.score(LINES, [h.text for h in found])
+    same = exact.score(LINES, [h.text for h in found])
+    for one, again, before in zip(found, scored, same, strict=True):
+        if one.finished:
+            assert one.log_prob == pytest.approx(again.log_prob, abs=25 * torch.finfo(dtype).eps)
+        assert again.log_prob == pytest.approx(before.log_prob, abs=64 * torch.finfo(dtype).eps)
+    assert [h.log_prob for h in scored] != [h.log_prob for h in same]
+
+
+def test_rows_that_are_needed_keep_their_values():
+    rng = torch.Generator().manual_seed(2)
+    for total in (1, 7, 8, 40, 65):
+        x = torch.arange(total)
+        for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+            needed = torch.rand(total, generator=rng) < share
+            rows = Rows.where(needed)
+            taken = rows.take(x)
+            assert len(taken) == total or len(taken) % ROUND == 0
+            assert len(taken) - needed.sum() < ROUND or len(taken) == total
+            spread = rows.spread(taken)
+            assert len(spread) == total
+            assert torch.equal(spread[needed], x[needed])
+
+
+def test_a_row_that_is_not_needed_repeats_the_last_one_that_is():
+    """The beams of the first position count on it: the first of each sentence is needed."""
+    needed = torch.zeros(16, 5, dtype=torch.bool)
+    needed[:, 0] = True
+    rows = Rows.where(needed)
+    assert rows.spread(rows.take(torch.arange(80))).tolist() == [n - n % 5 for n in range(80)]

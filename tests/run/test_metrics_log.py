@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import math
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.run import metrics_log
+from nmt.run.folder import RunFolder
+from nmt.run.metrics_log import MetricsLog
+from tests.run_cases import RECIPE
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: None)
+    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+        yield run
+
+
+def records(run):
+    return [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+
+
+def test_a_line_goes_to_the_terminal_and_with_its_time_to_the_log(run, capsys):
+    MetricsLog(run).text("update 100 · loss 3.21")
+    assert capsys.readouterr().err == "update 100 · loss 3.21\n"
+    assert run.log_file.read_text().endswith(" update 100 · loss 3.21\n")
+
+
+def test_a_record_is_strict_json(run):
+    log = MetricsLog(run)
+    log.record({"update": np.int64(3), "loss": torch.tensor(0.5), "a": [math.nan, -math.inf]})
+    assert records(run) == [{"update": 3, "loss": 0.5, "a": [None, None]}]
+
+
+def test_rewind_drops_what_a_resumed_run_writes_again(run):
+    log = MetricsLog(run)
+    for update in (1, 2, 3, 4):
+        log.record({"update": update})
+    log.rewind(2)
+    log.record({"update": 3, "again": True})
+    assert records(run) == [{"update": 1}, {"update": 2}, {"update": 3, "again": True}]
+
+
+@pytest.mark.parametrize("torn", ['{"update": 2, "lo', "\0\0\0", '{"update": 2}\n{"upd', "[1]\n"])
+def test_rewind_repairs_a_torn_end(run, torn):
+    MetricsLog(run).record({"update": 1})
+    with open(run.metrics_file, "a") as file:
+        file.write(torn)
+    log = MetricsLog(run)
+    log.rewind(5)
+    log.record({"update": 6})
+    assert [record["update"] for record in records(run)] in ([1, 6], [1, 2, 6])
+
+
+def test_rewind_leaves_a_whole_file_untouched(run):
+    log = MetricsLog(run)
+    log.record({"update": 1, "text": "é\u2028"})
+    before = run.metrics_file.stat()
+    log.rewind(1)
+    assert run.metrics_file.stat().st_ino == before.st_ino
+    assert len(run.metrics_file.read_text().split("\n")) == 2
+
+
+class Board:
+    def __init__(self, folder, purge_step):
+        self.folder, self.purge_step, self.drawn = folder, purge_step, []
+        Board.last = self
+
+    def add_scalar(self, tag, value, update):
+        self.drawn.append((tag, value, update))
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def board(run, monkeypatch):
+    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: object())
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = Board
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    return Board
+
+
+def test_tensorboard_draws_numbers_by_kind(run, board):
+    with MetricsLog(run) as log:
+        log.rewind(9)
+        log.record({"update": 10, "loss": 0.5, "kind": "train", "note": "text"})
+        log.record({"update": 10, "bleu": 12.5, "kind": "dev"})
+    assert board.last.purge_step == 10
+    assert board.last.drawn == [("train/loss", 0.5, 10), ("dev/bleu", 12.5, 10)]
+    assert board.last.closed
+
+
+def test_a_failing_tensorboard_is_one_warning_and_the_numbers_go_on(run, board, monkeypatch):
+    def fail(self, *arguments):
+        raise RuntimeError("event file is broken")
+
+    monkeypatch.setattr(Board, "add_scalar", fail)
+    said = []
+    log = MetricsLog(run, said.append)
+    log.record({"update": 1, "loss": 0.5, "ppl": 2.0})
+    log.record({"update": 2, "loss": 0.25, "ppl": 1.5})
+    assert said == ["warning: TensorBoard is off, it failed: event file is broken"]
+    assert [record["loss"] for record in records(run)] == [0.5, 0.25]
+
+
+def test_real_tensorboard_writes_events(run, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.undo()
+    with MetricsLog(run, echo=pytest.fail) as log:
+        log.record({"update": 1, "loss": 0.5})
+    assert any((run.path / "tensorboard").iterdir())
+
+
+def test_a_terminal_that_went_away_does_not_stop_training(run, monkeypatch):
+    class Gone:
+        def write(self, text):
+            raise OSError(5, "Input/output error")
+
+        def flush(self):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    MetricsLog(run).text("still here")
+    assert "still here" in run.log_file.read_text()

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from nmt.runtime.signals import stop_signals
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_nothing_is_requested_by_itself():
+    with stop_signals() as stop:
+        assert stop.requested is None
+
+
+def test_sigterm_asks_as_often_as_it_comes():
+    with stop_signals() as stop:
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)
+        assert stop.requested == "SIGTERM"
+
+
+def test_the_first_ctrl_c_asks_and_the_second_leaves():
+    with stop_signals() as stop:
+        send(signal.SIGINT)
+        assert stop.requested == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+
+
+def test_ctrl_c_after_sigterm_still_saves_first():
+    with stop_signals() as stop:
+        send(signal.SIGTERM)
+        send(signal.SIGINT)
+        assert stop.requested == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+
+
+def test_handlers_are_restored_even_after_an_error():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with pytest.raises(RuntimeError), stop_signals():
+        raise RuntimeError
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_outside_of_the_main_thread_it_is_quiet():
+    seen = []
+
+    def work():
+        with stop_signals() as stop:
+            seen.append(stop.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [None]

@@ -1,0 +1,153 @@
+"""Which text is scored as plain text and which as words, from files and from run folders."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from sacremoses import MosesDetokenizer
+
+from nmt.errors import UserError
+from nmt.scoring import tokenized_bleu
+from nmt.scoring.systems import Inputs, from_files, from_runs
+from tests.scoring.runs import make_run, write_lines
+
+PLAIN = ['He said, "it\'s fine."', "Rock & roll (50%), isn't it?", "A well-known fact.", "Yes!"]
+WORDS = [
+    "He said , &quot; it &apos;s fine . &quot;",
+    "Rock &amp; roll ( 50 % ) , isn &apos;t it ?",
+    "A well-known fact .",
+    "Yes !",
+]
+DATA = Path(__file__).parents[2] / "../shared/data"
+
+
+def test_plain_files_are_tokenized_for_paper_bleu(tmp_path: Path) -> None:
+    hyp, ref = (str(write_lines(tmp_path / name, PLAIN)) for name in ("hyp", "ref"))
+    given = from_files([hyp], ref, "en")
+    assert (given.systems, given.refs) == ({hyp: PLAIN}, PLAIN)
+    assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
+    assert given.tokenizer == "moses-en"
+    assert given.notes() == []
+
+
+def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path: Path) -> None:
+    hyp, ref = (str(write_lines(tmp_path / name, WORDS)) for name in ("hyp", "ref"))
+    given = from_files([hyp], ref, "en", tokenized=True)
+    assert (given.systems, given.refs) == ({hyp: PLAIN}, PLAIN)
+    assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
+    assert given.tokenizer == "none"
+    assert given.notes() == []
+
+
+def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+    lines = ["a\tb\x85c", "", "d\u2028e"]
+    ref = tmp_path / "ref.gz"
+    ref.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
+    hyp = str(write_lines(tmp_path / "hyp", lines))
+    given = from_files([hyp], str(ref))
+    assert given.refs == given.systems[hyp] == lines
+    assert given.empty(hyp) == 1
+
+
+def test_run_on_a_raw_corpus(tmp_path: Path) -> None:
+    devs = {"u000100": ["x"] * 4, "u000200": PLAIN[::-1]}
+    run = str(make_run(tmp_path, PLAIN, PLAIN, devs, "u000200"))
+    test = from_runs([run], "test")
+    assert (test.systems, test.refs) == ({run: PLAIN}, PLAIN)
+    assert (test.words, test.ref_words) == ({run: WORDS}, WORDS)
+    assert (test.ref_name, test.tgt_lang) == (str(tmp_path / "data/test.en"), "en")
+    dev = from_runs([run], "dev")
+    assert dev.systems == {run: PLAIN[::-1]}
+    assert dev.ref_name == str(tmp_path / "data/dev.en")
+
+
+def test_run_on_a_tokenized_corpus(tmp_path: Path) -> None:
+    """Hypotheses are plain text there, the reference files are words."""
+    run = str(make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true"))
+    given = from_runs([run], "test")
+    assert (given.systems, given.refs) == ({run: PLAIN}, PLAIN)
+    assert (given.words, given.ref_words) == ({run: WORDS}, WORDS)
+    assert "test.words is missing" in given.notes()[0]
+
+
+def test_the_words_that_a_run_stored_are_scored(tmp_path: Path) -> None:
+    run = make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true")
+    write_lines(run / "test.words", [f"{words} !" for words in WORDS])
+    given = from_runs([str(run)], "test")
+    assert given.words == {str(run): [f"{words} !" for words in WORDS]}
+    assert given.systems == {str(run): [f"{text}!" for text in PLAIN]}  # of the words, as refs are
+    assert given.tokenizer == "model-words"
+    assert given.notes() == []
+    write_lines(run / "test.words", WORDS[1:])
+    with pytest.raises(UserError, match=r"test.words: 3 lines, but the reference has 4"):
+        from_runs([str(run)], "test")
+
+
+def test_a_reference_is_not_altered_by_a_rule_of_ours(tmp_path: Path) -> None:
+    """Tokenized text is detokenized as sacremoses does it; plain text keeps every character."""
+    words = ["“ so ” he said …", "a \u2019 b \u060c c", "x"]
+    file = str(write_lines(tmp_path / "ref", words))
+    expected = [MosesDetokenizer("en").detokenize(line.split()) for line in words]
+    assert from_files([file], file, "en", tokenized=True).refs == expected
+    odd = ["e\u0301\u00a0x ", "", " \u200b\u2028 y\t"]
+    file = str(write_lines(tmp_path / "plain", odd))
+    assert from_files([file], file, "en").refs == odd
+
+
+def test_moved_reference(tmp_path: Path) -> None:
+    run = str(make_run(tmp_path, PLAIN, PLAIN, {}, "u000100"))
+    moved = (tmp_path / "data/test.en").rename(tmp_path / "elsewhere.en")
+    with pytest.raises(UserError, match="no such file"):
+        from_runs([run], "test")
+    assert from_runs([run], "test", str(moved)).refs == PLAIN
+
+
+def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
+    one, two, other = (
+        str(make_run(tmp_path / place, refs, PLAIN[::-1], {}, "u000100", name=place))
+        for place, refs in (("one", PLAIN), ("two", PLAIN), ("other", ["x"] * 4))
+    )
+    given = from_runs([one, two], "test")
+    assert list(given.systems) == list(given.words) == [one, two]
+    with pytest.raises(UserError, match="differs from"):
+        from_runs([one, other], "test")
+    with pytest.raises(UserError, match="twice"):
+        from_runs([one, one], "test")
+
+
+@pytest.mark.parametrize("corpus", ["ted-gl-en/dev.en.gz", "multi30k/tok/dev.de.gz"])
+def test_words_of_real_corpora_survive_detokenizing(tmp_path: Path, corpus: str) -> None:
+    """So a run, which keeps plain text, gets the tokenized BLEU of the words it produced."""
+    file = DATA / corpus
+    if not file.exists():
+        pytest.skip("needs the corpora beside the repository")
+    lang = file.name.split(".")[1]
+    plain = from_files([str(file)], str(file), lang, tokenized=True)
+    again = from_files([str(write_lines(tmp_path / "plain", plain.refs))], str(file), lang)
+    (words,) = again.words.values()
+    assert tokenized_bleu(words, plain.ref_words).value == pytest.approx(100)
+
+
+def notes(hyps: list[str], refs: list[str], sources: list[str] | None = None) -> str:
+    return "\n".join(Inputs({"h": hyps}, refs, {}, [], "ref", "en", "none", sources or []).notes())
+
+
+def test_notes_on_odd_text() -> None:
+    assert notes(PLAIN, PLAIN) == ""
+    assert notes(["", " ", "\u200b", "d"], PLAIN) == "h: 3 of 4 hypotheses are empty"
+    assert "ref: every line is empty" in notes(PLAIN, [""] * 4)
+    assert notes(PLAIN, WORDS).startswith("ref: looks tokenized")
+    assert notes(WORDS, WORDS).startswith("ref, h: looks tokenized")
+    assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks cut into pieces")
+    assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks cut into pieces")
+    assert notes(PLAIN, PLAIN, [*PLAIN[:3], "x"]) == "h: 3 of 4 hypotheses repeat the source"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Qui est là ? « Moi » !", "foo@bar.com costs 3.50, not 4", "... and so on"],
+)
+def test_plain_text_of_other_languages_is_not_called_tokenized(line: str) -> None:
+    assert "tokenized" not in notes([line] * 4, PLAIN)
