@@ -23,7 +23,7 @@ from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
-from nmt.model.cpu.active_rows import Rows
+from nmt.model.cpu.active_rows import ActiveRows
 from nmt.model.transformer import Transformer
 
 
@@ -38,7 +38,7 @@ class PrefixState:
         self.memory = [part for part in parts for _ in range(beam)]
         self.prefix = torch.empty(layout.shape[0], beam, 0, dtype=torch.int64)
 
-    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
+    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
         """The last position's logits of a forward pass over all prefixes."""
         self.prefix = torch.cat([self.prefix, tokens[..., None]], dim=-1)
         batch, beam, length = self.prefix.shape

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
 from nmt.config.recipe import ModelConfig, Recipe
-from nmt.data.batches import Prefetcher, plan
+from nmt.data.batches import Prefetcher, make_batches
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
@@ -89,7 +89,7 @@ class EagerLoop:
 
     def _batches(self) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
         corpus, limit, seed = self.prepared.train, self.recipe.data.batch_tokens, self.recipe.seed
-        make = shuffled_plan if self.shuffled else plan
+        make = shuffled_plan if self.shuffled else make_batches
         for epoch in itertools.count():
             for rows in make(corpus.src_len, corpus.tgt_len, limit, seed, epoch):
                 yield int(corpus.tgt_len[rows].sum()) + len(rows), self._padded(rows)
@@ -116,7 +116,7 @@ class EagerLoop:
 def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
     """Rows of the first batch of the plan."""
     lengths = prepared.train.src_len, prepared.train.tgt_len
-    return plan(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
+    return make_batches(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
 
 
 def shuffled_plan(

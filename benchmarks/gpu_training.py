@@ -38,7 +38,7 @@ from nmt.config.recipe import Recipe
 from nmt.data.batches import Prefetcher, collate
 from nmt.data.prepare import Prepared, prepare
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Silence
+from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
 from nmt.training.loss import label_smoothed
 from nmt.training.trainer import Trainer
@@ -62,7 +62,9 @@ class Ours:
     def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
         run = RunFolder(tempfile.mkdtemp())
         precision = resolve_precision(recipe.precision, device)
-        self.trainer = Trainer(recipe, prepared, run, device, precision, Silence(), lambda: False)
+        self.trainer = Trainer(
+            recipe, prepared, run, device, precision, NullLogger(), lambda: False
+        )
         self.trainer.started = 0.0
         self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
         self.batches = Prefetcher(self.trainer.updates())

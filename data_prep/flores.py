@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import Source, opened
+from data_prep.fetch import RemoteFile, opened
 from data_prep.languages import both
 from data_prep.pairs import Drops, Pair
 from data_prep.reading import member_lines, member_names
 
-SOURCE = Source(
+SOURCE = RemoteFile(
     what="FLORES-200",
     license="CC BY-SA 4.0",
     filename="flores200_dataset.tar.gz",

@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 
 from data_prep.common import command
-from data_prep.fetch import Source
+from data_prep.fetch import RemoteFile
 from data_prep.released import Release
 
 _URL = "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/"
 
 
-def _file(name: str, size: int) -> Source:
+def _file(name: str, size: int) -> RemoteFile:
     license = "CC BY-NC-ND 4.0 (TED)"
-    return Source("IWSLT '15 en-vi", license, name, url=_URL + name, size=size)
+    return RemoteFile("IWSLT '15 en-vi", license, name, url=_URL + name, size=size)
 
 
 RELEASE = Release(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from data_prep.common import Request, command
-from data_prep.fetch import Source
+from data_prep.fetch import RemoteFile
 from data_prep.languages import find
 from data_prep.released import Release
 from nmt.errors import UserError
@@ -50,9 +50,9 @@ def release(folder: str) -> Release:
     langs = folder[:2], folder[3:]
     splits = ("dev", "test") if langs[1] in _WITHOUT_TRAIN else ("train", "dev", "test")
 
-    def file(split: str, lang: str) -> Source:
+    def file(split: str, lang: str) -> RemoteFile:
         name = f"data/text_files/{folder}/{split}.{lang}"
-        return Source("LAFAND-MT", "CC BY-NC 4.0", name, url=_URL + name)
+        return RemoteFile("LAFAND-MT", "CC BY-NC 4.0", name, url=_URL + name)
 
     return Release(
         name=f"lafand-{'-'.join(langs)}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from data_prep.common import command
-from data_prep.fetch import Source
+from data_prep.fetch import RemoteFile
 from data_prep.released import Release
 
 _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
@@ -32,9 +32,11 @@ _SHA256 = {
 }
 
 
-def _file(split: str, lang: str) -> Source:
+def _file(split: str, lang: str) -> RemoteFile:
     name, license = f"{split}.{lang}", "non-commercial research and education (Flickr30k terms)"
-    return Source("Multi30k", license, f"{name}.gz", url=f"{_URL}{name}.gz", sha256=_SHA256[name])
+    return RemoteFile(
+        "Multi30k", license, f"{name}.gz", url=f"{_URL}{name}.gz", sha256=_SHA256[name]
+    )
 
 
 RELEASE = Release(

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from data_prep.common import Corpus, Request, check_request, finish
-from data_prep.fetch import Source, check_folder, opened
+from data_prep.fetch import RemoteFile, check_folder, opened
 from data_prep.languages import both
 from data_prep.pairs import Drops, Pair, apply_filters, empty_side, one_line
 from nmt.data.text import read_lines
@@ -28,7 +28,7 @@ class Release:
     """
 
     name: str
-    files: Mapping[str, Mapping[str, Source]]
+    files: Mapping[str, Mapping[str, RemoteFile]]
     tree: str = ""
     notes: list[str] = field(default_factory=list)
     restore: Callable[[str], str] = str

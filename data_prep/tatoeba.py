@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import Source, digest, opened
+from data_prep.fetch import RemoteFile, digest, opened
 from data_prep.languages import find, names
 from data_prep.pairs import Drops, Pair, apply_filters, empty_side, identical_sides, one_line
 from data_prep.splits import hold_out
@@ -31,12 +31,12 @@ NOTES = [
 ]
 
 
-def sources(src: str, tgt: str) -> list[Source]:
+def sources(src: str, tgt: str) -> list[RemoteFile]:
     """The links and the sentences of both languages."""
     license = "CC BY 2.0 FR; some sentences CC0 1.0"
     links = f"{src}-{tgt}_links.tsv.bz2"
     return [
-        Source(f"Tatoeba {src}-{tgt}", license, name, url=f"{_URL}{lang}/{name}")
+        RemoteFile(f"Tatoeba {src}-{tgt}", license, name, url=f"{_URL}{lang}/{name}")
         for lang, name in ((src, links), (src, src + _SENTENCES), (tgt, tgt + _SENTENCES))
     ]
 

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import Source, opened
+from data_prep.fetch import RemoteFile, opened
 from data_prep.languages import both
 from data_prep.pairs import Drops, Pair, one_line
 from data_prep.reading import member_lines
 from nmt.data.text import is_blank
 
-SOURCE = Source(
+SOURCE = RemoteFile(
     what="TED talks in 58 languages (Qi et al. 2018)",
     license="CC BY-NC-ND 4.0 (TED)",
     filename="ted_talks.tar.gz",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import Source, opened
+from data_prep.fetch import RemoteFile, opened
 from data_prep.languages import both
 from data_prep.pairs import (
     Drops,
@@ -31,7 +31,7 @@ from data_prep.pairs import (
 )
 from data_prep.splits import hold_out
 
-SOURCE = Source(
+SOURCE = RemoteFile(
     what="Home Assistant's interface texts",
     license="Apache-2.0",
     filename="homeassistant-2026.2.3-py3-none-any.whl",

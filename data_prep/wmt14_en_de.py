@@ -12,14 +12,14 @@ from __future__ import annotations
 import sys
 
 from data_prep.common import command
-from data_prep.fetch import Source
+from data_prep.fetch import RemoteFile
 from data_prep.released import Release
 
 _URL = "https://nlp.stanford.edu/projects/nmt/data/wmt14.en-de/"
 
 
-def _file(name: str, md5: str) -> Source:
-    return Source("WMT '14 en-de", "the WMT sources' own", name, url=_URL + name, md5=md5)
+def _file(name: str, md5: str) -> RemoteFile:
+    return RemoteFile("WMT '14 en-de", "the WMT sources' own", name, url=_URL + name, md5=md5)
 
 
 def restore(line: str) -> str:

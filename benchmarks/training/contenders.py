@@ -20,12 +20,12 @@ from benchmarks.training.workload import Size, Workload
 from nmt.cli import limit_onednn_cache
 from nmt.cli.train import PRODUCTS
 from nmt.config.recipe import ModelConfig, OptimConfig, Recipe
-from nmt.data.batches import Planned, Update, collate
+from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Silence
+from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import resolve_device
 from nmt.training.loss import label_smoothed
 from nmt.training.trainer import Trainer
@@ -70,7 +70,9 @@ class Ours:
         recipe = recipe.model_copy(update={"model": model, "optim": optim})
         run = RunFolder(tempfile.mkdtemp())
         device = resolve_device(recipe.device)
-        self.trainer = Trainer(recipe, prepared, run, device, precision, Silence(), lambda: False)
+        self.trainer = Trainer(
+            recipe, prepared, run, device, precision, NullLogger(), lambda: False
+        )
         self.trainer.started = 0.0
         self.model = self.trainer.model
         self.rows = [np.array(rows) for rows in workload.rows]
@@ -86,7 +88,9 @@ class Ours:
 
     def update(self, number: int) -> None:
         batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
-        update = Update([Planned(0, number, batch)], batch.tokens, epoch=0, next_batch=number + 1)
+        update = Update(
+            [PlannedBatch(0, number, batch)], batch.tokens, epoch=0, next_batch=number + 1
+        )
         self.trainer.update(update)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.eager_loop import shuffled_plan
 from nmt.config.recipe import Recipe
-from nmt.data.batches import plan
+from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared
 
 Pair = tuple[list[int], list[int]]  # source and target ids, without EOS
@@ -51,7 +51,9 @@ class Workload:
     def of(cls, recipe: Recipe, prepared: Prepared, size: Size, count: int) -> Workload:
         """The first ``count`` batches of the first epoch."""
         corpus, limit = prepared.train, recipe.data.batch_tokens
-        rows = [r.tolist() for r in plan(corpus.src_len, corpus.tgt_len, limit, recipe.seed, 0)]
+        rows = [
+            r.tolist() for r in make_batches(corpus.src_len, corpus.tgt_len, limit, recipe.seed, 0)
+        ]
 
         def pairs(batch: list[int]) -> list[Pair]:
             return [(corpus.src(row).tolist(), corpus.tgt(row).tolist()) for row in batch]

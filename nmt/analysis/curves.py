@@ -22,7 +22,7 @@ class Curve(NamedTuple):
     values: np.ndarray
 
 
-class Log:
+class RunMetrics:
     """The records of one run.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.analysis.curves import Curve, Log, labels, late_mean, smooth
+from nmt.analysis.curves import Curve, RunMetrics, labels, late_mean, smooth
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def learning_curves(logs: Sequence[Log], of: str | None) -> Figure:
+def learning_curves(logs: Sequence[RunMetrics], of: str | None) -> Figure:
     """Dev score over updates, a line per run (T figure 1)."""
     metric = of or logs[0].recipe.score.select_by
     figure, ((axes,),) = _panels(1, 1)
@@ -51,7 +51,7 @@ def learning_curves(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
-def gradient_norms(logs: Sequence[Log], of: str | None) -> Figure:
+def gradient_norms(logs: Sequence[RunMetrics], of: str | None) -> Figure:
     """Global gradient norm over updates, before clipping, a panel per run (T figure 2)."""
     figure, grid = _panels(len(logs), 1, height=1.7)
     for (label, color, log), (axes,) in zip(_named(logs), grid, strict=True):
@@ -65,7 +65,7 @@ def gradient_norms(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
-def gradients_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
+def gradients_by_depth(logs: Sequence[RunMetrics], of: str | None) -> Figure:
     """L1 norm of a matrix's gradient over updates, a line per layer (N figure 3)."""
     module = of or "ffn.fc2"
     figure, grid = _panels(len(logs), len(STACKS))
@@ -84,7 +84,7 @@ def gradients_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
-def gradient_changes(logs: Sequence[Log], of: str | None) -> Figure:
+def gradient_changes(logs: Sequence[RunMetrics], of: str | None) -> Figure:
     """L1 norms of the later runs' gradients over those of the first, by depth (N figure 7)."""
     observer = of or "grad_l1"
     if len(logs) < 2:
@@ -110,7 +110,7 @@ def gradient_changes(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
-def gains_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
+def gains_by_depth(logs: Sequence[RunMetrics], of: str | None) -> Figure:
     """The newest gains over depth, a line per norm of a layer (T figures 3 and 4; N figure 4)."""
     observer = of or "gains"
     figure, grid = _panels(len(logs), len(STACKS))
@@ -127,7 +127,7 @@ def gains_by_depth(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
-def stability(logs: Sequence[Log], of: str | None) -> Figure:
+def stability(logs: Sequence[RunMetrics], of: str | None) -> Figure:
     """Training loss over learning rate: where it explodes under a rising rate (N figure 5)."""
     figure, ((axes,),) = _panels(1, 1)
     for label, color, log in _named(logs):
@@ -139,7 +139,7 @@ def stability(logs: Sequence[Log], of: str | None) -> Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Sequence[Log], str | None], Figure]] = {
+FIGURES: dict[str, Callable[[Sequence[RunMetrics], str | None], Figure]] = {
     "curves": learning_curves,
     "gradients": gradient_norms,
     "depth": gradients_by_depth,
@@ -149,7 +149,7 @@ FIGURES: dict[str, Callable[[Sequence[Log], str | None], Figure]] = {
 }
 
 
-def draw(name: str, logs: Sequence[Log], of: str | None, form: str) -> bytes:
+def draw(name: str, logs: Sequence[RunMetrics], of: str | None, form: str) -> bytes:
     """A figure as the bytes of a file.
 
     Args:
@@ -187,7 +187,7 @@ def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.nd
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _named(logs: Sequence[Log]) -> list[tuple[str, str, Log]]:
+def _named(logs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
     names = labels([log.path for log in logs])
     return [
         (name, COLORS[i % len(COLORS)], log)
@@ -195,7 +195,7 @@ def _named(logs: Sequence[Log]) -> list[tuple[str, str, Log]]:
     ]
 
 
-def _colors_of_modules(logs: Sequence[Log], observer: str) -> dict[str, str]:
+def _colors_of_modules(logs: Sequence[RunMetrics], observer: str) -> dict[str, str]:
     """One color per module in all panels; beyond the table's length they come again."""
     names = (
         name for log in logs for stack in reversed(STACKS) for name in log.modules(observer, stack)
@@ -247,7 +247,7 @@ def _same_scale(grid: np.ndarray) -> None:
         axes.set_ylim(min(low), max(high))
 
 
-def _require(found: Any, log: Log, what: str, fix: str) -> Any:
+def _require(found: Any, log: RunMetrics, what: str, fix: str) -> Any:
     if not len(found.updates if isinstance(found, Curve) else found):
         raise UserError(f"this run has no {what}", at=str(log.path), fix=fix)
     return found

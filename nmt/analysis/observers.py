@@ -78,7 +78,7 @@ OBSERVERS: dict[str, Observer] = {
 }
 
 
-class Watch:
+class ObserverHook:
     """Every ``analysis.every`` updates, writes what the chosen observers see as one record.
 
     The record has kind ``observed`` and an entry ``OBSERVER/MODULE`` per scalar.

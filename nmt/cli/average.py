@@ -54,11 +54,11 @@ def body(args: argparse.Namespace) -> None:
             at=option,
             fix=f"give {option} 2 or more",
         )
-    from nmt.run.average import best, last, save_average
+    from nmt.run.average import best_checkpoints, latest, save_average
 
     imported()
     with run.locked():
-        paths = best(run, count) if by_dev else last(run, count)
+        paths = best_checkpoints(run, count) if by_dev else latest(run, count)
         if len(paths) < count:
             raise _too_few(run, len(paths), count, by_dev)
         suffix = "best" if by_dev else "avg"
@@ -72,11 +72,12 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _too_few(run: RunFolder, there: int, count: int, by_dev: bool) -> UserError:
-    from nmt.run.average import kept
+
+    from nmt.run.average import checkpoints_to_keep
 
     return UserError(
         f"{there} checkpoints{' with a dev score' if by_dev else ''} are kept, not {count} "
-        f"(training keeps {kept(run.recipe().train)}, and the best stays beside them)",
+        f"(training keeps {checkpoints_to_keep(run.recipe().train)}, and the best stays beside them)",
         at=str(run.path),
         fix=f"ask for fewer, or let a training keep more: train.keep={count}",
     )

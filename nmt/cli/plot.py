@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read the runs, draw, and only then write; an older picture is replaced."""
-    from nmt.analysis.curves import Log
+    from nmt.analysis.curves import RunMetrics
     from nmt.analysis.figures import draw
     from nmt.runtime.files import disk_errors
 
@@ -54,7 +54,7 @@ def body(args: argparse.Namespace) -> None:
         raise UserError(
             f'cannot draw a "{output.suffix}" file', at=args.output, fix="name a .png, .svg or .pdf"
         )
-    data = draw(args.figure, [Log(run) for run in args.runs], args.of, form)
+    data = draw(args.figure, [RunMetrics(run) for run in args.runs], args.of, form)
     with disk_errors(output, 0, "choose another --output", "run the same command again"):
         output.write_bytes(data)
 

@@ -8,33 +8,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from nmt.decoding.codec import Hypothesis
+    from nmt.decoding.codec import Translation
 
 # number of the line from 0, hypothesis -> a line of output
-Render: TypeAlias = "Callable[[int, Hypothesis], str]"
+Render: TypeAlias = "Callable[[int, Translation], str]"
 
 
-def as_text(number: int, h: Hypothesis) -> str:
+def as_text(number: int, h: Translation) -> str:
     """The translation alone."""
     return h.text
 
 
-def with_score(number: int, h: Hypothesis) -> str:
+def with_score(number: int, h: Translation) -> str:
     """SCORE, tab, translation."""
     return f"{h.score:.4f}\t{h.text}"
 
 
-def as_n_best(number: int, h: Hypothesis) -> str:
+def as_n_best(number: int, h: Translation) -> str:
     """As Moses writes lists of hypotheses."""
     return f"{number} ||| {h.text} ||| {h.log_prob:.4f} ||| {h.score:.4f}"
 
 
-def as_numbers(number: int, h: Hypothesis) -> str:
+def as_numbers(number: int, h: Translation) -> str:
     """LOG-PROBABILITY, tab, SCORE: the text was given."""
     return f"{h.log_prob:.4f}\t{h.score:.4f}"
 
 
-def as_json(number: int, h: Hypothesis) -> str:
+def as_json(number: int, h: Translation) -> str:
     """One object; JSON has no infinity, so that is null."""
     values: dict[str, Any] = {
         "line": number,
@@ -52,7 +52,7 @@ def as_json(number: int, h: Hypothesis) -> str:
 def with_alignment(render: Render) -> Render:
     """The same with the alignment behind it, in Pharaoh's format: ``0-0 1-2``."""
 
-    def rendered(number: int, h: Hypothesis) -> str:
+    def rendered(number: int, h: Translation) -> str:
         return f"{render(number, h)} ||| {' '.join(f'{i}-{j}' for i, j in h.alignment)}"
 
     return rendered

@@ -11,7 +11,7 @@ from nmt.cli.common import imported, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.scoring.systems import Inputs
+    from nmt.scoring.systems import Systems
 
 
 def parser() -> argparse.ArgumentParser:
@@ -77,7 +77,7 @@ def body(args: argparse.Namespace) -> None:
         print(found.table() if sys.stdout.isatty() else found.tsv(), flush=True)
 
 
-def _inputs(args: argparse.Namespace) -> Inputs:
+def _inputs(args: argparse.Namespace) -> Systems:
     from nmt.scoring.systems import from_files, from_runs
 
     if bool(args.runs) == bool(args.hyp):

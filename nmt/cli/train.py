@@ -15,7 +15,7 @@ from nmt.cli import limit_onednn_cache
 from nmt.cli.common import imported, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.errors import RunError, Terminated
-from nmt.runtime.distributed import World, join
+from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.files import require_space, write_atomic
 from nmt.runtime.signals import StopRequest, stop_signals
 
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
     limit_onednn_cache(PRODUCTS)
-    with join() as world:
+    with init_distributed() as world:
         return lead(args, world) if world.first else follow(world)
 
 
@@ -125,7 +125,7 @@ def follow(world: World) -> int:
     """Train along with the first process, which does all else and says all there is to say."""
     from nmt.data.prepare import prepare
     from nmt.run.folder import RunFolder
-    from nmt.run.metrics_log import Silence
+    from nmt.run.metrics_log import NullLogger
     from nmt.runtime.device import resolve_device
     from nmt.training.resume import prepare_resumed
     from nmt.training.trainer import Trainer
@@ -146,7 +146,7 @@ def follow(world: World) -> int:
             run,
             device,
             precision,
-            Silence(),
+            NullLogger(),
             lambda: stop.requested is not None,
             checkpoint,
             world=world,
@@ -188,8 +188,8 @@ def start(
     world: World,
 ) -> Trainer:
     """Write what the run folder needs for translating, and build or resume the trainer."""
-    from nmt.analysis.observers import Watch
-    from nmt.run.average import kept
+    from nmt.analysis.observers import ObserverHook
+    from nmt.run.average import checkpoints_to_keep
     from nmt.run.checkpoint import load_checkpoint, secure_best, space_needed
     from nmt.run.stored import shapes_of
     from nmt.runtime.device import emulation_note
@@ -219,12 +219,12 @@ def start(
         log,
         lambda: stop.requested is not None,
         checkpoint,
-        Watch(recipe.analysis, log),
+        ObserverHook(recipe.analysis, log),
         world,
     )
     log.rewind(trainer.state.update)
     size = parameters(trainer.model)
-    require_space(run.path, space_needed(size, kept(recipe.train)))
+    require_space(run.path, space_needed(size, checkpoints_to_keep(recipe.train)))
     log.text(
         f"{recipe.src}-{recipe.tgt}: {size:,} parameters, {len(prepared.vocab):,} types, "
         f"{len(prepared.train):,} pairs; {device}, {precision}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.cli import render
     from nmt.cli.io import Output
     from nmt.cli.resume import Facts
-    from nmt.decoding.codec import Hypothesis
+    from nmt.decoding.codec import Translation
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
@@ -242,7 +242,7 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 
 def _write(
-    hypotheses: Iterable[list[Hypothesis]], sink: Output, style: render.Render, done: int
+    hypotheses: Iterable[list[Translation]], sink: Output, style: render.Render, done: int
 ) -> None:
     """``done``: lines written before."""
     cut, number = 0, done

@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmt.config.recipe import Recipe, default_kind, groups
-from nmt.config.schema import allowed, either, keys_of, shown
-from nmt.config.yaml import KeyPath, Place, Problem, Source
+from nmt.config.schema import allowed, format_value, join_or, keys_of
+from nmt.config.yaml import KeyPath, Location, Problem, YamlDocument
 
 LONGEST = 60  # characters of a value that are shown
 
 
-def explain(failure: ValidationError, source: Source) -> Iterator[Problem]:
+def explain(failure: ValidationError, source: YamlDocument) -> Iterator[Problem]:
     """Every error of pydantic's, at the line and column of the key or value that caused it."""
     for error in failure.errors(include_url=False, include_input=True):
         path, index = _key_path(error["loc"])
@@ -66,22 +66,22 @@ def _key_path(loc: tuple[int | str, ...]) -> tuple[KeyPath, str | None]:
     return tuple(str(part) for part in parts[:index]), item
 
 
-def _value(source: Source, path: KeyPath) -> Any:
+def _value(source: YamlDocument, path: KeyPath) -> Any:
     value: Any = source.values
     for part in path:
         value = value[int(part)] if isinstance(value, list) else value[part]
     return value
 
 
-def _nearest(places: dict[KeyPath, Place], path: KeyPath, source: Source) -> Place:
+def _nearest(places: dict[KeyPath, Location], path: KeyPath, source: YamlDocument) -> Location:
     """The place of a path, or of the innermost group around it that is written."""
     for length in range(len(path), 0, -1):
         if path[:length] in places:
             return places[path[:length]]
-    return Place(source.file)
+    return Location(source.file)
 
 
-def _first_key_in(text: str, path: KeyPath, source: Source) -> Place:
+def _first_key_in(text: str, path: KeyPath, source: YamlDocument) -> Location:
     """The first key that a text names and the recipe has, else the group of the rule."""
     named = (tuple(name.split(".")) for name in re.findall(r"[a-z_.]+[a-z_]", text))
     return next(
@@ -90,7 +90,7 @@ def _first_key_in(text: str, path: KeyPath, source: Source) -> Place:
     )
 
 
-def _missing(path: KeyPath, source: Source) -> str:
+def _missing(path: KeyPath, source: YamlDocument) -> str:
     name = ".".join(path)
     if len(path) == 1 and path[0] in groups():
         needed = [key for key, f in keys_of(groups()[name][""]).items() if f.is_required()]
@@ -102,10 +102,10 @@ def _missing(path: KeyPath, source: Source) -> str:
 def _wrong_kind(path: KeyPath, value: Any) -> str:
     kinds = list(groups()[path[0]])
     hint = did_you_mean(str(value), kinds)
-    return f"{'.'.join(path)}.kind: {_written(value)} is not {either(kinds)}{hint}"
+    return f"{'.'.join(path)}.kind: {_written(value)} is not {join_or(kinds)}{hint}"
 
 
-def _wrong_value(path: KeyPath, item: bool, value: Any, source: Source) -> str:
+def _wrong_value(path: KeyPath, item: bool, value: Any, source: YamlDocument) -> str:
     model = groups()[path[0]][kind_of(path[0], source.values)] if len(path) > 1 else Recipe
     what = allowed(model, path[-1], item)
     hint = ""
@@ -121,18 +121,18 @@ def _written(value: Any) -> str:
     """A value as the recipe has it."""
     if isinstance(value, dict):
         return "a group of keys"
-    text = f'"{value}"' if isinstance(value, str) else shown(value)
+    text = f'"{value}"' if isinstance(value, str) else format_value(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _unknown(path: KeyPath, source: Source) -> str:
+def _unknown(path: KeyPath, source: YamlDocument) -> str:
     """What to say of a key that does not exist where it stands."""
     *above, key = path
     group, name = ".".join(above), ".".join(path)
     kinds = groups().get(group, {"": Recipe})
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
         present = kind_of(group, source.values)
-        return f'"{name}" is a key of kind: {either(having)}, but {group}.kind is {present}'
+        return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
     elsewhere = [
         group
         for group, models in groups().items()
@@ -143,7 +143,7 @@ def _unknown(path: KeyPath, source: Source) -> str:
     here = keys_of(kinds[kind_of(group, source.values) if group else ""])
     if elsewhere:
         near = did_you_mean(key, here, cutoff=0.65)
-        return f'unknown key "{name}"; "{key}" belongs under {either(_quoted(elsewhere))}{near}'
+        return f'unknown key "{name}"; "{key}" belongs under {join_or(_quoted(elsewhere))}{near}'
     first, dot, rest = key.partition(".")
     if dot and first in groups():
         return f'unknown key "{key}"; in a recipe, write "{rest}" under "{first}"'

@@ -14,10 +14,10 @@ import yaml
 
 from nmt.config.errors import did_you_mean
 from nmt.config.recipe import Recipe
-from nmt.config.resolve import PATHS, all_at_once, below, resolve
-from nmt.config.schema import shown
-from nmt.config.variants import Draft, is_variants_file, read_variants
-from nmt.config.yaml import KeyPath, Problem, Source, read_yaml
+from nmt.config.resolve import PATHS, recipe_error, resolve, resolve_path
+from nmt.config.schema import format_value
+from nmt.config.variants import VariantSpec, is_variants_file, read_variants
+from nmt.config.yaml import KeyPath, Problem, YamlDocument, read_yaml
 from nmt.errors import UserError
 
 LARGEST_FILE = 1 << 20  # bytes of a recipe
@@ -101,13 +101,13 @@ def changed_keys(old: Recipe, new: Recipe) -> list[str]:
     """``model.norm: scalenorm -> layernorm`` for every key that differs."""
     before, after = (dict(_leaves(r.model_dump(by_alias=True))) for r in (old, new))
     return [
-        f"{'.'.join(path)}: {shown(before.get(path))} -> {shown(after.get(path))}"
+        f"{'.'.join(path)}: {format_value(before.get(path))} -> {format_value(after.get(path))}"
         for path in [*before, *(p for p in after if p not in before)]
         if before.get(path) != after.get(path)
     ]
 
 
-def _read(path: Path) -> Source:
+def _read(path: Path) -> YamlDocument:
     try:
         text = _bytes_of(path).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _load_variant(
-    path: Path, source: Source, overrides: Sequence[str], variant: str | None
+    path: Path, source: YamlDocument, overrides: Sequence[str], variant: str | None
 ) -> Recipe:
     found = _variants(path, source)
     draft, recipe = found[_chosen(path, variant, found)]
@@ -157,25 +157,25 @@ def _load_variant(
     assert base is not None, "it has been read a moment ago"
     changed = _recipe_of(draft, path, base, overrides)
     if changed is None:
-        raise all_at_once(base.problems, str(path))
+        raise recipe_error(base.problems, str(path))
     return changed
 
 
-def _resolved(source: Source, overrides: Sequence[str]) -> Recipe:
+def _resolved(source: YamlDocument, overrides: Sequence[str]) -> Recipe:
     recipe = resolve(source, (), overrides)
     if recipe is None:
-        raise all_at_once(source.problems, source.file)
+        raise recipe_error(source.problems, source.file)
     return recipe
 
 
-def _variants(path: Path, source: Source) -> list[tuple[Draft, Recipe]]:
+def _variants(path: Path, source: YamlDocument) -> list[tuple[VariantSpec, Recipe]]:
     """All variants of a file: what is wrong with one is said before another has run for days."""
     drafts = read_variants(source)
     problems = list(source.problems)
     bases = {draft.base: draft for draft in drafts}
     sources = {base: _base(draft, problems) for base, draft in bases.items()}
-    found: list[tuple[Draft, Recipe]] = []
-    first: dict[tuple[Path, str], Draft] = {}
+    found: list[tuple[VariantSpec, Recipe]] = []
+    first: dict[tuple[Path, str], VariantSpec] = {}
     for draft in drafts:
         if (base := copy.deepcopy(sources[draft.base])) is None:
             continue
@@ -189,11 +189,11 @@ def _variants(path: Path, source: Source) -> list[tuple[Draft, Recipe]]:
             problems.append(Problem(draft.place, what))
         found.append((draft, recipe))
     if problems:
-        raise all_at_once(problems, source.file)
+        raise recipe_error(problems, source.file)
     return found
 
 
-def _base(draft: Draft, problems: list[Problem]) -> Source | None:
+def _base(draft: VariantSpec, problems: list[Problem]) -> YamlDocument | None:
     """The recipe that a variant changes, without its run folder; None if it is a problem."""
     if not draft.base.is_file():
         near = did_you_mean(draft.base.name, [p.name for p in draft.base.parent.glob("*.yaml")])
@@ -209,18 +209,20 @@ def _base(draft: Draft, problems: list[Problem]) -> Source | None:
 
 
 def _recipe_of(
-    draft: Draft, path: Path, base: Source, overrides: Sequence[str] = ()
+    draft: VariantSpec, path: Path, base: YamlDocument, overrides: Sequence[str] = ()
 ) -> Recipe | None:
     """What a variant makes of its base, which is changed; None if ``base.problems`` says why."""
     changes = [
-        change._replace(value=below(path.parent, change.value)) if change.path in PATHS else change
+        change._replace(value=resolve_path(path.parent, change.value))
+        if change.path in PATHS
+        else change
         for change in draft.changes
     ]
     recipe = resolve(base, changes, overrides)
     return recipe and _with_paths(recipe, draft.base, Path("runs") / path.stem / draft.name)
 
 
-def _chosen(path: Path, wanted: str | None, found: list[tuple[Draft, Recipe]]) -> int:
+def _chosen(path: Path, wanted: str | None, found: list[tuple[VariantSpec, Recipe]]) -> int:
     """The place of the variant called ``wanted``.
 
     Raises:

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 import nmt
 from nmt.cli.common import run_command
 from nmt.config.recipe import Recipe, groups
-from nmt.config.schema import allowed, keys_of, shown
+from nmt.config.schema import allowed, format_value, keys_of
 from nmt.config.variants import Paper, VariantKeys, VariantsKeys
 from nmt.errors import UserError
 
@@ -96,7 +96,7 @@ def _group(title: str, model: type[BaseModel], leave_out: Mapping[str, Any]) -> 
 
 
 def _default(field: FieldInfo) -> str:
-    return "required" if field.is_required() else shown(field.default) or "empty"
+    return "required" if field.is_required() else format_value(field.default) or "empty"
 
 
 def _source(field: FieldInfo) -> str:

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from nmt.config.errors import explain, kind_of
 from nmt.config.recipe import Recipe, groups
 from nmt.config.schema import keys_of
-from nmt.config.yaml import NONE, KeyPath, Place, Problem, Source, read_list
+from nmt.config.yaml import NONE, KeyPath, Location, Problem, YamlDocument, read_list
 from nmt.errors import UserError
 
 DIGITS = r"\d+(?:_\d+)*"
@@ -26,7 +26,7 @@ ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-
     rf"[-+]?0\d+|(?=.*_)[-+]?(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:[eE][-+]?{DIGITS})?",
     re.ASCII,
 )
-COMMAND_LINE = Place("command line")
+COMMAND_LINE = Location("command line")
 PATHS = (
     ("data", "train"),
     ("data", "dev"),
@@ -41,12 +41,12 @@ class Change(NamedTuple):
 
     path: KeyPath
     value: Any
-    key: Place
-    places: dict[KeyPath, Place]
+    key: Location
+    places: dict[KeyPath, Location]
 
 
 def resolve(
-    source: Source, changes: Sequence[Change] = (), overrides: Sequence[str] = ()
+    source: YamlDocument, changes: Sequence[Change] = (), overrides: Sequence[str] = ()
 ) -> Recipe | None:
     """The recipe of ``source``, which is changed; None if ``source.problems`` says why not."""
     _apply(source, changes)
@@ -60,7 +60,7 @@ def resolve(
     return None if source.problems else recipe
 
 
-def all_at_once(problems: Iterable[Problem], file: str) -> UserError:
+def recipe_error(problems: Iterable[Problem], file: str) -> UserError:
     """In the order of ``file``, then of other files; the command line's last."""
     ordered = sorted(
         problems, key=lambda p: (p.place == COMMAND_LINE, p.place.file != file, p.place)
@@ -70,16 +70,16 @@ def all_at_once(problems: Iterable[Problem], file: str) -> UserError:
     return UserError("\n".join([*head, *lines]))
 
 
-def below(folder: Path, value: Any) -> Any:
+def resolve_path(folder: Path, value: Any) -> Any:
     """A path, or a list of them, that is relative to ``folder``, as absolute."""
     if isinstance(value, list):
-        return [below(folder, item) for item in value]
+        return [resolve_path(folder, item) for item in value]
     if not isinstance(value, str) or value == "learn" or value.lower() in NONE:
         return value
     return os.path.normpath(folder.absolute() / os.path.expanduser(value))
 
 
-def _overriding(source: Source, overrides: Sequence[str]) -> list[Change]:
+def _overriding(source: YamlDocument, overrides: Sequence[str]) -> list[Change]:
     """``a.b=value`` as changes."""
     given: dict[KeyPath, Change] = {}
     for override in overrides:
@@ -96,7 +96,7 @@ def _overriding(source: Source, overrides: Sequence[str]) -> list[Change]:
                 what = f"{override}: {error.what}"
             else:
                 if path in PATHS:  # what a shell completes is relative to the working directory
-                    value = below(Path(), value)
+                    value = resolve_path(Path(), value)
                 given[path] = Change(path, value, COMMAND_LINE, {path: COMMAND_LINE})
                 continue
         source.problems.append(Problem(COMMAND_LINE, what))
@@ -108,7 +108,7 @@ def kinds_first(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: change.path[-1] != "kind")
 
 
-def _apply(source: Source, changes: Iterable[Change]) -> None:
+def _apply(source: YamlDocument, changes: Iterable[Change]) -> None:
     for change in changes:
         try:
             _set(source, change)
@@ -117,7 +117,7 @@ def _apply(source: Source, changes: Iterable[Change]) -> None:
             source.problems.append(Problem(change.key, f"{written}: {error.what}"))
 
 
-def _set(source: Source, change: Change) -> None:
+def _set(source: YamlDocument, change: Change) -> None:
     path, value = change.path, change.value
     group = source.values
     for depth, part in enumerate(path[:-1], 1):
@@ -141,7 +141,7 @@ def _set(source: Source, change: Change) -> None:
                 del group[key]
 
 
-def _read_text(source: Source) -> None:
+def _read_text(source: YamlDocument) -> None:
     """What text means by the type of its key; numbers that people read in two ways are problems."""
     values = source.values
     for group, kinds in groups().items():
@@ -154,7 +154,7 @@ def _read_text(source: Source) -> None:
 
 
 def _read_group(
-    group: dict[str, Any], keys: dict[str, FieldInfo], above: KeyPath, source: Source
+    group: dict[str, Any], keys: dict[str, FieldInfo], above: KeyPath, source: YamlDocument
 ) -> None:
     for key in group.keys() & keys.keys():
         value, path = group[key], (*above, key)

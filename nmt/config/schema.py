@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
 
 
-class Strict(BaseModel):
+class ConfigBase(BaseModel):
     """A group of recipe keys: frozen, unknown keys forbidden, defaults checked like values."""
 
     model_config = ConfigDict(
@@ -17,7 +17,7 @@ class Strict(BaseModel):
     )
 
 
-def key(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
+def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
     """One recipe key: default (``...`` = required), one-sentence meaning, where it comes from.
 
     ``source`` names paper and place (T = Transformers without Tears, N = NormFormer, A = T's
@@ -31,7 +31,7 @@ def key(default: Any, meaning: str, source: str, form: str | None = None, **limi
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
-def refuse(*rules: tuple[bool, str]) -> None:
+def check_rules(*rules: tuple[bool, str]) -> None:
     """Raise for every rule between keys that is broken: (is it broken?, what to say).
 
     Raises:
@@ -59,18 +59,18 @@ def allowed(model: type[BaseModel], name: str, item: bool = False) -> str:
     return _phrase(_item(lists[0]) if item and lists else schema)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a recipe writes it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{', '.join(map(format_value, value))}]"
     return str(value)
 
 
-def either(words: list[str]) -> str:
+def join_or(words: list[str]) -> str:
     """``a, b or c``."""
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
@@ -94,7 +94,7 @@ def _phrase(schema: dict[str, Any]) -> str:
         phrases = [_phrase(choice) for choice in schema["anyOf"]]
         return (", or " if " " in phrases[0] else " or ").join(phrases)
     if "enum" in schema:
-        return either(schema["enum"])
+        return join_or(schema["enum"])
     kind = schema.get("type")
     if kind in ("integer", "number"):
         return ("an integer" if kind == "integer" else "a number") + _range(schema)

@@ -28,8 +28,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJso
 from nmt.config.errors import did_you_mean
 from nmt.config.recipe import groups
 from nmt.config.resolve import Change, kinds_first
-from nmt.config.schema import Strict, allowed, key, keys_of, shown
-from nmt.config.yaml import NONE, KeyPath, Place, Problem, Source
+from nmt.config.schema import ConfigBase, allowed, format_value, keys_of, option
+from nmt.config.yaml import NONE, KeyPath, Location, Problem, YamlDocument
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
@@ -44,22 +44,22 @@ def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class Paper(Strict):
+class Paper(ConfigBase):
     """What a paper prints for a variant."""
 
-    dev: Figure = key(None, "score on dev, by score.select_by", "T tables 2, 4, 5")
-    test: Figure = key(None, "tokenized BLEU on test, as tokenized_bleu", "T tables 3, 6, 7")
-    ppl: Figure = key(None, "perplexity on dev", "N")
+    dev: Figure = option(None, "score on dev, by score.select_by", "T tables 2, 4, 5")
+    test: Figure = option(None, "tokenized BLEU on test, as tokenized_bleu", "T tables 3, 6, 7")
+    ppl: Figure = option(None, "perplexity on dev", "N")
 
 
-class VariantKeys(Strict):
+class VariantKeys(ConfigBase):
     """What a variant has beside the keys of a recipe that it changes."""
 
-    about: str = key(..., "what the variant is, in one line", "O", min_length=1)
-    paper: Paper | None = key(None, "figures that a paper prints: dev, test, ppl", "O")
+    about: str = option(..., "what the variant is, in one line", "O", min_length=1)
+    paper: Paper | None = option(None, "figures that a paper prints: dev, test, ppl", "O")
 
 
-class VariantsKeys(Strict):
+class VariantsKeys(ConfigBase):
     """A variants file."""
 
     base: Annotated[
@@ -75,15 +75,15 @@ class VariantsKeys(Strict):
                 "form": "the path of a recipe, or a list of them",
             }
         ),
-    ] = key(..., "recipe(s) that the variants change; relative to the file", "O")
-    common: Group = key({}, "recipe keys that every variant changes", "O")
+    ] = option(..., "recipe(s) that the variants change; relative to the file", "O")
+    common: Group = option({}, "recipe keys that every variant changes", "O")
     variants: Annotated[
         dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], Group],
         Field(min_length=1),
-    ] = key(..., "name -> about, paper, and the recipe keys it changes", "O")
+    ] = option(..., "name -> about, paper, and the recipe keys it changes", "O")
 
 
-class Draft(NamedTuple):
+class VariantSpec(NamedTuple):
     """A variant of one base as it was written, before it is a recipe."""
 
     name: str
@@ -91,16 +91,16 @@ class Draft(NamedTuple):
     paper: dict[str, float | str]
     base: Path
     changes: list[Change]
-    place: Place
-    base_place: Place
+    place: Location
+    base_place: Location
 
 
-def is_variants_file(source: Source) -> bool:
+def is_variants_file(source: YamlDocument) -> bool:
     """Whether a file lists variants; a recipe has neither of these keys."""
     return not source.values.keys().isdisjoint(("base", "variants"))
 
 
-def read_variants(source: Source) -> list[Draft]:
+def read_variants(source: YamlDocument) -> list[VariantSpec]:
     """The variants of a file, for each base; what is wrong goes to ``source.problems``."""
     file = _check(VariantsKeys, source.values, (), source)
     if file is None:
@@ -123,7 +123,7 @@ def read_variants(source: Source) -> list[Draft]:
         changes = [*common, *kinds_first(_changes(source, above, leave_out=own))]
         for i, (path, base) in enumerate(zip(paths, names, strict=True)):
             drafts.append(
-                Draft(
+                VariantSpec(
                     name=f"{base}/{name}" if several else name,
                     about=variant.about,
                     paper=_figures(variant.paper, base, names if several else [], above, source),
@@ -136,7 +136,9 @@ def read_variants(source: Source) -> list[Draft]:
     return sorted(drafts, key=lambda draft: paths.index(draft.base))
 
 
-def _changes(source: Source, above: KeyPath, leave_out: Group | None = None) -> Iterator[Change]:
+def _changes(
+    source: YamlDocument, above: KeyPath, leave_out: Group | None = None
+) -> Iterator[Change]:
     """The keys below ``above``, as keys of a recipe."""
     group: Any = source.values
     for part in above:
@@ -159,7 +161,7 @@ def _leaves(values: Group) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _figures(
-    paper: Paper | None, base: str, names: list[str], above: KeyPath, source: Source
+    paper: Paper | None, base: str, names: list[str], above: KeyPath, source: YamlDocument
 ) -> dict[str, float | str]:
     """The figures printed for one base; with several, each figure must say for which it is."""
     figures: dict[str, float | str] = {}
@@ -172,14 +174,16 @@ def _figures(
                 source.problems.append(Problem(source.keys[(*at, other)], text))
             figure = figure.get(base)
         elif figure is not None and names:
-            text = f"{'.'.join(at)}: for which base? write {{{names[0]}: {shown(figure)}}}"
+            text = f"{'.'.join(at)}: for which base? write {{{names[0]}: {format_value(figure)}}}"
             source.problems.append(Problem(source.places[at], text))
         if figure is not None:
             figures[name] = figure
     return figures
 
 
-def _check(model: type[_SHAPE], values: Group, above: KeyPath, source: Source) -> _SHAPE | None:
+def _check(
+    model: type[_SHAPE], values: Group, above: KeyPath, source: YamlDocument
+) -> _SHAPE | None:
     """``values``, which stand at ``above``, as ``model``; None when something is wrong."""
     try:
         return model.model_validate(values)
@@ -195,12 +199,14 @@ def _check(model: type[_SHAPE], values: Group, above: KeyPath, source: Source) -
         return None
 
 
-def _around(path: KeyPath, source: Source) -> Place:
+def _around(path: KeyPath, source: YamlDocument) -> Location:
     """The key around one that is missing."""
-    return source.keys.get(path[:-1], Place(source.file))
+    return source.keys.get(path[:-1], Location(source.file))
 
 
-def _said(model: type[BaseModel], above: KeyPath, path: KeyPath, kind: str, source: Source) -> str:
+def _said(
+    model: type[BaseModel], above: KeyPath, path: KeyPath, kind: str, source: YamlDocument
+) -> str:
     name, inner = ".".join(path), path[len(above) :]
     if kind == "missing":
         return f'required key "{name}" is missing: {keys_of(model)[inner[-1]].description}'
@@ -217,6 +223,6 @@ def _said(model: type[BaseModel], above: KeyPath, path: KeyPath, kind: str, sour
     value: Any = source.values
     for part in path:
         value = value[int(part)] if isinstance(value, list) else value[part]
-    written = "a group of keys" if isinstance(value, dict) else f'"{shown(value)}"'
+    written = "a group of keys" if isinstance(value, dict) else f'"{format_value(value)}"'
     what = "a group of keys" if inner[0] in ("variants", "common") else allowed(model, inner[0])
     return f"{name}: {written} is not {what}"

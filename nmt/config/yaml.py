@@ -31,7 +31,7 @@ EXPLANATIONS = {
 }
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where something stands; line and column count from 1, line 0 = in no line of its own."""
 
     file: str
@@ -45,12 +45,12 @@ class Place(NamedTuple):
 class Problem(NamedTuple):
     """Something wrong with a recipe, and where."""
 
-    place: Place
+    place: Location
     text: str
 
 
 @dataclass
-class Source:
+class YamlDocument:
     """What was written: text in nested dictionaries and lists, with places.
 
     An item of a list has its index as the last part of its path.
@@ -58,18 +58,18 @@ class Source:
 
     file: str
     values: dict[str, Any] = field(default_factory=dict)
-    keys: dict[KeyPath, Place] = field(default_factory=dict)
-    places: dict[KeyPath, Place] = field(default_factory=dict)  # of values
+    keys: dict[KeyPath, Location] = field(default_factory=dict)
+    places: dict[KeyPath, Location] = field(default_factory=dict)  # of values
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_yaml(text: str, file: str) -> Source:
+def read_yaml(text: str, file: str) -> YamlDocument:
     """Read a recipe's text; keys given twice are problems of the result.
 
     Raises:
         UserError: it is no YAML, no mapping, or has what a recipe may not have, with its place.
     """
-    source = Source(file)
+    source = YamlDocument(file)
     node = _compose(text.removeprefix("\ufeff"), file)
     if not isinstance(node, yaml.MappingNode):
         what = "is empty" if node is None else "holds a list or a single value"
@@ -88,7 +88,7 @@ def read_list(text: str) -> Any:
     Raises:
         UserError: it is no YAML.
     """
-    return _plain(_compose(text, "value"), (), Source("value"))
+    return _plain(_compose(text, "value"), (), YamlDocument("value"))
 
 
 def _compose(text: str, file: str) -> yaml.Node | None:
@@ -117,13 +117,13 @@ def _compose(text: str, file: str) -> yaml.Node | None:
         _stop(file, error.problem_mark or error.context_mark, f"not YAML: {why}")
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
-        at = Place(file, before.count("\n") + 1, error.position - before.rfind("\n"))
+        at = Location(file, before.count("\n") + 1, error.position - before.rfind("\n"))
         what = f"not YAML: the character U+{ord(text[error.position]):04X} is not allowed"
         raise UserError(what, at=str(at)) from error
     return node
 
 
-def _plain(node: Any, path: KeyPath, source: Source) -> Any:
+def _plain(node: Any, path: KeyPath, source: YamlDocument) -> Any:
     source.places[path] = _place(source.file, node.start_mark)
     if isinstance(node, yaml.ScalarNode):
         return node.value
@@ -147,8 +147,8 @@ def _plain(node: Any, path: KeyPath, source: Source) -> Any:
     return values
 
 
-def _place(file: str, mark: Any) -> Place:
-    return Place(file, mark.line + 1, mark.column + 1)
+def _place(file: str, mark: Any) -> Location:
+    return Location(file, mark.line + 1, mark.column + 1)
 
 
 def _stop(file: str, mark: Any, what: str) -> NoReturn:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.buckets import Shape
+from nmt.data.buckets import Bucket
 from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
 
@@ -59,7 +59,7 @@ class Batch:
     tgt_out: Tensor
     tgt_layout: Layout
     rows: np.ndarray
-    shape: Shape | None = None
+    shape: Bucket | None = None
     weights: Tensor | None = None
     buffer: Tensor | None = None
 
@@ -119,7 +119,7 @@ def move(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, list[
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedBatch:
     """A batch and its place: the pair that its dropout masks are a function of."""
 
     epoch: int
@@ -137,13 +137,13 @@ class Update:
         epoch, next_batch: the place behind it in the plans, where the next update begins.
     """
 
-    planned: list[Planned]
+    planned: list[PlannedBatch]
     tokens: int
     epoch: int
     next_batch: int
 
 
-def plan(
+def make_batches(
     src_len: np.ndarray,
     tgt_len: np.ndarray,
     batch_tokens: int,
@@ -186,7 +186,7 @@ def _cuts(longest: np.ndarray, batch_tokens: int) -> list[int]:
     return cuts[:-1]
 
 
-def collate(corpus: Corpus, rows: np.ndarray, shape: Shape | None = None) -> Batch:
+def collate(corpus: Corpus, rows: np.ndarray, shape: Bucket | None = None) -> Batch:
     """The batch of these rows, filled up to a shape if one is given."""
     src = [corpus.src(int(row)) for row in rows]
     tgt = [corpus.tgt(int(row)) for row in rows]
@@ -257,7 +257,7 @@ def updates(
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
         yield Update(
-            [Planned(of, index, make(rows)) for of, index, rows in taken[rank::ranks]],
+            [PlannedBatch(of, index, make(rows)) for of, index, rows in taken[rank::ranks]],
             sum(int(tgt_len[rows].sum()) + len(rows) for _, _, rows in taken),
             taken[-1][0],
             taken[-1][1] + 1,

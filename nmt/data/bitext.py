@@ -20,7 +20,7 @@ from nmt.errors import UserError
 Sides: TypeAlias = tuple[Path, Path]
 
 
-def look(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
+def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
     """The file of each side of a corpus, or what is wrong with it."""
     sides: list[Path | UserError] = []
     for lang in langs:
@@ -37,7 +37,7 @@ def find_files(prefixes: Iterable[str], langs: Sequence[str]) -> dict[str, Sides
     Raises:
         UserError: some are missing or no regular files; all of them are named.
     """
-    found = {prefix: look(prefix, langs) for prefix in prefixes}
+    found = {prefix: locate_sides(prefix, langs) for prefix in prefixes}
     problems = [s for sides in found.values() for s in sides if isinstance(s, UserError)]
     if problems:
         first, *others = problems
@@ -46,7 +46,7 @@ def find_files(prefixes: Iterable[str], langs: Sequence[str]) -> dict[str, Sides
     return {p: (s, t) for p, (s, t) in found.items() if isinstance(s, Path) and isinstance(t, Path)}
 
 
-class Inputs:
+class InputFiles:
     """Files that must stay as they are while they are read, pass after pass."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -132,7 +132,7 @@ def _require_line_feeds(path: Path) -> None:
         )
 
 
-def inspect(name: str, sides: Sides, tokenized: bool) -> SplitCheck:
+def check_split(name: str, sides: Sides, tokenized: bool) -> SplitCheck:
     """Look at all pairs of a split that is held out.
 
     Raises:

@@ -17,7 +17,7 @@ STEPS = 8  # numbers of tokens that a side may have
 
 
 @dataclass(frozen=True)
-class Shape:
+class Bucket:
     """The size that a batch is filled up to.
 
     Attributes:
@@ -31,7 +31,7 @@ class Shape:
     tgt_tokens: int
 
 
-def shape_for(src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int) -> Shape | None:
+def shape_for(src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int) -> Bucket | None:
     """The smallest shape for a batch of these lengths incl. EOS.
 
     None for a pair that is longer than ``batch_tokens``, or than any shape.
@@ -45,4 +45,4 @@ def shape_for(src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int) -> Sh
     # as many sentences as a plan can put there, and a slot for each token and filler
     sentences = max(batch_tokens // (shorter + 1), -(-step * STEPS // LENGTHS[at]))
     src_tokens, tgt_tokens = (-(-int(n.sum()) // step) * step for n in (src_len, tgt_len))
-    return Shape(sentences, LENGTHS[at], src_tokens, tgt_tokens)
+    return Bucket(sentences, LENGTHS[at], src_tokens, tgt_tokens)

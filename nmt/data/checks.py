@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.languages import Profile, Profiles
+from nmt.data.languages import LanguageProfile, Profiles
 from nmt.data.near_duplicates import SHORT, Recurring
 from nmt.data.text import is_blank
 
@@ -135,7 +135,9 @@ class SplitCheck:
         self.found: dict[str, set[int]] = {name: set() for name in self.held_out}
         self.examples: dict[str, list[str]] = {name: [] for name in self.held_out}
         self.decomposed = Finding()
-        self.profiles: defaultdict[str, Profiles] = defaultdict(lambda: (Profile(), Profile()))
+        self.profiles: defaultdict[str, Profiles] = defaultdict(
+            lambda: (LanguageProfile(), LanguageProfile())
+        )
         self._hashes = array("q")
 
     def admit(self, src: str, tgt: str, place: str) -> bool:

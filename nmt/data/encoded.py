@@ -22,7 +22,7 @@ ROWS = 10_000  # copied at a time
 SIDES: tuple[Side, Side] = ("src", "tgt")
 
 
-class Flat(NamedTuple):
+class Ragged(NamedTuple):
     """Sentences one after another.
 
     Attributes:
@@ -34,7 +34,7 @@ class Flat(NamedTuple):
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> Flat:
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Ragged:
         """From lists of ids."""
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         ids = (i for sentence in sentences for i in sentence)
@@ -102,9 +102,9 @@ class CorpusWriter:
 
     def add(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
         """Append pairs of id sequences."""
-        self.add_flat(Flat.of(src), Flat.of(tgt))
+        self.add_flat(Ragged.of(src), Ragged.of(tgt))
 
-    def add_flat(self, src: Flat, tgt: Flat) -> None:
+    def add_flat(self, src: Ragged, tgt: Ragged) -> None:
         """Append pairs that are flat already."""
         for side, flat in zip(SIDES, (src, tgt), strict=True):
             for part, array in (("ids", flat.ids.astype(self._id_type)), ("len", flat.lengths)):
@@ -150,7 +150,7 @@ def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> Encoded
                 np.fromfile(files[side, "ids"], np.int32, int(n.sum()))
                 for side, n in zip(SIDES, lengths, strict=True)
             ]
-            writer.add_flat(Flat(ids[found[0]], lengths[0]), Flat(ids[found[1]], lengths[1]))
+            writer.add_flat(Ragged(ids[found[0]], lengths[0]), Ragged(ids[found[1]], lengths[1]))
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

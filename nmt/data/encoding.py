@@ -16,7 +16,7 @@ from nmt.data.encoded import (
     DRAFT_TYPES,
     SIDES,
     CorpusWriter,
-    Flat,
+    Ragged,
     remap_ids,
 )
 from nmt.data.segment import Segmenter
@@ -37,7 +37,7 @@ class Pieces(NamedTuple):
     """
 
     types: list[str]
-    flat: Flat
+    flat: Ragged
 
     @classmethod
     def of(cls, sentences: list[list[str]]) -> Pieces:
@@ -46,10 +46,10 @@ class Pieces(NamedTuple):
         places.default_factory = places.__len__  # a piece that is new gets the next place
         ids = np.fromiter(map(places.__getitem__, chain.from_iterable(sentences)), np.int32)
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        return cls(list(places), Flat(ids, lengths))
+        return cls(list(places), Ragged(ids, lengths))
 
 
-class Segment:
+class EncodeChunk:
     """Chunk of training pairs -> pieces; BPE-dropout draws from the seed and the chunk's number.
 
     Args:
@@ -74,7 +74,7 @@ class Segment:
 
 
 def encode_training(
-    work: Segment, pairs: Iterator[Pair], min_count: int, folder: Path
+    work: EncodeChunk, pairs: Iterator[Pair], min_count: int, folder: Path
 ) -> tuple[Vocab, list[int]]:
     """Write a training corpus and find its vocabulary in one pass over the text.
 
@@ -99,7 +99,7 @@ def encode_training(
             seen = np.bincount(flat.ids, minlength=len(types))
             count.update(dict(zip(types, seen.tolist(), strict=True)))
             ids = np.array([appeared.setdefault(t, len(appeared)) for t in types], np.int32)
-            sides.append(Flat(ids[flat.ids], flat.lengths))
+            sides.append(Ragged(ids[flat.ids], flat.lengths))
         writer.add_flat(*sides)
     writer.finish()
     vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())

@@ -15,8 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 ENOUGH = 500  # letter pairs; less text shows nothing
-CLEARLY = 0.05  # more in common with the other side than with its own
-UNLIKE = 0.4  # in common with the training text of its own side; less is another language
+OVERLAP_MARGIN = 0.05  # more in common with the other side than with its own
+OVERLAP_THRESHOLD = (
+    0.4  # in common with the training text of its own side; less is another language
+)
 SAME = 0.8  # in common between source and target; more is one language, or very near ones
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -51,7 +53,7 @@ _SCRIPTS = {
 _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.split()}
 
 
-class Profile:
+class LanguageProfile:
     """What letters a text has."""
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class Profile:
         """Whether it says anything."""
         return self.size >= ENOUGH
 
-    def likeness(self, other: Profile) -> float:
+    def likeness(self, other: LanguageProfile) -> float:
         """Share of letter pairs that two texts have in common, 0 to 1."""
         mine, its = max(1, self.size), max(1, other.pairs.total())
         return sum(min(n / mine, other.pairs[p] / its) for p, n in self.pairs.items())
@@ -97,7 +99,7 @@ class Profile:
         return self.the / max(1, self.words)
 
 
-Profiles: TypeAlias = tuple[Profile, Profile]  # of source and target
+Profiles: TypeAlias = tuple[LanguageProfile, LanguageProfile]  # of source and target
 
 
 def wrong_languages(
@@ -151,7 +153,7 @@ def _against(
     """A held-out split against a training corpus: exchanged sides, then odd ones."""
     alike = [side.likeness(its) for side, its in zip(sides, own, strict=True)]
     crossed = [side.likeness(its) for side, its in zip(sides, own[::-1], strict=True)]
-    turned = [c > a + CLEARLY for a, c in zip(alike, crossed, strict=True)]
+    turned = [c > a + OVERLAP_MARGIN for a, c in zip(alike, crossed, strict=True)]
     if all(turned):
         return [
             f"source and target are exchanged in {split} or in {part}: each side of {split} reads "
@@ -167,7 +169,7 @@ def _against(
                 f"{split}: the {lang} side reads like the {other} side of {part} ({c:.0%} of their "
                 f"letter pairs are in common, {a:.0%} with the {lang} side): a wrong file?"
             )
-        elif a < UNLIKE:
+        elif a < OVERLAP_THRESHOLD:
             odd.append(
                 f"{split}: the {lang} side has {a:.0%} of its letter pairs in common with {part}: "
                 "another language?"

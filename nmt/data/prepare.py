@@ -24,10 +24,18 @@ from typing import Any
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Inputs, Sides, TrainingText, find_files, inspect, look, read_pairs
+from nmt.data.bitext import (
+    InputFiles,
+    Sides,
+    TrainingText,
+    check_split,
+    find_files,
+    locate_sides,
+    read_pairs,
+)
 from nmt.data.checks import LISTED, Limits, SplitCheck, failures, warnings
 from nmt.data.encoded import EncodedCorpus
-from nmt.data.encoding import Segment, encode_held_out, encode_training
+from nmt.data.encoding import EncodeChunk, encode_held_out, encode_training
 from nmt.data.languages import wrong_languages
 from nmt.data.near_duplicates import Recurring
 from nmt.data.segment import (
@@ -83,7 +91,9 @@ class Prepared:
 def missing_files(recipe: Recipe) -> list[str]:
     """Prefixes of the recipe's corpora of which a side is not there."""
     langs = (recipe.src, recipe.tgt)
-    return [p for p in _prefixes(recipe) if not all(isinstance(s, Path) for s in look(p, langs))]
+    return [
+        p for p in _prefixes(recipe) if not all(isinstance(s, Path) for s in locate_sides(p, langs))
+    ]
 
 
 def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None = None) -> Prepared:
@@ -98,7 +108,7 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
         MachineError: the cache is damaged, or a worker process died.
     """
     files = find_files(_prefixes(recipe), (recipe.src, recipe.tgt))
-    inputs = Inputs([*(path for sides in files.values() for path in sides), *_given(recipe)])
+    inputs = InputFiles([*(path for sides in files.values() for path in sides), *_given(recipe)])
     digests = inputs.digests()
     content = {
         role: [digests[path] for prefix in prefixes for path in files[prefix]]
@@ -164,7 +174,7 @@ def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segme
 def _build(
     recipe: Recipe,
     files: dict[str, Sides],
-    inputs: Inputs,
+    inputs: InputFiles,
     cache: Path,
     progress: bool,
     segmenter: Segmenter | None,
@@ -217,7 +227,7 @@ def _fill(
     data, src, tgt = recipe.data, recipe.src, recipe.tgt
     held_out = {"dev": data.dev, **({"test": data.test} if data.test else {})}
     checks = {
-        name: inspect(name, files[prefix], data.tokenized) for name, prefix in held_out.items()
+        name: check_split(name, files[prefix], data.tokenized) for name, prefix in held_out.items()
     }
     marks = {name: check.marks() for name, check in checks.items()}
     pairs = {name: list(read_pairs(files[prefix])) for name, prefix in held_out.items()}
@@ -233,7 +243,7 @@ def _fill(
     )
     save_segmenter(segmenter, folder)
     vocab, left_out = encode_training(
-        Segment(segmenter, src, tgt, recipe.seed, data.max_pieces),
+        EncodeChunk(segmenter, src, tgt, recipe.seed, data.max_pieces),
         text.pairs("encoding"),
         getattr(recipe.segment, "min_count", 1),
         folder / "train",

@@ -440,7 +440,7 @@ def _description(segmenter: Segmenter) -> str:
     files = segmenter.files().items()
     facts = {
         "kind": segmenter.kind,
-        "tokenized": segmenter.moses.tokenized,
+        "tokenised": segmenter.moses.tokenized,  # this spelling is part of the file format
         "nfc": segmenter.moses.nfc,
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files},
         **segmenter.facts(),
@@ -456,7 +456,7 @@ def load_segmenter(folder: Path) -> Segmenter:
     """
     try:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        moses = Moses(facts["tokenized"], facts["nfc"])
+        moses = Moses(facts["tokenised"], facts["nfc"])
         for name, digest in facts["sha256"].items():
             if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{name} was changed since it was written")

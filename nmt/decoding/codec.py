@@ -15,13 +15,13 @@ from nmt.data.segment import Segmenter, fingerprint
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.parts import part_ends
-from nmt.decoding.surfaces import Surfaces
-from nmt.decoding.wishes import FREE, Wish
+from nmt.decoding.surfaces import PieceStrings
+from nmt.decoding.wishes import UNCONSTRAINED, LineConstraints
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.decoding.constraints import Requirement, Symbol
-    from nmt.decoding.found import Found
+    from nmt.decoding.found import Hypothesis
 
 SIGN = "\u2581"
 NAMED = 5  # lines that are named one by one
@@ -29,7 +29,7 @@ LONGEST = 512  # source pieces searched at once; longer lines are translated in 
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Translation:
     """A translation.
 
     Attributes:
@@ -52,7 +52,7 @@ class Hypothesis:
     alignment: list[tuple[int, int]] = field(default_factory=list)
 
 
-BLANK = Hypothesis([], "", 0.0, 0.0, True)
+BLANK = Translation([], "", 0.0, 0.0, True)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class SearchInput:
     """What is searched at once: a line, or a part of a long one.
 
     Attributes:
@@ -87,7 +87,7 @@ class Sentence:
     require: tuple[Pieces, ...] = ()
     forbid: tuple[str, ...] = ()
 
-    def requirement(self, surfaces: Surfaces) -> Requirement:
+    def requirement(self, surfaces: PieceStrings) -> Requirement:
         """Return what its hypotheses must say."""
         phrases = [phrase.symbols for phrase in self.require]
         from nmt.decoding.constraints import Requirement
@@ -130,7 +130,7 @@ class Unknown:
                 self.first.append(number)
 
 
-class Sentences:
+class TextCodec:
     """Both directions between text and a search, for one pair of languages."""
 
     def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
@@ -138,9 +138,9 @@ class Sentences:
         self.unknown = Unknown()
 
     @functools.cached_property
-    def surfaces(self) -> Surfaces:
+    def surfaces(self) -> PieceStrings:
         """What each type spells."""
-        return Surfaces(self.segmenter, self.vocab, self.tgt)
+        return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property
     def _known_source(self) -> np.ndarray:
@@ -151,8 +151,12 @@ class Sentences:
         return self.vocab.types_of("tgt")
 
     def of_line(
-        self, number: int, line: str, wish: Wish = FREE, never: Sequence[str] = ()
-    ) -> list[Sentence]:
+        self,
+        number: int,
+        line: str,
+        wish: LineConstraints = UNCONSTRAINED,
+        never: Sequence[str] = (),
+    ) -> list[SearchInput]:
         """A line, numbered from 1, in searchable parts; a blank line has none.
 
         The prefix and the required phrases are for the first part, the forbidden ones for all.
@@ -203,9 +207,9 @@ class Sentences:
                     fix="give shorter text",
                 )
         return [
-            Sentence(part, (number, place), prefix, require, forbid)
+            SearchInput(part, (number, place), prefix, require, forbid)
             if place == 0
-            else Sentence(part, (number, place), forbid=forbid)
+            else SearchInput(part, (number, place), forbid=forbid)
             for place, part in enumerate(parts)
         ]
 
@@ -263,7 +267,9 @@ class Sentences:
         line = clean_line(line)
         return [] if is_blank(line) else self.segmenter.encode(line, self.tgt)
 
-    def join(self, found: Sequence[list[Found]], sentences: Sequence[Sentence]) -> list[Hypothesis]:
+    def join(
+        self, found: Sequence[list[Hypothesis]], sentences: Sequence[SearchInput]
+    ) -> list[Translation]:
         """Return hypotheses of one line from those of its parts, rank by rank.
 
         Raises:
@@ -282,7 +288,7 @@ class Sentences:
         ]
         return [rank[0] if len(rank) == 1 else _joined(rank) for rank in ranks] or [BLANK]
 
-    def hypothesis(self, found: Found, sentence: Sentence) -> Hypothesis:
+    def hypothesis(self, found: Hypothesis, sentence: SearchInput) -> Translation:
         """What was found, as text."""
         pieces = self.vocab.pieces(found.ids)
         if UNK in found.ids:  # what was given is written as given
@@ -291,11 +297,11 @@ class Sentences:
                 if isinstance(symbol, str):
                     pieces[place] = symbol
         text = self.segmenter.decode(pieces, self.tgt)
-        return Hypothesis(pieces, text, found.score, found.log_prob, found.finished)
+        return Translation(pieces, text, found.score, found.log_prob, found.finished)
 
 
-def _joined(parts: Sequence[Hypothesis]) -> Hypothesis:
-    return Hypothesis(
+def _joined(parts: Sequence[Translation]) -> Translation:
+    return Translation(
         pieces=[piece for part in parts for piece in part.pieces],
         text=" ".join(part.text for part in parts),
         score=sum(part.score for part in parts),

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.search import Beams, extend
+from nmt.decoding.search import Beams, expand_beams
 from nmt.decoding.surfaces import NEVER
 
 Symbol: TypeAlias = int | str  # the id of a token, or the piece that an UNK stands for
@@ -139,7 +139,7 @@ def _token(symbol: Symbol) -> int:
     return UNK if isinstance(symbol, str) else symbol
 
 
-class Required:
+class RequiredPhrases:
     """A rule and a choice of the search, for sentences of which some must say phrases."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Required:
             log_prob, order = log_prob.sort(dim=-1, descending=True, stable=True)
             token = token.gather(-1, order)
         pick = functools.partial(_in_turn, self._missing(beams, token), beam)
-        return extend(beams, token, log_prob, alpha, pick)
+        return expand_beams(beams, token, log_prob, alpha, pick)
 
     def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
         """What each continuation [K * C] of each sentence lacks; None for a sentence without."""

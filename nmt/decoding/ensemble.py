@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from nmt.data.batches import Batch
 from nmt.data.layout import Layout
 from nmt.decoding.search import State
-from nmt.model.cpu.active_rows import Rows
+from nmt.model.cpu.active_rows import ActiveRows
 from nmt.model.transformer import Transformer
 
 
@@ -62,7 +62,7 @@ class EnsembleState:
     def __init__(self, states: Sequence[State]) -> None:
         self.states = states
 
-    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
+    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
         """Tokens of this position [B, K] -> log-probabilities of the next [R, A]."""
         return log_mean([state.advance(tokens, rows) for state in self.states])
 

@@ -6,23 +6,23 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from nmt.decoding.codec import Hypothesis, Sentences
+from nmt.decoding.codec import TextCodec, Translation
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import Forced, force
+from nmt.decoding.forced import TokenScores, forced_decode
 from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Found
+from nmt.decoding.search import Hypothesis
 from nmt.decoding.searched import Searched
 from nmt.model.transformer import Transformer
 
 
-def examine(
+def add_scores_and_alignment(
     model: Transformer | Ensemble,
-    sentences: Sentences,
+    sentences: TextCodec,
     searched: Searched,
     options: SearchOptions,
     memory: Memory,
-) -> list[list[Hypothesis]]:
+) -> list[list[Translation]]:
     """Return the hypotheses of some lines, with what one parallel pass over them tells.
 
     Args:
@@ -30,7 +30,7 @@ def examine(
         memory: of the device that computes.
     """
     pairs = searched.pairs()
-    forced = iter(force(model, pairs, options.batch_tokens, memory, options.align))
+    forced = iter(forced_decode(model, pairs, options.batch_tokens, memory, options.align))
     results = []
     for line, of_parts, of_line in zip(searched.lines, searched.parts, searched.found, strict=True):
         told = [[next(forced) for _ in ranks] for ranks in of_line]
@@ -48,13 +48,13 @@ def examine(
 
 
 def _with(
-    hypothesis: Hypothesis,
-    found: Sequence[Found],
-    forced: Sequence[Forced],
+    hypothesis: Translation,
+    found: Sequence[Hypothesis],
+    forced: Sequence[TokenScores],
     lengths: Sequence[int],
     source_ends: Sequence[bool],
-    sentences: Sentences,
-) -> Hypothesis:
+    sentences: TextCodec,
+) -> Translation:
     """A line's hypothesis of one rank with what was told of its parts; one that was cut has no EOS.
 
     ``lengths``: source pieces of each part.
@@ -68,11 +68,11 @@ def _with(
             for one, told in zip(found, forced, strict=True)
             for log_prob in told.log_probs[: len(one.ids) + one.finished]
         ],
-        alignment=links(sources, source_ends, word_ends(sentences, hypothesis.pieces)),
+        alignment=word_alignment(sources, source_ends, word_ends(sentences, hypothesis.pieces)),
     )
 
 
-def word_ends(sentences: Sentences, pieces: Sequence[str]) -> list[bool]:
+def word_ends(sentences: TextCodec, pieces: Sequence[str]) -> list[bool]:
     """Whether each piece ends a word: of tokenized text, or of plain text without a tokenizer."""
     surfaces = [sentences.segmenter.surface(piece) for piece in pieces]
     return [
@@ -81,7 +81,7 @@ def word_ends(sentences: Sentences, pieces: Sequence[str]) -> list[bool]:
     ]
 
 
-def links(
+def word_alignment(
     sources: Sequence[int], source_ends: Sequence[bool], target_ends: Sequence[bool]
 ) -> list[tuple[int, int]]:
     """Pairs (source word, target word) in order; words are linked if any of their pieces are.

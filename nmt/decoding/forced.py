@@ -28,7 +28,7 @@ from nmt.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class Forced:
+class TokenScores:
     """A given translation.
 
     Attributes:
@@ -64,14 +64,14 @@ class Pairs:
 
 
 @torch.no_grad()
-def force(
+def forced_decode(
     model: Transformer | Ensemble,
     pairs: Pairs,
     batch_tokens: int,
     memory: Memory,
     align: bool = False,
     done: Callable[[int], None] = lambda pairs: None,
-) -> list[Forced]:
+) -> list[TokenScores]:
     """Force a model through given translations, in batches of similar length.
 
     A type that the target side of the training data never has is UNK to the model.
@@ -94,7 +94,7 @@ def force(
     if memory.device.type == "cpu":
         kernels.load_for(int(longest.sum()))
 
-    def force_batch(run: range) -> list[Forced]:
+    def force_batch(run: range) -> list[TokenScores]:
         rows = order[run.start : run.stop]
         batch = collate(pairs, rows).to(memory.device)
         with _watched(model if align else None) as looks:
@@ -109,10 +109,10 @@ def force(
             of_row = list(itertools.islice(of_tokens, length + 1))
             if not all(map(math.isfinite, of_row)):
                 raise NonFiniteScores(pairs.lines[row])
-            results.append(Forced(of_row, of_pieces[place][:length] if align else []))
+            results.append(TokenScores(of_row, of_pieces[place][:length] if align else []))
         return results
 
-    results: list[Forced] = [Forced([], [])] * len(order)
+    results: list[TokenScores] = [TokenScores([], [])] * len(order)
     lengths = (2 * longest[order]).tolist()
     for run, forced in memory.in_turn(lengths, batch_tokens, force_batch):
         for row, one in zip(order[run.start : run.stop], forced, strict=True):

@@ -18,7 +18,7 @@ class NonFiniteScores(ArithmeticError):
 
 
 @dataclass(frozen=True)
-class Found:
+class Hypothesis:
     """A hypothesis as ids, EOS left out.
 
     Attributes:

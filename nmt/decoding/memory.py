@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from nmt.decoding.shares import run_from
+from nmt.decoding.shares import next_batch
 from nmt.errors import MachineError
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ class Memory:
         """
         first = 0
         while first < len(lengths):
-            run = run_from(first, lengths, min(most, self.room))
+            run = next_batch(first, lengths, min(most, self.room))
             try:
                 result = work(run)
             except torch.OutOfMemoryError as error:

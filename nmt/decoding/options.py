@@ -12,41 +12,43 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from nmt.config.recipe import DecodeConfig
-from nmt.config.schema import allowed, key
+from nmt.config.schema import allowed, option
 from nmt.errors import UserError
 
 
 class SearchOptions(DecodeConfig):
     """The recipe's keys, with what is no default of a recipe."""
 
-    n_best: int = key(
+    n_best: int = option(
         1, "hypotheses a line: LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE", "O", ge=1, le=1000
     )
-    sample: bool = key(False, "draw n_best samples instead of searching", "O")
-    temperature: float = key(1.0, "divides the logits that are sampled from", "O", gt=0)
-    top_k: int | None = key(
+    sample: bool = option(False, "draw n_best samples instead of searching", "O")
+    temperature: float = option(1.0, "divides the logits that are sampled from", "O", gt=0)
+    top_k: int | None = option(
         None, "sample from this many likeliest tokens", "Fan 2018", ge=1, le=1_000_000
     )
-    top_p: float | None = key(
+    top_p: float | None = option(
         None, "sample from the likeliest tokens that reach this", "Holtzman 2020", gt=0, le=1
     )
-    seed: int = key(1, "of the samples", "O", ge=0, le=2**63 - 1)
-    groups: int = key(1, "groups of beams that differ", "Vijayakumar 2016", ge=1, le=1000)
-    diversity: float = key(
+    seed: int = option(1, "of the samples", "O", ge=0, le=2**63 - 1)
+    groups: int = option(1, "groups of beams that differ", "Vijayakumar 2016", ge=1, le=1000)
+    diversity: float = option(
         0.5, "cost of a token that an earlier group says", "Vijayakumar 2016", ge=0
     )
-    no_repeat_ngram: int = key(
+    no_repeat_ngram: int = option(
         0, "no n pieces in a row come twice; 0 = off", "Paulus 2018", ge=0, le=1000
     )
-    forbid_all: tuple[str, ...] = key((), "phrases that no translation says", "O")
-    token_scores: bool = key(
+    forbid_all: tuple[str, ...] = option((), "phrases that no translation says", "O")
+    token_scores: bool = option(
         False, "log-probability of each piece; written as one JSON object a hypothesis", "O"
     )
-    align: bool = key(False, "links SOURCE WORD-TARGET WORD, from 0: TEXT ||| 0-0 1-2", "Garg 2019")
-    mbr: Literal["chrf", "bleu"] | None = key(
+    align: bool = option(
+        False, "links SOURCE WORD-TARGET WORD, from 0: TEXT ||| 0-0 1-2", "Garg 2019"
+    )
+    mbr: Literal["chrf", "bleu"] | None = option(
         None, "the candidate most like all others, by this metric", "Kumar 2004"
     )
-    candidates: int = key(16, "found, or drawn, for mbr to choose from", "O", ge=2, le=1000)
+    candidates: int = option(16, "found, or drawn, for mbr to choose from", "O", ge=2, le=1000)
 
     @property
     def wanted(self) -> int:

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.search import Beams
-from nmt.decoding.surfaces import Surfaces
+from nmt.decoding.surfaces import PieceStrings
 
 
 class Phrases:
     """Forbidden patterns, at least one, ready to say which tokens would complete one."""
 
-    def __init__(self, surfaces: Surfaces, patterns: Sequence[str]) -> None:
+    def __init__(self, surfaces: PieceStrings, patterns: Sequence[str]) -> None:
         self._surfaces = surfaces
         self._rests: dict[str, list[str]] = defaultdict(list)  # beginning -> how it may go on
         for pattern in patterns:
@@ -57,16 +57,16 @@ class Phrases:
 
 
 @functools.lru_cache(maxsize=4)
-def phrases_for_all(surfaces: Surfaces, phrases: tuple[str, ...]) -> Phrases:
+def phrases_for_all(surfaces: PieceStrings, phrases: tuple[str, ...]) -> Phrases:
     """The same phrases for every sentence, made ready once."""
     return Phrases(surfaces, [p for phrase in phrases for p in surfaces.patterns(phrase)])
 
 
-class Forbidden:
+class BannedPhrases:
     """A rule of the search: no hypothesis says a phrase of its sentence."""
 
     def __init__(
-        self, surfaces: Surfaces, phrases: Sequence[Sequence[Phrases]], max_len: Tensor
+        self, surfaces: PieceStrings, phrases: Sequence[Sequence[Phrases]], max_len: Tensor
     ) -> None:
         """``phrases``, ``max_len``: [S]."""
         self._text, self._phrases, self._max_len = surfaces.text, phrases, max_len.tolist()

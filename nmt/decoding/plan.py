@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, PAD, UNK
-from nmt.decoding.codec import Sentence
-from nmt.decoding.constraints import Required
+from nmt.decoding.codec import SearchInput
+from nmt.decoding.constraints import RequiredPhrases
 from nmt.decoding.logits_processors import NoRepeat, Prefix
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.phrases import Forbidden, Phrases, phrases_for_all
-from nmt.decoding.search import Choose, Found, Rule, State, beam_search
+from nmt.decoding.phrases import BannedPhrases, Phrases, phrases_for_all
+from nmt.decoding.search import Choose, Hypothesis, Rule, State, beam_search
 from nmt.decoding.strategies import Diverse, Sampling, uniform
-from nmt.decoding.surfaces import Surfaces
+from nmt.decoding.surfaces import PieceStrings
 
 
 class Plan:
@@ -29,10 +29,10 @@ class Plan:
 
     def __init__(
         self,
-        sentences: Sequence[Sentence],
+        sentences: Sequence[SearchInput],
         options: SearchOptions,
         lengths: Tensor,
-        surfaces: Callable[[], Surfaces],
+        surfaces: Callable[[], PieceStrings],
     ) -> None:
         """``lengths``: [S], source tokens incl. EOS; ``surfaces``: asked for if phrases need it."""
         self.options, self.device = options, lengths.device
@@ -54,9 +54,9 @@ class Plan:
             phrases = [
                 [*shared, Phrases(surfaces(), s.forbid)] if s.forbid else shared for s in sentences
             ]
-            self.rules.append(Forbidden(surfaces(), phrases, self.max_len))
+            self.rules.append(BannedPhrases(surfaces(), phrases, self.max_len))
         if any(s.require for s in sentences):
-            required = Required(
+            required = RequiredPhrases(
                 [s.requirement(surfaces()) for s in sentences],
                 surfaces().text,
                 self.max_len,
@@ -86,7 +86,7 @@ class Plan:
         """
         return None if self.rules or self.choose is not None else allowed
 
-    def search(self, state: State, types: Tensor | None) -> list[list[Found]]:
+    def search(self, state: State, types: Tensor | None) -> list[list[Hypothesis]]:
         """The n best of each sentence, best first; samples in the order of their draws."""
         options = self.options
         forbidden = [PAD, BOS] if options.allow_unk else [PAD, BOS, UNK]

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from nmt.decoding import codec as sentences_module
-from nmt.decoding.codec import BLANK, Hypothesis, Sentences
+from nmt.decoding.codec import BLANK, TextCodec, Translation
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.examine import links, word_ends
-from nmt.decoding.forced import Forced, Pairs, force
+from nmt.decoding.examine import word_alignment, word_ends
+from nmt.decoding.forced import Pairs, TokenScores, forced_decode
 from nmt.decoding.memory import Memory
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
-from nmt.decoding.windows import windows
+from nmt.decoding.windows import read_chunks
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 
@@ -26,7 +26,7 @@ LONGEST = 4096  # pieces of a target; attention of longer ones would not fit in 
 
 def score_lines(
     model: Transformer | Ensemble,
-    sentences: Sentences,
+    sentences: TextCodec,
     sources: Iterable[str],
     targets: Iterable[str],
     options: SearchOptions,
@@ -35,7 +35,7 @@ def score_lines(
     memory: Memory,
     progress: Callable[[int], None],
     ready: Callable[[], bool],
-) -> Iterator[Hypothesis]:
+) -> Iterator[Translation]:
     """Score each target line as the translation of its source line.
 
     A pair of blank lines has log-probability 0: a blank line is always translated by one. Where
@@ -54,7 +54,7 @@ def score_lines(
     """
     pairs_of_lines = enumerate(itertools.zip_longest(sources, targets), 1)
     numbered = itertools.islice(pairs_of_lines, skip, None)
-    for pairs in windows(
+    for pairs in read_chunks(
         numbered, window, lambda pair: sum(len(side or "") for side in pair[1]), ready
     ):
         encoded = [_encode(sentences, number, *pair) for number, pair in pairs]
@@ -66,10 +66,12 @@ def score_lines(
         progress(len(pairs) - len(usable))
         lines, src, tgt = zip(*usable, strict=True) if usable else ((), (), ())
         given = Pairs(src, tgt, lines)
-        forced = iter(force(model, given, options.batch_tokens, memory, options.align, progress))
+        forced = iter(
+            forced_decode(model, given, options.batch_tokens, memory, options.align, progress)
+        )
         for (_, (_, target)), pieces in zip(pairs, encoded, strict=True):
             if pieces is None or any(pieces) != all(pieces):
-                yield Hypothesis([], target, -math.inf, -math.inf, True)
+                yield Translation([], target, -math.inf, -math.inf, True)
             elif not any(pieces):
                 yield BLANK
             else:
@@ -77,7 +79,7 @@ def score_lines(
 
 
 def _encode(
-    sentences: Sentences, number: int, source: str | None, target: str | None
+    sentences: TextCodec, number: int, source: str | None, target: str | None
 ) -> tuple[list[str], list[str]] | None:
     """Pieces of both sides, none of a blank one; None if a side is too long."""
     if source is None or target is None:
@@ -105,21 +107,21 @@ def _encode(
 
 
 def _scored(
-    sentences: Sentences,
+    sentences: TextCodec,
     text: str,
     src: Sequence[str],
     tgt: list[str],
-    forced: Forced,
+    forced: TokenScores,
     options: SearchOptions,
-) -> Hypothesis:
+) -> Translation:
     log_prob = sum(forced.log_probs)
     penalty = length_penalty(len(forced.log_probs), options.length_alpha)
-    return Hypothesis(
+    return Translation(
         tgt,
         text,
         log_prob / float(penalty),
         log_prob,
         True,
         forced.log_probs,
-        links(forced.sources, word_ends(sentences, src), word_ends(sentences, tgt)),
+        word_alignment(forced.sources, word_ends(sentences, src), word_ends(sentences, tgt)),
     )

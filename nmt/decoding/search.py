@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
-from nmt.decoding.found import Found, NonFiniteScores, length_penalty
+from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
 from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ALL, Rows
+from nmt.model.cpu.active_rows import ALL, ActiveRows
 
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
 
@@ -30,7 +30,7 @@ COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this ma
 class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
-    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
+    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
         """Tokens of this position [B, K] -> logits of the next [R, A], to overwrite.
 
         For a plain search they may have more columns, of -inf.
@@ -70,12 +70,12 @@ Rule = Callable[[Beams, Tensor, Tensor], Tensor]
 Choose = Callable[[Beams, Tensor, Tensor, float], tuple[Beams, Tensor]]
 
 
-def best(
+def beam_step(
     beams: Beams,
     logits: Tensor,
     total: Tensor,
     alpha: float,
-    rows: Rows = ALL,
+    rows: ActiveRows = ALL,
     types: Tensor | None = None,
 ) -> tuple[Beams, Tensor]:
     """The K continuations with the highest score, from logits [B, K, V] or of some rows [R, A]."""
@@ -85,7 +85,7 @@ def best(
     token, log_prob = (
         rows.spread(x).view(*beams.log_prob.shape, -1) for x in (token, highest - total)
     )
-    return extend(beams, token, beams.log_prob[..., None] + log_prob, alpha)
+    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha)
 
 
 @torch.no_grad()
@@ -100,7 +100,7 @@ def beam_search(
     choose: Choose | None = None,
     groups: int = 1,
     types: Tensor | None = None,
-) -> list[list[Found]]:
+) -> list[list[Hypothesis]]:
     """The ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
     Args:
@@ -133,7 +133,7 @@ def beam_search(
         sentence=torch.arange(batch, device=device),
     )
     longest_penalty = length_penalty(max_len, alpha)
-    results: list[list[Found]] = [[] for _ in range(batch)]
+    results: list[list[Hypothesis]] = [[] for _ in range(batch)]
     over = torch.zeros(batch, dtype=torch.bool, device=device)
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
@@ -144,7 +144,7 @@ def beam_search(
         # the beams of the first position are alike; what follows an end is never looked at
         needed = torch.arange(beam, device=device) == 0 if begins else ~beams.ended
         needed = needed & ~over[:, None]
-        rows = Rows.where(needed)
+        rows = ActiveRows.where(needed)
         logits = state.advance(tokens, rows)
         if whole:
             logits, rows = rows.spread(logits.float()).unflatten(0, tokens.shape), ALL
@@ -157,7 +157,7 @@ def beam_search(
         for rule in rules:
             allowed = rule(beams, logits, allowed)
         if choose is None:
-            beams, parents = best(beams, allowed, total, alpha, rows, types)
+            beams, parents = beam_step(beams, allowed, total, alpha, rows, types)
         else:
             beams, parents = choose(beams, allowed, total, alpha)
         length = beams.ids.shape[-1]
@@ -188,7 +188,7 @@ def _columns(ids: Tensor, types: Tensor | None) -> Tensor:
     return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
 
 
-def extend(
+def expand_beams(
     beams: Beams,
     token: Tensor,
     log_prob: Tensor,
@@ -242,7 +242,7 @@ def _settled(beams: Beams, longest_penalty: Tensor, n_best: int) -> Tensor:
     return safe | (beams.ended | beams.log_prob.isneginf()).all(1)
 
 
-def _collect(beams: Beams, n_best: int, results: list[list[Found]]) -> None:
+def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None:
     columns = (beams.ids, beams.log_prob, beams.score, beams.ended)
     for sentence, *parts in zip(
         beams.sentence.tolist(), *(column.tolist() for column in columns), strict=True
@@ -250,4 +250,4 @@ def _collect(beams: Beams, n_best: int, results: list[list[Found]]) -> None:
         for ids, log_prob, score, ended in list(zip(*parts, strict=True))[:n_best]:
             if score > -torch.inf:
                 text = ids[: ids.index(EOS)] if ended else ids
-                results[sentence].append(Found(text, log_prob, score, ended))
+                results[sentence].append(Hypothesis(text, log_prob, score, ended))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.decoding.codec import Sentence
+from nmt.decoding.codec import SearchInput
 from nmt.decoding.forced import Pairs
-from nmt.decoding.search import Found
+from nmt.decoding.search import Hypothesis
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Searched:
     """
 
     lines: Sequence[str]
-    parts: Sequence[Sequence[Sentence]]
-    found: Sequence[Sequence[list[Found]]]
+    parts: Sequence[Sequence[SearchInput]]
+    found: Sequence[Sequence[list[Hypothesis]]]
 
     def pairs(self) -> Pairs:
         """Return the hypotheses with their sources: line by line, part by part, rank by rank."""

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 
 
-def shares(lengths: Sequence[int], most: int, cores: int) -> list[range]:
+def balanced_batches(lengths: Sequence[int], most: int, cores: int) -> list[range]:
     """Places of sentences, in the smallest runs that are as many for each core.
 
     Args:
@@ -25,11 +25,11 @@ def _runs(lengths: Sequence[int], size: int) -> list[range]:
     """As many sentences in each as fit."""
     runs, first = [], 0
     while first < len(lengths):
-        runs.append(run_from(first, lengths, size))
+        runs.append(next_batch(first, lengths, size))
         first = runs[-1].stop
     return runs
 
 
-def run_from(first: int, lengths: Sequence[int], most: int) -> range:
+def next_batch(first: int, lengths: Sequence[int], most: int) -> range:
     """The places from ``first`` on that fit together."""
     return range(first, min(first + max(1, most // lengths[first]), len(lengths)))

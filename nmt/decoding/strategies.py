@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS
-from nmt.decoding.search import Beams, best, length_penalty
+from nmt.decoding.search import Beams, beam_step, length_penalty
 
 
 def uniform(seed: int, places: Sequence[tuple[int, ...]], draws: int, length: int) -> Tensor:
@@ -116,7 +116,7 @@ class Diverse:
                 beams.sentence,
             )
             cost = self.strength * said[:, None]
-            grown, origin = best(group, logits[:, columns] - cost, total[:, columns], alpha)
+            grown, origin = beam_step(group, logits[:, columns] - cost, total[:, columns], alpha)
             token = grown.ids[..., -1]
             new = ~group.ended.gather(1, origin)  # an ended hypothesis says nothing more
             paid = torch.where(new, self.strength * said.gather(1, token), 0.0)

@@ -21,7 +21,7 @@ _UNSPACED = re.compile(
 )
 
 
-class Surfaces:
+class PieceStrings:
     """What each type of a vocabulary adds to tokenized text; the end of a sentence adds a space."""
 
     def __init__(self, segmenter: Segmenter, vocab: Vocab, lang: str) -> None:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nmt.decoding.codec import (
     BLANK,
-    Hypothesis,
-    Sentence,
-    Sentences,
+    SearchInput,
+    TextCodec,
+    Translation,
     Unknown,
     text_fingerprint,
 )
-from nmt.decoding.found import Found, NonFiniteScores
+from nmt.decoding.found import Hypothesis, NonFiniteScores
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.shares import shares
-from nmt.decoding.windows import windows
-from nmt.decoding.wishes import NAMES, Wish, require_items, with_wishes
+from nmt.decoding.shares import balanced_batches
+from nmt.decoding.windows import read_chunks
+from nmt.decoding.wishes import NAMES, LineConstraints, require_items, with_constraints
 from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from nmt.decoding.worker_pool import Staying
     from nmt.model.transformer import Transformer
 
-Job: TypeAlias = tuple[Sequence[Sentence], SearchOptions]
-Searching: TypeAlias = Generator[tuple[range, list[list[Found]]], None, None]
+Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
+Searching: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
 
 WINDOW = 2048  # lines read ahead and sorted by length
-WORTH_CORES = 4096  # pieces x beam from which on processes on all cores pay for their start
+MIN_PARALLEL_SIZE = 4096  # pieces x beam from which on processes on all cores pay for their start
 SCORING = {"length_alpha", "batch_tokens", "align", "token_scores"}  # what given lines may ask for
 
 
@@ -81,9 +81,9 @@ class Translator:
         self.precision = precision
         self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
-        self.sentences = Sentences(segmenter, vocab, src, tgt)
+        self.sentences = TextCodec(segmenter, vocab, src, tgt)
         self.memory, self.memory_forced = Memory(device), Memory(device)
-        self._staying: Staying[Job, list[list[Found]]] = Staying()
+        self._staying: Staying[Job, list[list[Hypothesis]]] = Staying()
 
     @classmethod
     def load(
@@ -173,7 +173,7 @@ class Translator:
         require_items("translate([text])", lines=lines)
         return [best[0].text for best in self.stream(lines, **options)]
 
-    def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Hypothesis]]:
+    def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Translation]]:
         """The n best translations of each line, best first; ``beam`` is at least n."""
         require_items(f"n_best([text], {n})", lines=lines)
         return list(self.stream(lines, n_best=n, **options))
@@ -189,7 +189,7 @@ class Translator:
         progress: Callable[[int], None] = lambda lines: None,
         ready: Callable[[], bool] = lambda: True,
         **options: Any,
-    ) -> Iterator[list[Hypothesis]]:
+    ) -> Iterator[list[Translation]]:
         """Hypotheses of each line, in order, as they are ready; memory is bounded.
 
         ``window`` lines, 2048 by default or fewer long ones, are read ahead and sorted by length;
@@ -215,18 +215,18 @@ class Translator:
         require_items("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
         wishes = zip(NAMES, (prefix, require, forbid), strict=True)
         checked = self.checked(options, {name for name, items in wishes if items is not None})
-        wished = with_wishes(lines, prefix, require, forbid)
+        wished = with_constraints(lines, prefix, require, forbid)
         numbered = itertools.islice(enumerate(wished, 1), skip, None)
         return self._stream(numbered, checked, window or WINDOW, progress, ready)
 
     def _stream(
         self,
-        numbered: Iterator[tuple[int, tuple[str, Wish]]],
+        numbered: Iterator[tuple[int, tuple[str, LineConstraints]]],
         options: SearchOptions,
         size: int,
         progress: Callable[[int], None],
         ready: Callable[[], bool],
-    ) -> Iterator[list[Hypothesis]]:
+    ) -> Iterator[list[Translation]]:
         mbr = None
         if options.mbr:
             from nmt.decoding.mbr import Mbr
@@ -234,10 +234,10 @@ class Translator:
             mbr = Mbr(options.mbr, self.tgt)
         never = self.sentences.patterns(options.forbid_all, "forbid_all")
 
-        def done(batch: Sequence[Sentence]) -> None:
+        def done(batch: Sequence[SearchInput]) -> None:
             progress(sum(sentence.place[1] == 0 for sentence in batch))
 
-        for window in windows(numbered, size, lambda line: len(line[1][0]), ready):
+        for window in read_chunks(numbered, size, lambda line: len(line[1][0]), ready):
             parts = [self.sentences.of_line(number, *line, never) for number, line in window]
             progress(sum(not of_line for of_line in parts))
             each = iter(self._search(list(itertools.chain(*parts)), options, done=done))
@@ -247,21 +247,21 @@ class Translator:
                     self._chosen(mbr, *line, options.n_best)
                     for line in zip(found, parts, strict=True)
                 ]
-            made: Iterable[list[Hypothesis]] = map(self.sentences.join, found, parts)
+            made: Iterable[list[Translation]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
-                from nmt.decoding.examine import examine
+                from nmt.decoding.examine import add_scores_and_alignment
                 from nmt.decoding.searched import Searched
 
                 searched = Searched([line for _, (line, _) in window], parts, found)
                 with self._finite_scores():
-                    made = examine(
+                    made = add_scores_and_alignment(
                         self.model, self.sentences, searched, options, self.memory_forced
                     )
             yield from made
 
     def _chosen(
-        self, mbr: Mbr, found: list[list[Found]], parts: list[Sentence], count: int
-    ) -> list[list[Found]]:
+        self, mbr: Mbr, found: list[list[Hypothesis]], parts: list[SearchInput], count: int
+    ) -> list[list[Hypothesis]]:
         """What was found for the parts of a line, the best ``count`` by expected utility."""
         texts = [hypothesis.text for hypothesis in self.sentences.join(found, parts)]
         places = mbr.rank(texts)[:count]
@@ -269,7 +269,7 @@ class Translator:
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
-    ) -> list[Hypothesis]:
+    ) -> list[Translation]:
         """Given translations with their log-probability, by token too, and score.
 
         They equal those of a search that finds the same pieces. Two blank lines have
@@ -292,7 +292,7 @@ class Translator:
         progress: Callable[[int], None] = lambda lines: None,
         ready: Callable[[], bool] = lambda: True,
         **options: Any,
-    ) -> Iterator[Hypothesis]:
+    ) -> Iterator[Translation]:
         """``score`` of any number of lines, as they are ready; memory is bounded."""
         require_items("score([text], [translation])", sources=sources, targets=targets)
         for name, value in options.items():
@@ -310,7 +310,7 @@ class Translator:
         )  # fmt: skip
         return self._with_finite_scores(scored)
 
-    def _with_finite_scores(self, scored: Iterator[Hypothesis]) -> Iterator[Hypothesis]:
+    def _with_finite_scores(self, scored: Iterator[Translation]) -> Iterator[Translation]:
         with self._finite_scores():
             yield from scored
 
@@ -319,7 +319,7 @@ class Translator:
         sources: Sequence[np.ndarray],
         stop: Callable[[], None] | None = None,
         **options: Any,
-    ) -> list[Hypothesis]:
+    ) -> list[Translation]:
         """The best translation of encoded sentences; an empty one gives a blank hypothesis.
 
         ``stop`` is called between batches and may raise.
@@ -327,7 +327,7 @@ class Translator:
         rows = [row for row, ids in enumerate(sources) if len(ids)]
         results = [BLANK] * len(sources)
         checked = self.checked(options)
-        sentences = [Sentence(sources[row], (row + 1, 0)) for row in rows]
+        sentences = [SearchInput(sources[row], (row + 1, 0)) for row in rows]
         found = self._search(sentences, checked, stop)
         for row, sentence, of_row in zip(rows, sentences, found, strict=True):
             results[row] = self.sentences.join([of_row], [sentence])[0]
@@ -346,11 +346,11 @@ class Translator:
 
     def _search(
         self,
-        sentences: Sequence[Sentence],
+        sentences: Sequence[SearchInput],
         options: SearchOptions,
         stop: Callable[[], None] | None = None,
-        done: Callable[[Sequence[Sentence]], None] = lambda searched: None,
-    ) -> list[list[Found]]:
+        done: Callable[[Sequence[SearchInput]], None] = lambda searched: None,
+    ) -> list[list[Hypothesis]]:
         """Search in batches of similar length, longest first; results in the order given.
 
         Raises:
@@ -361,12 +361,12 @@ class Translator:
 
         self.model.eval()
         order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
-        results: list[list[Found]] = [[] for _ in sentences]
+        results: list[list[Hypothesis]] = [[] for _ in sentences]
         stop = stop or (lambda: None)
         lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
         if self.device.type == "cpu":
             kernels.load_for(sum(lengths))
-        many = len(order) > 1 and sum(lengths) >= WORTH_CORES
+        many = len(order) > 1 and sum(lengths) >= MIN_PARALLEL_SIZE
         cores = many and self.device.type == "cpu" and self.workers > 1 and CAN_FORK
         way = self._on_cores if cores else self._in_turn
         searched = way([sentences[row] for row in order], lengths, options, stop)
@@ -380,7 +380,7 @@ class Translator:
 
     def _on_cores(
         self,
-        sentences: Sequence[Sentence],
+        sentences: Sequence[SearchInput],
         lengths: Sequence[int],
         options: SearchOptions,
         stop: Callable[[], None],
@@ -390,7 +390,7 @@ class Translator:
 
         kernels.load()  # once, and not in each process
         stay, count = bool(self.model.frozen), self.workers
-        runs = shares(lengths, options.batch_tokens, count)
+        runs = balanced_batches(lengths, options.batch_tokens, count)
         jobs = [(sentences[run.start : run.stop], options) for run in runs]
         with self._staying.using(
             self._search_job,
@@ -406,27 +406,27 @@ class Translator:
                     stop()
                     yield pair
 
-    def _search_job(self, job: Job) -> list[list[Found]]:
+    def _search_job(self, job: Job) -> list[list[Hypothesis]]:
         return self._search_batch(*job)
 
     def _in_turn(
         self,
-        sentences: Sequence[Sentence],
+        sentences: Sequence[SearchInput],
         lengths: Sequence[int],
         options: SearchOptions,
         stop: Callable[[], None],
     ) -> Searching:
         """Places of sentences and what was found for them, halved when memory is short."""
 
-        def search(run: range) -> list[list[Found]]:
+        def search(run: range) -> list[list[Hypothesis]]:
             stop()
             return self._search_batch(sentences[run.start : run.stop], options)
 
         return self.memory.in_turn(lengths, options.batch_tokens, search)
 
     def _search_batch(
-        self, sentences: Sequence[Sentence], options: SearchOptions
-    ) -> list[list[Found]]:
+        self, sentences: Sequence[SearchInput], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
         import torch
 
         from nmt.data.batches import collate_sources
@@ -441,7 +441,7 @@ class Translator:
             return plan.search(state, types)
 
     @contextlib.contextmanager
-    def _finite_scores(self, sentences: Sequence[Sentence] | None = None) -> Iterator[None]:
+    def _finite_scores(self, sentences: Sequence[SearchInput] | None = None) -> Iterator[None]:
         """
         Args:
             sentences: what is searched, if its scores are known by their places.

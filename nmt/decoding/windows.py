@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 CHARACTERS = 1_000_000  # after so many a window ends; 2,048 usual lines have a fourth of them
 
 
-def windows(
+def read_chunks(
     items: Iterable[Item],
     count: int,
     size: Callable[[Item], int],

@@ -11,7 +11,7 @@ NAMES = ("prefix", "require", "forbid")
 
 
 @dataclass(frozen=True)
-class Wish:
+class LineConstraints:
     """Of one line.
 
     Attributes:
@@ -24,7 +24,7 @@ class Wish:
     forbid: Sequence[str] = ()
 
 
-FREE = Wish()
+UNCONSTRAINED = LineConstraints()
 
 
 def require_items(form: str, **given: object) -> None:
@@ -41,12 +41,12 @@ def require_items(form: str, **given: object) -> None:
             raise TypeError(f"{name} is a {type(value).__name__}; give a list: {form}")
 
 
-def with_wishes(
+def with_constraints(
     lines: Iterable[str],
     prefix: Iterable[str] | None,
     require: Iterable[Sequence[str]] | None,
     forbid: Iterable[Sequence[str]] | None,
-) -> Iterator[tuple[str, Wish]]:
+) -> Iterator[tuple[str, LineConstraints]]:
     """Each line with its wish.
 
     Raises:
@@ -67,7 +67,7 @@ def with_wishes(
                 raise _uneven(name, f"ends before line {number} of the input") from None
             if name != "prefix":
                 require_items(f"{name}=[[phrase]]", **{name: wish[name]})
-        yield line, Wish(**wish) if wish else FREE  # type: ignore[arg-type]
+        yield line, LineConstraints(**wish) if wish else UNCONSTRAINED  # type: ignore[arg-type]
     for name, values in given.items():
         if next(values, None) is not None:
             raise _uneven(name, f"has more than the {number} lines of the input")

@@ -54,7 +54,7 @@ def checked_workers(workers: int) -> int:
     return workers
 
 
-class Cores(Generic[Item, Result]):
+class WorkerPool(Generic[Item, Result]):
     """Processes that do the same work to one item after the other, each computing with one thread.
 
     They know what there was when they began: what changes later, here or by their work, changes
@@ -154,7 +154,7 @@ class Staying(Generic[Item, Result]):
     """``Cores`` from one call to the next, as long as what they know stays the same."""
 
     def __init__(self) -> None:
-        self._cores: Cores[Item, Result] | None = None
+        self._cores: WorkerPool[Item, Result] | None = None
         self._known: tuple[Any, ...] = ()
         self._turn = threading.Lock()
 
@@ -164,7 +164,7 @@ class Staying(Generic[Item, Result]):
     @contextlib.contextmanager
     def using(
         self, work: Callable[[Item], Result], count: int, known: Sequence[Any], stay: bool
-    ) -> Iterator[Cores[Item, Result] | None]:
+    ) -> Iterator[WorkerPool[Item, Result] | None]:
         """``count`` processes for ``work``; None while they work for someone else.
 
         Args:
@@ -181,7 +181,7 @@ class Staying(Generic[Item, Result]):
             now = (count, *autocast, *known)
             if self._cores is None or not self._cores.alive or self._known != now:
                 self._end()
-                self._cores, self._known = Cores(work, count), now
+                self._cores, self._known = WorkerPool(work, count), now
             try:
                 yield self._cores
             finally:

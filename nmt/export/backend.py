@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.vocab import EOS, Vocab
-from nmt.decoding.found import Found, NonFiniteScores, length_penalty
+from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.errors import MachineError, UserError
 from nmt.export.metadata import MASKED
@@ -56,9 +56,11 @@ class Engine:
             intra_threads=max(1, threads() // workers),
         )
 
-    def search(self, sources: Sequence[np.ndarray], options: SearchOptions) -> list[list[Found]]:
+    def search(
+        self, sources: Sequence[np.ndarray], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
         """The n best hypotheses of each sentence, best first; ``sources`` are without EOS."""
-        found: list[list[Found]] = [[] for _ in sources]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
         alike = defaultdict(list)
         for row in self._search(sources, _batches(sources, order, options), options, found):
@@ -72,7 +74,7 @@ class Engine:
         sources: Sequence[np.ndarray],
         batches: Iterable[list[int]],
         options: SearchOptions,
-        found: list[list[Found]],
+        found: list[list[Hypothesis]],
     ) -> list[int]:
         """Fill in what is found, and return the rows that went to or beyond their own limit."""
         pending: list[tuple[int, int, Any]] = []
@@ -112,7 +114,7 @@ class Engine:
             return_end_token=True,
         )
 
-    def _ranked(self, row: int, result: Any, options: SearchOptions) -> list[Found]:
+    def _ranked(self, row: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
         found = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
@@ -123,7 +125,7 @@ class Engine:
                 raise NonFiniteScores(row)
             # a beam wider than there are hypotheses holds impossible ones
             if log_prob > MASKED / 2:
-                found.append(Found(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
+                found.append(Hypothesis(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
         return sorted(found, key=lambda f: -f.score)
 
 

@@ -26,7 +26,7 @@ from nmt.decoding.codec import LONGEST
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
-from nmt.export.metadata import FACTS, Facts, is_export
+from nmt.export.metadata import METADATA, Metadata, is_export
 from nmt.export.program import program
 from nmt.export.readme import readme
 from nmt.export.spec import SPECIALS, build_spec, check_expressible, require_ctranslate2
@@ -67,7 +67,7 @@ def write(translator: Translator, folder: Path, quantization: str | None) -> Non
     spec.save(str(folder))
     vocab.save(folder)
     save_segmenter(segmenter, folder)
-    facts = Facts(
+    facts = Metadata(
         src=translator.src,
         tgt=translator.tgt,
         decode=decode.model_dump(),
@@ -80,7 +80,7 @@ def write(translator: Translator, folder: Path, quantization: str | None) -> Non
         segmenter, facts.src, facts.tgt, decode, script, packages, quantization, positions
     )
     for name, text in (
-        (FACTS, json.dumps(asdict(facts), indent=1) + "\n"),
+        (METADATA, json.dumps(asdict(facts), indent=1) + "\n"),
         ("translate.py", script),
         ("README.md", about),
     ):

@@ -10,12 +10,12 @@ from typing import Any
 from nmt.config.recipe import DecodeConfig
 from nmt.errors import UserError
 
-FACTS = "nmt.json"
+METADATA = "nmt.json"
 MASKED = -1e4  # as a log-probability: 0 in fp32, yet a number in fp16
 
 
 @dataclass(frozen=True)
-class Facts:
+class Metadata:
     """The contents of nmt.json.
 
     Attributes:
@@ -36,18 +36,18 @@ class Facts:
 
 def is_export(folder: Path) -> bool:
     """Whether a folder looks like one that nmt-export wrote."""
-    return (folder / FACTS).is_file()
+    return (folder / METADATA).is_file()
 
 
-def read_facts(folder: Path) -> tuple[Facts, DecodeConfig]:
+def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
     """nmt.json, and its decode settings as such.
 
     Raises:
         UserError: it is damaged, or of another version with other settings.
     """
-    path = folder / FACTS
+    path = folder / METADATA
     try:
-        facts = Facts(**json.loads(path.read_text(encoding="utf-8")))
+        facts = Metadata(**json.loads(path.read_text(encoding="utf-8")))
         return facts, DecodeConfig.model_validate(facts.decode)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(

@@ -11,14 +11,14 @@ from typing import Any
 
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
-from nmt.decoding.codec import Hypothesis, Sentence, Sentences
-from nmt.decoding.found import Found
+from nmt.decoding.codec import SearchInput, TextCodec, Translation
+from nmt.decoding.found import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import checked_workers
 from nmt.errors import UserError
 from nmt.export.backend import Engine, resolve_device
-from nmt.export.metadata import is_export, read_facts
+from nmt.export.metadata import is_export, read_metadata
 from nmt.export.spec import check_expressible, require_ctranslate2
 
 ABLE = {
@@ -42,11 +42,11 @@ class ExportedTranslator(Translator):
             UserError: it is damaged.
         """
         self.source, self.workers = source, checked_workers(workers)
-        facts, self.decode = read_facts(folder)
+        facts, self.decode = read_metadata(folder)
         self.precision = "fp32"  # what its weights are stored in is part of the fingerprint
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = facts.src, facts.tgt
-        self.sentences = Sentences(self.segmenter, self.vocab, self.src, self.tgt)
+        self.sentences = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
         self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
         self.engine = _open(folder, self.vocab, facts.never, device, workers)
         weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
@@ -54,11 +54,11 @@ class ExportedTranslator(Translator):
 
     def _search(
         self,
-        sentences: Sequence[Sentence],
+        sentences: Sequence[SearchInput],
         options: SearchOptions,
         stop: Callable[[], None] | None = None,
-        done: Callable[[Sequence[Sentence]], None] = lambda searched: None,
-    ) -> list[list[Found]]:
+        done: Callable[[Sequence[SearchInput]], None] = lambda searched: None,
+    ) -> list[list[Hypothesis]]:
         if stop is not None:
             stop()
         with self._finite_scores(sentences):
@@ -70,7 +70,7 @@ class ExportedTranslator(Translator):
         """SHA-256 of the exported model, and of all that gives ids their meaning."""
         return self._fingerprint
 
-    def score_stream(self, *texts: Any, **options: Any) -> Iterator[Hypothesis]:
+    def score_stream(self, *texts: Any, **options: Any) -> Iterator[Translation]:
         """Not with this engine."""
         raise UserError(
             "engine ctranslate2 cannot score given translations",

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from nmt.data.layout import Layout
 from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import Rows
+from nmt.model.cpu.active_rows import ActiveRows
 from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout
 from nmt.model.norms import MakeNorm
@@ -71,7 +71,7 @@ class MultiHeadAttention(nn.Module):
             qkv = self.project(x)
             length, visible = layout.shape[1], layout.visible[:, None]
             if length < SHORT and not (self.causal or self.dropout.active) and kernels.suit(qkv):
-                places = Rows(layout.to_flat)
+                places = ActiveRows(layout.to_flat)
                 return self.mix(self.look(qkv, places, length, layout.pad(qkv), visible))
             q, k, v = self._heads(layout.pad(qkv), parts=3)
             # right padding is never in a causal row's past, so only a free row needs the mask
@@ -109,7 +109,7 @@ class MultiHeadAttention(nn.Module):
         q, k, _, visible = self._across(x, layout, memory, memory_layout)
         return self.weigh(q.float(), k.float(), visible)
 
-    def look(self, q: Tensor, rows: Rows, beam: int, kv: Tensor, visible: Tensor) -> Tensor:
+    def look(self, q: Tensor, rows: ActiveRows, beam: int, kv: Tensor, visible: Tensor) -> Tensor:
         """Attention of K beams at one position to what ``visible`` shows them, without dropout.
 
         [R, D or more], [B, C, 2D], [B, K or 1, up to C] -> [R, H, E].

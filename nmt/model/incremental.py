@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nmt.data.layout import Layout
 from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ALL, Rows
+from nmt.model.cpu.active_rows import ALL, ActiveRows
 from nmt.model.layers import Block
 
 ROOM = 32  # positions that slots are allocated for at a time
@@ -51,7 +51,7 @@ class DecodeState:
         self.ancestry = torch.zeros(batch, beam, slots, dtype=torch.bool, device=device)
         self.layers = [_LayerCache(block, memory, memory_layout, batch, slots) for block in blocks]
 
-    def advance(self, tokens: Tensor, rows: Rows = ALL) -> Tensor:
+    def advance(self, tokens: Tensor, rows: ActiveRows = ALL) -> Tensor:
         """Take the tokens at this position, [B, K]; return logits of the next, [R, A or more].
 
         What is not among ``rows`` is never asked for again: matrix products leave it out.
@@ -119,7 +119,7 @@ class _LayerCache:
         beam: int,
         visible: Tensor,
         source_visible: Tensor,
-        rows: Rows,
+        rows: ActiveRows,
     ) -> Tensor:
         """[R, D] -> [R, D]; writes this position's keys and values from slot ``first`` on."""
 
@@ -153,7 +153,7 @@ class _LayerCache:
         wider[:, :old] = self.slots
         self.slots = wider
 
-    def _write(self, qkv: Tensor, rows: Rows, beam: int, first: int) -> None:
+    def _write(self, qkv: Tensor, rows: ActiveRows, beam: int, first: int) -> None:
         if kernels.suit(qkv):
             kernels.write(qkv, rows.place, self.slots, first)
             return

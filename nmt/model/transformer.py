@@ -21,7 +21,7 @@ from nmt.data.batches import Batch
 from nmt.data.layout import Layout
 from nmt.data.vocab import UNK
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cpu.inference import Product, freeze_layers, output
+from nmt.model.cpu.inference import Product, output, prepare_layers
 from nmt.model.cpu.linear import linear
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import Positions, TiedEmbedding
@@ -125,7 +125,7 @@ class Transformer(nn.Module):
 
     def freeze(self, dtype: torch.dtype) -> Transformer:
         """From now on for translation alone, with products in ``dtype``; returns itself."""
-        freeze_layers(self.eval(), dtype)
+        prepare_layers(self.eval(), dtype)
         with torch.no_grad():
             self._tables = self.tables()
         self._outputs = WeakTensorKeyDictionary()

@@ -38,24 +38,24 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
 
 
-def kept(train: TrainConfig) -> int:
+def checkpoints_to_keep(train: TrainConfig) -> int:
     """Newest checkpoints that training keeps: what ``keep`` says and ``average`` needs."""
     return max(train.keep, train.average)
 
 
-def last(run: RunFolder, count: int) -> list[Path]:
+def latest(run: RunFolder, count: int) -> list[Path]:
     """The newest ``count`` checkpoints, oldest first; as many as there are."""
     return run.checkpoints()[-count:]
 
 
-def best(run: RunFolder, count: int) -> list[Path]:
+def best_checkpoints(run: RunFolder, count: int) -> list[Path]:
     """The ``count`` checkpoints of the highest dev score, oldest first; as many as there are.
 
     Of equal ones the earlier are taken; one that was never validated is none of them.
     """
-    kept = run.checkpoints()
-    scores = dev_scores(kept)
-    validated = [path for path in kept if path.name in scores]
+    checkpoints_to_keep = run.checkpoints()
+    scores = dev_scores(checkpoints_to_keep)
+    validated = [path for path in checkpoints_to_keep if path.name in scores]
     chosen = sorted(validated, key=lambda path: -scores[path.name])[:count]
     return sorted(chosen, key=lambda path: update_of(path.name))
 

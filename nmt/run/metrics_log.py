@@ -21,7 +21,7 @@ def to_stderr(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-class Log(Protocol):
+class Logger(Protocol):
     """What a training needs to speak."""
 
     def text(self, line: str) -> None:
@@ -31,7 +31,7 @@ class Log(Protocol):
         """A record for machines."""
 
 
-class Silence:
+class NullLogger:
     """The log of a process that leaves speaking to another."""
 
     def text(self, line: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # a validation keeps the other processes waiting; torchrun notices a process that has ended
-PATIENCE = datetime.timedelta(hours=12)
+TIMEOUT = datetime.timedelta(hours=12)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class World:
 
 
 @contextlib.contextmanager
-def join() -> Iterator[World]:
+def init_distributed() -> Iterator[World]:
     """The processes that torchrun started, or this one alone."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:  # what torchrun sets
         yield World()
@@ -109,7 +109,7 @@ def join() -> Iterator[World]:
 
     # numbers that the host decides by go over gloo, so that no GPU is waited for
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, timeout=PATIENCE)
+    dist.init_process_group(backend, timeout=TIMEOUT)
     try:
         yield World(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]))
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nmt.errors import UserError
 from nmt.scoring.metrics import name_words, score
 from nmt.scoring.significance import LEVEL, Compared, paired_bootstrap
-from nmt.scoring.systems import Inputs
+from nmt.scoring.systems import Systems
 
 LABELS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "tokenized_bleu": "tokenized BLEU"}
 _REMARKS = {
@@ -32,7 +32,7 @@ class Report:
         scores: system name -> one entry per metric; the first system is the baseline.
     """
 
-    inputs: Inputs
+    inputs: Systems
     scores: dict[str, list[Compared]]
 
     @property
@@ -100,7 +100,7 @@ class Report:
                 yield dict(zip(COLUMNS, values, strict=True))
 
 
-def report(inputs: Inputs, metrics: Sequence[str], resamples: int) -> Report:
+def report(inputs: Systems, metrics: Sequence[str], resamples: int) -> Report:
     """Scores every system of ``inputs``; several are compared by paired bootstrap.
 
     Args:
@@ -126,7 +126,7 @@ def report(inputs: Inputs, metrics: Sequence[str], resamples: int) -> Report:
     return Report(inputs, scores)
 
 
-def _check_resamples(inputs: Inputs, resamples: int) -> None:
+def _check_resamples(inputs: Systems, resamples: int) -> None:
     """sacreBLEU draws all resamples at once: refuse before the machine runs out of memory."""
     several = len(inputs.systems) > 1
     if several and not resamples:

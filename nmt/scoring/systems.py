@@ -23,7 +23,7 @@ _SUSPICIOUS = 0.1
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Systems:
     """Systems and their one reference, line by line.
 
     Attributes:
@@ -86,7 +86,7 @@ def from_files(
     tgt_lang: str = "",
     tokenized: bool = False,
     src_file: str | None = None,
-) -> Inputs:
+) -> Systems:
     """Systems given as files, one segment a line.
 
     Args:
@@ -107,7 +107,7 @@ def from_files(
     for name, lines in {**given, src_file: sources}.items() if src_file else given.items():
         check_lines(lines, ref_lines, str(name))
     moses, lang = Moses(tokenized, nfc=False), tgt_lang or "en"
-    return Inputs(
+    return Systems(
         systems={name: _plain(moses, lines, lang) for name, lines in given.items()},
         refs=_plain(moses, ref_lines, lang),
         words={name: _words(moses, lines, lang) for name, lines in given.items()},
@@ -121,7 +121,7 @@ def from_files(
 
 def from_runs(
     folders: Sequence[str], split: Literal["dev", "test"], ref_file: str | None = None
-) -> Inputs:
+) -> Systems:
     """Systems given as run folders: what each wrote for ``split`` with its best checkpoint.
 
     Args:
@@ -187,7 +187,7 @@ def _from_run(
     split: Literal["dev", "test"],
     ref_file: str | None,
     stored_words: bool,
-) -> Inputs:
+) -> Systems:
     run = RunFolder.open(folder)
     recipe = run.recipe()
     prefix = recipe.data.dev if split == "dev" else recipe.data.test
@@ -207,7 +207,7 @@ def _from_run(
     else:
         words = _words(Moses(tokenized=False, nfc=False), texts, recipe.tgt)
     of_corpus = Moses(recipe.data.tokenized, nfc=False)
-    return Inputs(
+    return Systems(
         systems={
             folder: [of_corpus.scored(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
         },

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch
-from nmt.data.buckets import Shape
+from nmt.data.buckets import Bucket
 from nmt.model.transformer import Transformer
 
 # A recording costs some ten updates, so it waits until a shape has come back; before that the same
@@ -61,8 +61,8 @@ class Replays:
         self, compute: Compute, model: Transformer, record: Record, say: Callable[[str], None]
     ) -> None:
         self.compute, self.model, self.record, self.say = compute, model, record, say
-        self.visits: Counter[Shape] = Counter()
-        self.recordings: dict[Shape, _Recording] = {}
+        self.visits: Counter[Bucket] = Counter()
+        self.recordings: dict[Bucket, _Recording] = {}
         self.failed = False
         parameters = list(model.parameters())
         for parameter in parameters:

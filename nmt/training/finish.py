@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import nmt
-from nmt.run.average import last, save_average
+from nmt.run.average import latest, save_average
 from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
 from nmt.run.stored import read_checkpoint, shapes_of
 from nmt.training.trainer import Trainer
@@ -97,7 +97,7 @@ def _average(trainer: Trainer) -> float | None:
     """
     run, state = trainer.run_folder, trainer.state
     shapes, newest = shapes_of(trainer.model.state_dict()), []
-    for path in last(run, trainer.recipe.train.average):
+    for path in latest(run, trainer.recipe.train.average):
         if problem := problem_of(path, shapes):
             trainer.log.text(f"left out of the average: {problem.at}: {problem.what}")
         else:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from nmt.config.schema import Strict, key
+from nmt.config.schema import ConfigBase, option
 
 UPDATES = 1_000_000_000  # of a training, at most
 History: TypeAlias = Sequence[tuple[int, float]]
@@ -51,12 +51,12 @@ def count_decays(history: History, patience: int, rule: Rule) -> int:
     return decays
 
 
-class InverseSqrt(Strict):
+class InverseSqrt(ConfigBase):
     """INVSQRTDECAY: linear warm-up, then 1/sqrt(update) (T equation 7; V section 5.3)."""
 
     kind: Literal["inverse_sqrt"] = "inverse_sqrt"
-    scale: float = key(1.0, "lambda of equation 7; 2 gives the paper's 2xLR", "T eq. 7", gt=0)
-    warmup_updates: int = key(
+    scale: float = option(1.0, "lambda of equation 7; 2 gives the paper's 2xLR", "T eq. 7", gt=0)
+    warmup_updates: int = option(
         8000, "updates until the peak; 0 = no warm-up", "T 3.3", ge=0, le=UPDATES
     )
 
@@ -69,15 +69,15 @@ class InverseSqrt(Strict):
         return False
 
 
-class ValDecay(Strict):
+class ValDecay(ConfigBase):
     """VALDECAY: warm-up as equation 7, then constant, times ``decay`` on a plateau (T 2.4)."""
 
     kind: Literal["val_decay"] = "val_decay"
-    scale: float = key(1.0, "lambda of equation 7", "T 3.3", gt=0)
-    warmup_updates: int = key(8000, "updates until the peak", "T 3.3", ge=1, le=UPDATES)
-    decay: float = key(0.8, "factor on the learning rate at a plateau", "T 3.3", gt=0, lt=1)
-    patience: int = key(3, "validations without a gain before a decay", "T 3.3", ge=1)
-    rule: Rule = key("no_gain", "when to decay; below_all = A's code", "T 2.4, A")
+    scale: float = option(1.0, "lambda of equation 7", "T 3.3", gt=0)
+    warmup_updates: int = option(8000, "updates until the peak", "T 3.3", ge=1, le=UPDATES)
+    decay: float = option(0.8, "factor on the learning rate at a plateau", "T 3.3", gt=0, lt=1)
+    patience: int = option(3, "validations without a gain before a decay", "T 3.3", ge=1)
+    rule: Rule = option("no_gain", "when to decay; below_all = A's code", "T 2.4, A")
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Learning rate of this update."""
@@ -92,14 +92,14 @@ class ValDecay(Strict):
         return False
 
 
-class NoWarmup(Strict):
+class NoWarmup(ConfigBase):
     """NOWARMUP: constant from the first update, times ``decay`` on a plateau (T 2.4, 3.3)."""
 
     kind: Literal["no_warmup"] = "no_warmup"
-    lr_start: float = key(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
-    decay: float = key(0.8, "factor on the learning rate at a plateau", "T 3.3", gt=0, lt=1)
-    patience: int = key(3, "validations without a gain before a decay", "T 3.3", ge=1)
-    rule: Rule = key("no_gain", "when to decay; below_all = A's code", "T 2.4, A")
+    lr_start: float = option(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
+    decay: float = option(0.8, "factor on the learning rate at a plateau", "T 3.3", gt=0, lt=1)
+    patience: int = option(3, "validations without a gain before a decay", "T 3.3", ge=1)
+    rule: Rule = option("no_gain", "when to decay; below_all = A's code", "T 2.4, A")
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Learning rate of this update."""
@@ -110,16 +110,18 @@ class NoWarmup(Strict):
         return False
 
 
-class Linear(Strict):
+class Linear(ConfigBase):
     """Linear warm-up to ``lr``, linear decay to ``end_lr`` at ``total_updates`` (N table 7)."""
 
     kind: Literal["linear"] = "linear"
-    peak: float = key(..., "learning rate at the end of the warm-up", "N table 1", gt=0, alias="lr")
-    warmup_updates: int = key(500, "updates until the peak", "N table 7", ge=0, le=UPDATES)
-    total_updates: int = key(
+    peak: float = option(
+        ..., "learning rate at the end of the warm-up", "N table 1", gt=0, alias="lr"
+    )
+    warmup_updates: int = option(500, "updates until the peak", "N table 7", ge=0, le=UPDATES)
+    total_updates: int = option(
         ..., "update at which end_lr is reached and training ends", "N", ge=1, le=UPDATES
     )
-    end_lr: float = key(0.0, "learning rate at the end", "N table 7", ge=0)
+    end_lr: float = option(0.0, "learning rate at the end", "N table 7", ge=0)
 
     @model_validator(mode="after")
     def _consistent(self) -> Linear:
@@ -144,11 +146,11 @@ class Linear(Strict):
         return update >= self.total_updates
 
 
-class Constant(Strict):
+class Constant(ConfigBase):
     """The same learning rate at every update."""
 
     kind: Literal["constant"] = "constant"
-    value: float = key(..., "learning rate", "O", gt=0, alias="lr")
+    value: float = option(..., "learning rate", "O", gt=0, alias="lr")
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Learning rate of this update."""
@@ -159,13 +161,13 @@ class Constant(Strict):
         return False
 
 
-class LrRamp(Strict):
+class LrRamp(ConfigBase):
     """NormFormer's stability test (N 4.1, figure 5): the rate rises until the loss explodes."""
 
     kind: Literal["lr_ramp"] = "lr_ramp"
-    start_lr: float = key(0.0, "learning rate before the first update", "N figure 5", ge=0)
-    lr_per_update: float = key(5e-5, "added at each update", "N figure 5", gt=0)
-    stop_loss_ratio: float = key(
+    start_lr: float = option(0.0, "learning rate before the first update", "N figure 5", ge=0)
+    lr_per_update: float = option(5e-5, "added at each update", "N figure 5", gt=0)
+    stop_loss_ratio: float = option(
         1.5,
         "ends the run when loss per token exceeds its lowest logged value times this",
         "O",

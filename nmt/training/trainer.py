@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch, Prefetcher, Update, collate, plan, updates
+from nmt.data.batches import Batch, Prefetcher, Update, collate, make_batches, updates
 from nmt.data.buckets import shape_for
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.decoding.translator import Translator
@@ -26,10 +26,10 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.errors import RunError
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
-from nmt.run.average import kept
+from nmt.run.average import checkpoints_to_keep
 from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Log
+from nmt.run.metrics_log import Logger
 from nmt.runtime.device import autocast
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
@@ -69,7 +69,7 @@ class Trainer:
         run: RunFolder,
         device: torch.device,
         precision: str,
-        log: Log,
+        log: Logger,
         stop_requested: Callable[[], bool],
         start: Checkpoint | None = None,
         observe: Callable[[int, Transformer], None] = lambda update, model: None,
@@ -254,7 +254,7 @@ class Trainer:
             self.state,
             {name: t.detach() for name, t in self.model.state_dict().items()},
             optimizer_tensors(self.optimizer, self.model),
-            keep=kept(self.recipe.train),
+            keep=checkpoints_to_keep(self.recipe.train),
         )
         self._saved = (self.state.update, len(self.state.history))
 
@@ -316,7 +316,7 @@ class Trainer:
         data, corpus, seed = self.recipe.data, self.prepared.train, self.recipe.seed
 
         def plan_epoch(epoch: int) -> list[np.ndarray]:
-            return plan(
+            return make_batches(
                 corpus.src_len, corpus.tgt_len, data.batch_tokens, seed, epoch, data.rebatch
             )
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from nmt.config.recipe import Recipe
-from nmt.data.batches import collate, plan
+from nmt.data.batches import collate, make_batches
 from nmt.data.encoded import EncodedCorpus
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.vocab import UNK
@@ -115,7 +115,7 @@ def _losses(
     rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))
     nll = smoothed = 0.0
     tokens = 0
-    for batch_rows in plan(
+    for batch_rows in make_batches(
         corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
     ):
         batch = collate(corpus, rows[batch_rows]).to(device)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.analysis.curves import Curve, Log, labels, late_mean, smooth
+from nmt.analysis.curves import Curve, RunMetrics, labels, late_mean, smooth
 from nmt.errors import UserError
 
 RECIPE = """\
@@ -20,12 +20,12 @@ model: {enc_layers: 2, dec_layers: 1}
 """
 
 
-def run_of(folder: Path, *records: dict[str, Any]) -> Log:
+def run_of(folder: Path, *records: dict[str, Any]) -> RunMetrics:
     folder.mkdir()
     (folder / "config.yaml").write_text(RECIPE, encoding="utf-8")
     lines = "".join(json.dumps(record) + "\n" for record in records)
     (folder / "metrics.jsonl").write_text(lines + '{"kind": "dev", "upd', encoding="utf-8")
-    return Log(folder)
+    return RunMetrics(folder)
 
 
 def test_a_curve_has_the_records_of_its_kind(tmp_path):
@@ -59,7 +59,7 @@ def test_layers_come_in_order(tmp_path):
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="not a run folder"):
-        Log(tmp_path)
+        RunMetrics(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.analysis.curves import Log
+from nmt.analysis.curves import RunMetrics
 from nmt.analysis.observers import OBSERVERS
 from nmt.cli import train
 from nmt.cli.plot import main
@@ -33,7 +33,7 @@ def runs(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def test_learning_curves_are_a_line_per_run(runs):
-    logs = [Log(run) for run in runs]
+    logs = [RunMetrics(run) for run in runs]
     (axes,) = figures.FIGURES["curves"](logs, "ppl").axes
     assert [line.get_label() for line in axes.lines] == ["watched", "plain"]
     for line, log in zip(axes.lines, logs, strict=True):
@@ -42,22 +42,22 @@ def test_learning_curves_are_a_line_per_run(runs):
 
 
 def test_gradient_norms_are_of_each_observation_or_else_of_each_log_line(runs):
-    observed, logged = figures.FIGURES["gradients"]([Log(run) for run in runs], None).axes
+    observed, logged = figures.FIGURES["gradients"]([RunMetrics(run) for run in runs], None).axes
     assert observed.lines[0].get_xdata().tolist() == [2, 4, 6, 8, 10, 12]
     assert logged.lines[0].get_xdata().tolist() == list(range(1, 13))
     assert observed.get_ylim() == logged.get_ylim()
 
 
 def test_depth_has_a_line_per_layer(runs):
-    encoder, decoder = figures.FIGURES["depth"]([Log(runs[0])], "self_attn.out").axes
+    encoder, decoder = figures.FIGURES["depth"]([RunMetrics(runs[0])], "self_attn.out").axes
     assert [line.get_label() for line in encoder.lines] == ["layer 0", "layer 1"]
     assert len(decoder.lines) == 1
-    seen = Log(runs[0]).curve("observed", "grad_l1/encoder.layers.1.self_attn.out")
+    seen = RunMetrics(runs[0]).curve("observed", "grad_l1/encoder.layers.1.self_attn.out")
     np.testing.assert_array_equal(encoder.lines[1].get_ydata(), seen.values)
 
 
 def test_changes_are_one_against_the_run_itself(runs):
-    log = Log(runs[0])
+    log = RunMetrics(runs[0])
     encoder, decoder = figures.FIGURES["changes"]([log, log], None).axes
     for line in [*encoder.lines[:-1], *decoder.lines[:-1]]:  # the last is drawn at 1
         np.testing.assert_allclose(line.get_ydata(), 1)
@@ -65,7 +65,7 @@ def test_changes_are_one_against_the_run_itself(runs):
 
 
 def test_gains_have_a_point_per_layer(runs):
-    encoder, decoder = figures.FIGURES["gains"]([Log(runs[0])], None).axes
+    encoder, decoder = figures.FIGURES["gains"]([RunMetrics(runs[0])], None).axes
     assert len(encoder.lines[0].get_ydata()) == 2
     assert "self_attn_res.branch_norm" in {line.get_label() for line in decoder.lines}
 

@@ -30,9 +30,9 @@ from nmt.cli.io import claimed_output, read_beside, read_input
 from nmt.cli.search import WISHES
 from nmt.cli.translate import parser
 from nmt.config.recipe import DecodeConfig
-from nmt.decoding.codec import Hypothesis, Unknown
+from nmt.decoding.codec import Translation, Unknown
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.windows import windows
+from nmt.decoding.windows import read_chunks
 from nmt.errors import UserError
 
 # The command without torch, by a translator that says each line in capitals, and "wait" never.
@@ -309,7 +309,7 @@ def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
 
 def test_a_window_ends_when_the_input_pauses() -> None:
     answers = iter([True, False, True, True, False])
-    found = windows(iter("abcde"), 3, len, lambda: next(answers))
+    found = read_chunks(iter("abcde"), 3, len, lambda: next(answers))
     assert list(found) == [["a", "b"], ["c", "d", "e"]]
 
 
@@ -319,7 +319,7 @@ def test_lines_that_come_fast_fill_their_windows() -> None:
     writer.start()
     with open(read, "rb") as file:
         lines = cli_io.WaitingLines(file, "x")
-        sizes = [len(window) for window in windows(lines, 2048, len, lines.ready)]
+        sizes = [len(window) for window in read_chunks(lines, 2048, len, lines.ready)]
     writer.join()
     assert sizes == [2048] * 9 + [20_000 - 9 * 2048]
 
@@ -421,7 +421,7 @@ class Capitals:
         for line in itertools.islice(lines, skip, None):
             if line == "fail":
                 raise KeyboardInterrupt
-            yield [Hypothesis([], line.upper(), -1.0, -1.0, True)]
+            yield [Translation([], line.upper(), -1.0, -1.0, True)]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import Batch, Prefetcher, collate, collate_sources, plan, updates
+from nmt.data.batches import Batch, Prefetcher, collate, collate_sources, make_batches, updates
 from nmt.data.encoded import CorpusWriter, EncodedCorpus
 from nmt.data.vocab import BOS, EOS
 from nmt.errors import MachineError
@@ -36,7 +36,7 @@ def padding(batches: list[np.ndarray], src: np.ndarray, tgt: np.ndarray) -> floa
 
 def test_a_plan_has_every_row_once_within_the_limit(lengths):
     src, tgt = lengths
-    batches = plan(src, tgt, 1024, seed=1, epoch=0)
+    batches = make_batches(src, tgt, 1024, seed=1, epoch=0)
     assert sorted(np.concatenate(batches)) == list(range(len(src)))
     for rows in batches:
         assert len(rows) * (max(src[rows].max(), tgt[rows].max()) + 1) <= 1024
@@ -47,22 +47,22 @@ def test_a_plan_is_a_function_of_seed_and_epoch(lengths):
     def same(a, b):
         return len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
-    first = plan(*lengths, 1024, seed=1, epoch=0)
-    assert same(first, plan(*lengths, 1024, seed=1, epoch=0))
-    assert not same(first, plan(*lengths, 1024, seed=2, epoch=0))
-    second = plan(*lengths, 1024, seed=1, epoch=1)
+    first = make_batches(*lengths, 1024, seed=1, epoch=0)
+    assert same(first, make_batches(*lengths, 1024, seed=1, epoch=0))
+    assert not same(first, make_batches(*lengths, 1024, seed=2, epoch=0))
+    second = make_batches(*lengths, 1024, seed=1, epoch=1)
     assert {tuple(sorted(b)) for b in second} != {tuple(sorted(b)) for b in first}
-    fixed = plan(*lengths, 1024, seed=1, epoch=1, rebatch=False)
+    fixed = make_batches(*lengths, 1024, seed=1, epoch=1, rebatch=False)
     assert {tuple(sorted(b)) for b in fixed} == {tuple(sorted(b)) for b in first}
     assert not same(fixed, first)
 
 
 def test_a_pair_over_the_limit_is_a_batch_alone():
     src = np.array([3, 50, 4, 3], dtype=np.int32)
-    batches = plan(src, src, 20, seed=1, epoch=0)
+    batches = make_batches(src, src, 20, seed=1, epoch=0)
     assert [1] in [list(b) for b in batches]
     assert sorted(np.concatenate(batches)) == [0, 1, 2, 3]
-    assert plan(src[:0], src[:0], 20, 1, 0) == []
+    assert make_batches(src[:0], src[:0], 20, 1, 0) == []
 
 
 @pytest.mark.slow  # learns 3,000 merges
@@ -84,7 +84,7 @@ def test_padding_of_the_real_corpus_at_4096_tokens(tmp_path: Path):
         }
     )
     train = prepare(recipe, progress=False).train
-    batches = plan(train.src_len, train.tgt_len, 4096, seed=1, epoch=0)
+    batches = make_batches(train.src_len, train.tgt_len, 4096, seed=1, epoch=0)
     assert padding(batches, train.src_len, train.tgt_len) <= 0.13
 
 
@@ -106,7 +106,7 @@ def test_updates_go_on_over_the_end_of_an_epoch(tmp_path: Path):
     corpus = corpus_of(tmp_path, [([5] * n, [6] * (n + 1)) for n in range(1, 40)])
 
     def plan_epoch(epoch: int) -> list[np.ndarray]:
-        return plan(corpus.src_len, corpus.tgt_len, 64, 1, epoch)
+        return make_batches(corpus.src_len, corpus.tgt_len, 64, 1, epoch)
 
     def make(rows: np.ndarray) -> Batch:
         return collate(corpus, rows)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import Batch, collate, plan
-from nmt.data.buckets import LENGTHS, Shape, shape_for
+from nmt.data.batches import Batch, collate, make_batches
+from nmt.data.buckets import LENGTHS, Bucket, shape_for
 from nmt.data.layout import Layout
 from nmt.data.vocab import PAD
 from nmt.training.loss import label_smoothed
@@ -38,14 +38,14 @@ def corpus() -> Corpus:
     return Corpus(src, np.clip(src * rng.lognormal(0, 0.25, 3000), 0, 700).astype(np.int32))
 
 
-def shape_of(corpus: Corpus, rows: np.ndarray, limit: int) -> Shape | None:
+def shape_of(corpus: Corpus, rows: np.ndarray, limit: int) -> Bucket | None:
     return shape_for(corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1, limit)
 
 
 @pytest.mark.parametrize(("limit", "most"), [(512, 70), (2048, 30)])
 def test_every_batch_of_a_plan_fits_one_of_few_shapes(corpus, limit, most):
     shapes = set()
-    for rows in plan(corpus.src_len, corpus.tgt_len, limit, seed=1, epoch=0):
+    for rows in make_batches(corpus.src_len, corpus.tgt_len, limit, seed=1, epoch=0):
         shape = shape_of(corpus, rows, limit)
         longest = max(corpus.src_len[rows].max(), corpus.tgt_len[rows].max()) + 1
         if shape is None:
@@ -96,7 +96,7 @@ def losses(model: torch.nn.Module, batch: Batch) -> tuple[list[float], dict[str,
 @pytest.mark.parametrize("keys", VARIANTS, ids=short)
 def test_filler_changes_neither_losses_nor_gradients(keys, corpus):
     model = build(tiny(**{**keys, "out_bias": True})).double()
-    batches = plan(corpus.src_len, corpus.tgt_len, 200, seed=1, epoch=0)
+    batches = make_batches(corpus.src_len, corpus.tgt_len, 200, seed=1, epoch=0)
     shaped = [(rows, shape_of(corpus, rows, 200)) for rows in batches]
     few = next((r, s) for r, s in shaped if s and s.sentences > len(r) > 3)
     long = next((r, s) for r, s in shaped if s and s.longest > 24)

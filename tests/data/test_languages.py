@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.languages import Profile, wrong_languages
+from nmt.data.languages import LanguageProfile, wrong_languages
 from nmt.data.text import read_lines
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
@@ -39,11 +39,11 @@ ACROSS = [  # training text and dev set of other domains
 
 
 @functools.cache
-def profile(name: str, split: str, lang: str, lines: int = 600) -> Profile:
+def profile(name: str, split: str, lang: str, lines: int = 600) -> LanguageProfile:
     """The letters of the first lines of a file, with and without punctuation set apart."""
     if not DATA.is_dir():
         pytest.skip("the corpora are not beside the repository")
-    found = Profile()
+    found = LanguageProfile()
     for line in itertools.islice(read_lines(DATA / name / f"{split}.{lang}.gz"), lines):
         found.add(line)
     return found
@@ -90,8 +90,8 @@ def test_one_exchanged_corpus_of_two():
     assert [f.split(":")[0] for f in failures] == ["source and target are exchanged in dev or in b"]
 
 
-def lines(text: str) -> Profile:
-    found = Profile()
+def lines(text: str) -> LanguageProfile:
+    found = LanguageProfile()
     for _ in range(30):
         found.add(text)
     return found
@@ -115,7 +115,7 @@ def test_another_language_of_the_same_script():
 
 
 def test_a_little_text_says_nothing():
-    few = Profile()
+    few = LanguageProfile()
     few.add("the dog")
     assert wrong_languages({"train": (few, few)}, {"dev": (few, few)}, ("ar", "en")) == ([], [])
 
@@ -125,4 +125,4 @@ def test_likeness_is_a_share():
     assert one.likeness(one) == pytest.approx(1)
     assert one.likeness(other) == other.likeness(one)
     assert 0 < one.likeness(other) < 1
-    assert one.likeness(Profile()) == 0
+    assert one.likeness(LanguageProfile()) == 0

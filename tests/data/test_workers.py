@@ -12,7 +12,7 @@ import pytest
 
 from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
 from nmt.data import workers
-from nmt.data.encoding import Segment
+from nmt.data.encoding import EncodeChunk
 from nmt.data.segment import CountWords, learn_segmenter
 from nmt.data.workers import Pair, on_all_cores
 from nmt.errors import UserError
@@ -107,7 +107,7 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
 )
 def test_work_can_be_sent_to_another_process(config):
     segmenter = learn_segmenter(config, "gl", "en", False, "nfc", lambda: iter(PAIRS))
-    work = Segment(segmenter, "gl", "en", seed=4, longest=100)
+    work = EncodeChunk(segmenter, "gl", "en", seed=4, longest=100)
     sides, again = work(2, PAIRS)[0], pickle.loads(pickle.dumps(work))(2, PAIRS)[0]
     for side, sent in zip(sides, again, strict=True):
         assert sent.types == side.types
@@ -123,7 +123,9 @@ def test_dropout_draws_anew_in_each_chunk_and_for_each_seed():
     segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(WORDS))
 
     def lengths(seed: int, number: int) -> list[int]:
-        return Segment(segmenter, "gl", "en", seed, 100)(number, WORDS)[0][0].flat.lengths.tolist()
+        return EncodeChunk(segmenter, "gl", "en", seed, 100)(number, WORDS)[0][
+            0
+        ].flat.lengths.tolist()
 
     assert lengths(4, 2) == lengths(4, 2)
     assert lengths(4, 2) != lengths(4, 3)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from data_prep import fetch
-from data_prep.fetch import Source, check, opened
+from data_prep.fetch import RemoteFile, check, opened
 from nmt.errors import MachineError, UserError
 
 BYTES = b"some archive"
@@ -21,7 +21,7 @@ def source(**changes):
         "package": "toy==1.0",
         "sha256": hashlib.sha256(BYTES).hexdigest(),
     }
-    return Source(**{**given, **changes})
+    return RemoteFile(**{**given, **changes})
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,16 @@ import pytest
 
 from data_prep import iwslt15_en_vi, wmt14_en_de
 from data_prep.common import Request
-from data_prep.fetch import Source
+from data_prep.fetch import RemoteFile
 from nmt.errors import UserError
 from nmt.scoring.metrics import tokenized_bleu
 
 
 def unpinned(release):
     files = {
-        split: {lang: Source(s.what, s.license, s.filename, url=s.url) for lang, s in sides.items()}
+        split: {
+            lang: RemoteFile(s.what, s.license, s.filename, url=s.url) for lang, s in sides.items()
+        }
         for split, sides in release.files.items()
     }
     return dataclasses.replace(release, files=files)
@@ -97,7 +99,7 @@ def test_invalid_utf8_names_the_line(tmp_path):
 def test_truncated_gzip(tmp_path):
     release = unpinned(iwslt15_en_vi.RELEASE)
     write(tmp_path, release, {})
-    files = {"train": {lang: Source("x", "x", f"train.{lang}.gz") for lang in ("en", "vi")}}
+    files = {"train": {lang: RemoteFile("x", "x", f"train.{lang}.gz") for lang in ("en", "vi")}}
     for source in files["train"].values():
         data = gzip.compress(b"".join(b"%d\n" % i for i in range(9999)))
         (tmp_path / source.filename).write_bytes(data[: len(data) // 2])

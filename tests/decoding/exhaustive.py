@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.model.cpu.active_rows import Rows
+from nmt.model.cpu.active_rows import ActiveRows
 
 EOS = 2
 Prefix = tuple[int, ...]
@@ -116,7 +116,7 @@ class StubState:
         self.prefixes: list[list[Prefix]] = [[()] * beam for _ in sentences]
         self.steps = self.rows = 0
 
-    def advance(self, tokens: Tensor, rows: Rows) -> Tensor:
+    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
         assert tokens.shape == (len(self.sentences), len(self.prefixes[0]))
         self.steps += 1
         self.rows += len(rows.take(tokens.flatten()))

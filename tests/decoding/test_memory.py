@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from nmt.cli import train
-from nmt.decoding.codec import Sentence
-from nmt.decoding.search import Found
+from nmt.decoding.codec import SearchInput
+from nmt.decoding.search import Hypothesis
 from nmt.decoding.translator import Translator
-from nmt.decoding.windows import CHARACTERS, windows
+from nmt.decoding.windows import CHARACTERS, read_chunks
 from tests.decoding.untrained import untrained
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
@@ -36,7 +36,7 @@ from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 def test_a_window_ends_with_its_lines_or_its_characters(
     sizes: list[int], lengths: list[int]
 ) -> None:
-    found = list(windows(sizes, 3, lambda size: size))
+    found = list(read_chunks(sizes, 3, lambda size: size))
     assert [len(window) for window in found] == lengths
     assert list(itertools.chain.from_iterable(found)) == sizes
 
@@ -46,8 +46,8 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
     """All of it but the search, which says the same of each sentence."""
     translator = untrained()
 
-    def search(sentences: Sequence[Sentence], options: Any) -> list[list[Found]]:
-        return [[Found([5, 6], -1.0, -1.0, True)] * options.n_best for _ in sentences]
+    def search(sentences: Sequence[SearchInput], options: Any) -> list[list[Hypothesis]]:
+        return [[Hypothesis([5, 6], -1.0, -1.0, True)] * options.n_best for _ in sentences]
 
     monkeypatch.setattr(translator, "_search_batch", search)
     return translator

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.cli.translate import main
-from nmt.decoding.codec import Sentence
+from nmt.decoding.codec import SearchInput
 from nmt.decoding.load import load_run
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError, UserError
@@ -110,5 +110,5 @@ def test_an_export_names_itself(tmp_path: Path) -> None:
 def test_a_line_that_may_say_nothing_is_an_error() -> None:
     """All that it could say is forbidden: the search finds nothing, which was a blank line."""
     with pytest.raises(UserError, match="line 3: every translation is forbidden") as caught:
-        untrained().sentences.join([[]], [Sentence(np.array([4]), (3, 0))])
+        untrained().sentences.join([[]], [SearchInput(np.array([4]), (3, 0))])
     assert caught.value.fix

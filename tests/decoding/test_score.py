@@ -14,8 +14,8 @@ from nmt.data.vocab import EOS, UNK
 from nmt.decoding import codec as sentences_module
 from nmt.decoding import score as module
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.examine import links
-from nmt.decoding.forced import Pairs, force
+from nmt.decoding.examine import word_alignment
+from nmt.decoding.forced import Pairs, forced_decode
 from nmt.decoding.mbr import UTILITIES, Mbr
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -185,20 +185,20 @@ def test_what_a_piece_looks_at_is_no_padding_and_the_same_in_any_batch(
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
     pairs = Pairs(sources, targets, [1, 2])
-    together = force(model, pairs, 4096, t.memory, align=True)
-    apart = force(model, pairs, 1, t.memory, align=True)
+    together = forced_decode(model, pairs, 4096, t.memory, align=True)
+    apart = forced_decode(model, pairs, 1, t.memory, align=True)
     assert [f.sources for f in together] == [f.sources for f in apart]
     for f, source, target in zip(together, sources, targets, strict=True):
         assert len(f.sources) == len(target)
         assert set(f.sources) <= set(range(len(source)))  # never at EOS or padding
-    assert [f.sources for f in force(model, pairs, 4096, t.memory)] == [[], []]
+    assert [f.sources for f in forced_decode(model, pairs, 4096, t.memory)] == [[], []]
 
 
 def test_words_are_linked_when_any_of_their_pieces_are() -> None:
     ends = [False, True, True]  # a@@ b c: two words
-    assert links([0, 1, 2, 2], ends, [False, True, True, True]) == [(0, 0), (1, 1), (1, 2)]
-    assert links([2, 0], ends, [False, True]) == [(0, 0), (1, 0)]
-    assert links([], ends, [True]) == []
+    assert word_alignment([0, 1, 2, 2], ends, [False, True, True, True]) == [(0, 0), (1, 1), (1, 2)]
+    assert word_alignment([2, 0], ends, [False, True]) == [(0, 0), (1, 0)]
+    assert word_alignment([], ends, [True]) == []
 
 
 def test_alignments_stay_within_the_words_of_both_sides(translator: Translator) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.decoding.search import Found, beam_search, length_penalty
+from nmt.decoding.search import Hypothesis, beam_search, length_penalty
 from tests.decoding.exhaustive import (
     EOS,
     Output,
@@ -35,13 +35,13 @@ def search(
     n_best: int = 1,
     forbidden: Sequence[int] = FORBIDDEN,
     sentences: Sequence[int] | None = None,
-) -> tuple[list[list[Found]], StubState]:
+) -> tuple[list[list[Hypothesis]], StubState]:
     state = StubState(scores, range(len(max_len)) if sentences is None else sentences, beam)
     found = beam_search(state, beam, torch.tensor(max_len), alpha, torch.tensor(forbidden), n_best)
     return found, state
 
 
-def assert_same(found: Sequence[Found], expected: Sequence[Output]) -> None:
+def assert_same(found: Sequence[Hypothesis], expected: Sequence[Output]) -> None:
     assert [(tuple(f.ids), f.finished) for f in found] == [(e[0], e[3]) for e in expected]
     np.testing.assert_allclose([f.log_prob for f in found], [e[1] for e in expected], rtol=1e-5)
     np.testing.assert_allclose([f.score for f in found], [e[2] for e in expected], rtol=1e-5)

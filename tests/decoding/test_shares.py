@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.decoding.shares import shares
+from nmt.decoding.shares import balanced_batches
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: sorted(x)[::-1])
 MANY = [length for length in range(30, 6, -1) for _ in range(40)]
@@ -18,7 +18,7 @@ MANY = [length for length in range(30, 6, -1) for _ in range(40)]
 def test_each_sentence_once_in_batches_that_are_not_too_large(
     lengths: list[int], most: int, cores: int
 ) -> None:
-    runs = shares(lengths, most, cores)
+    runs = balanced_batches(lengths, most, cores)
     assert list(itertools.chain.from_iterable(runs)) == list(range(len(lengths)))
     for run in runs:
         assert len(run) == 1 or lengths[run.start] * len(run) <= most
@@ -27,7 +27,7 @@ def test_each_sentence_once_in_batches_that_are_not_too_large(
 @pytest.mark.parametrize("cores", [2, 3, 16])
 def test_cores_have_the_same_to_do(cores: int) -> None:
     """Where filling batches one by one would leave one core with a batch more than the others."""
-    runs = shares(MANY, sum(MANY) * 2 // 5, cores)
+    runs = balanced_batches(MANY, sum(MANY) * 2 // 5, cores)
     assert len(runs) % cores == 0
     sizes = [MANY[run.start] * len(run) for run in runs]
     assert min(sizes) > 0.8 * max(sizes)
@@ -35,5 +35,8 @@ def test_cores_have_the_same_to_do(cores: int) -> None:
 
 def test_one_long_sentence_makes_no_small_batches_of_the_others() -> None:
     most = sum(MANY) // 5
-    plain, with_long = shares(MANY, most, 2), shares([most // 2, *MANY], most, 2)
+    plain, with_long = (
+        balanced_batches(MANY, most, 2),
+        balanced_batches([most // 2, *MANY], most, 2),
+    )
     assert len(with_long) <= len(plain) + 2

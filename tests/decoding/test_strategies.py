@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt.decoding.logits_processors import NoRepeat, Prefix
-from nmt.decoding.search import Beams, Found, beam_search
+from nmt.decoding.search import Beams, Hypothesis, beam_search
 from nmt.decoding.strategies import Diverse, Sampling, uniform
 from tests.decoding.exhaustive import EOS, Scores, StubState, ending_after, outputs, random_scores
 from tests.decoding.exhaustive import Prefix as Ids
@@ -24,7 +24,7 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
     places: list[tuple[int, ...]] | None = None,
-) -> list[list[Found]]:
+) -> list[list[Hypothesis]]:
     places = places or [(row, 0) for row in range(sentences)]
     choose = Sampling(uniform(7, places, draws, limit), temperature, top_k, top_p)
     state = StubState(scores, [place[0] for place in places], draws)
@@ -117,7 +117,9 @@ def test_a_draw_depends_on_its_place_alone() -> None:
 # ---------------------------------------------------------------- groups
 
 
-def diverse(scores: Scores, beam: int, groups: int, strength: float, limit: int = 6) -> list[Found]:
+def diverse(
+    scores: Scores, beam: int, groups: int, strength: float, limit: int = 6
+) -> list[Hypothesis]:
     state = StubState(scores, [0], beam)
     (found,) = beam_search(
         state,
@@ -132,7 +134,7 @@ def diverse(scores: Scores, beam: int, groups: int, strength: float, limit: int 
     return found
 
 
-def plain(scores: Scores, beam: int, limit: int = 6) -> list[Found]:
+def plain(scores: Scores, beam: int, limit: int = 6) -> list[Hypothesis]:
     state = StubState(scores, [0], beam)
     return beam_search(state, beam, torch.tensor([limit]), 0.6, torch.tensor([0, 1]), beam)[0]
 

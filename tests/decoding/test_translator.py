@@ -18,7 +18,7 @@ from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as sentences_module
 from nmt.decoding import translator as module
-from nmt.decoding.codec import BLANK, Hypothesis
+from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.parts import part_ends
 from nmt.decoding.plan import Plan
 from nmt.decoding.translator import Translator
@@ -60,7 +60,7 @@ def full_forward(translator: Translator, sources: Sequence[list[int]]) -> Scores
     return scores
 
 
-def assert_close(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
+def assert_close(found: Sequence[Translation], expected: Sequence[Translation]) -> None:
     assert [h.text for h in found] == [h.text for h in expected]
     assert [h.pieces for h in found] == [h.pieces for h in expected]
     assert [h.finished for h in found] == [h.finished for h in expected]
@@ -275,7 +275,7 @@ def test_batches_of_given_translations_are_halved_too(
 ) -> None:
     translator, lines = untrained(), LINES * 3
 
-    def found() -> list[Hypothesis]:
+    def found() -> list[Translation]:
         if way == "score":
             return translator.score(lines, LINES[::-1] * 3, align=True)
         return [best for (best,) in translator.n_best(lines, 1, **{way: True})]

@@ -16,13 +16,13 @@ from nmt.config.recipe import SentencePieceConfig
 from nmt.data.moses import Moses
 from nmt.data.segment import Plain, SentencePiece
 from nmt.data.vocab import UNK, Vocab
-from nmt.decoding.codec import Sentences
-from nmt.decoding.constraints import Required, Requirement, Symbol
-from nmt.decoding.phrases import Forbidden, Phrases
-from nmt.decoding.search import Found, beam_search
-from nmt.decoding.surfaces import Surfaces
+from nmt.decoding.codec import TextCodec
+from nmt.decoding.constraints import RequiredPhrases, Requirement, Symbol
+from nmt.decoding.phrases import BannedPhrases, Phrases
+from nmt.decoding.search import Hypothesis, beam_search
+from nmt.decoding.surfaces import PieceStrings
 from nmt.decoding.translator import Translator
-from nmt.decoding.wishes import Wish
+from nmt.decoding.wishes import LineConstraints
 from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix as Ids
 from tests.decoding.exhaustive import StubState, outputs, random_scores
@@ -51,9 +51,9 @@ def requirement(phrases: Sequence[Ids]) -> Requirement:
 
 def with_required(
     seed: int, phrases: Sequence[Sequence[Ids]], beam: int, limit: int, n_best: int = 1
-) -> list[list[Found]]:
+) -> list[list[Hypothesis]]:
     limits = torch.full((len(phrases),), limit)
-    rule = Required(list(map(requirement, phrases)), WORDS, limits)
+    rule = RequiredPhrases(list(map(requirement, phrases)), WORDS, limits)
     state = StubState(random_scores(seed, types=6), range(len(phrases)), beam)
     return beam_search(
         state, beam, limits, 0.6, torch.tensor([0, 1, 3]), n_best, [rule], rule.choose
@@ -130,9 +130,9 @@ class Letters:
 def forbidding(pieces: Sequence[str], patterns: Sequence[str], limit: int) -> list[str]:
     """Text of all outputs, by a beam that is wide enough, over pieces that spell themselves."""
     vocab = Vocab(pieces, np.ones((len(pieces), 2), dtype=np.int64))
-    surfaces = Surfaces(Letters(), vocab, "en")  # type: ignore[arg-type]
+    surfaces = PieceStrings(Letters(), vocab, "en")  # type: ignore[arg-type]
     limits = torch.tensor([limit])
-    rule = Forbidden(surfaces, [[Phrases(surfaces, patterns)]], limits)
+    rule = BannedPhrases(surfaces, [[Phrases(surfaces, patterns)]], limits)
     types = len(pieces) + 4
     state = StubState(random_scores(70, types=types), [0], 3000)
     found = beam_search(state, 3000, limits, 0.6, torch.tensor([0, 1, 3]), 3000, [rule])
@@ -333,7 +333,7 @@ def test_unknown_phrases_are_all_said(
 
 def test_a_phrase_is_words_and_in_scripts_without_spaces_a_sequence() -> None:
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    surfaces = Surfaces(Plain(Moses(True, nfc=False)), vocab, "ja")
+    surfaces = PieceStrings(Plain(Moses(True, nfc=False)), vocab, "ja")
     assert surfaces.patterns("the cat ") == [" the cat "]
     assert surfaces.patterns("東京") == ["東京"]
     assert surfaces.patterns("東京 Tower") == ["東京 Tower "]
@@ -355,8 +355,12 @@ def test_a_sign_that_the_segmenter_replaces_is_refused(translator: Translator) -
         SentencePieceConfig(vocab_size=30), Moses(False, nfc=False), "gl", "en", lambda: iter(text)
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    sentences = Sentences(segmenter, vocab, "gl", "en")
-    for wish in (Wish(prefix="a▁b"), Wish(require=["▁"]), Wish(forbid=["a ▁"])):
+    sentences = TextCodec(segmenter, vocab, "gl", "en")
+    for wish in (
+        LineConstraints(prefix="a▁b"),
+        LineConstraints(require=["▁"]),
+        LineConstraints(forbid=["a ▁"]),
+    ):
         with pytest.raises(UserError, match=r"line 7: .*U\+2581.*'.*▁.*'"):
             sentences.of_line(7, "a cat", wish)
     with pytest.raises(UserError, match=r"forbid_all: .*U\+2581"):

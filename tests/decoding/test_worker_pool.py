@@ -25,7 +25,7 @@ from nmt.decoding import translator as translator_module
 from nmt.decoding import worker_pool as cores_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import Cores, all_cores
+from nmt.decoding.worker_pool import WorkerPool, all_cores
 from nmt.errors import MachineError, UserError
 from tests.decoding.untrained import LINES, untrained
 
@@ -36,7 +36,7 @@ MANY = [*LINES * 4, "", "pan"]
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(translator_module, "WORTH_CORES", 0)
+    monkeypatch.setattr(translator_module, "MIN_PARALLEL_SIZE", 0)
     before = torch.get_num_threads()
     gc.collect()
     open_files = os.listdir("/proc/self/fd")
@@ -52,8 +52,8 @@ def running() -> set[int | None]:
 
 
 @contextlib.contextmanager
-def two_doing(work: Callable[[Any], Any]) -> Iterator[Cores[Any, Any]]:
-    with contextlib.closing(Cores(work, 2)) as cores:
+def two_doing(work: Callable[[Any], Any]) -> Iterator[WorkerPool[Any, Any]]:
+    with contextlib.closing(WorkerPool(work, 2)) as cores:
         yield cores
 
 
@@ -81,13 +81,13 @@ def mapped(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_processes_change_no_text(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
-    original = Cores.map
+    original = WorkerPool.map
 
     def watched(self: Any, items: list[Any]) -> Iterator[Any]:
         searched.append(len(items))
         return original(self, items)
 
-    monkeypatch.setattr(Cores, "map", watched)
+    monkeypatch.setattr(WorkerPool, "map", watched)
     translator = forking()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         found = translator.translate(MANY, batch_tokens=40)
@@ -248,7 +248,7 @@ def test_a_call_within_a_call_works() -> None:
 
 
 def test_what_is_at_work_or_was_interrupted_is_not_used_again() -> None:
-    cores = Cores(lambda n: f"new {n}", 2)
+    cores = WorkerPool(lambda n: f"new {n}", 2)
     found = cores.map(range(100))
     next(found)
     assert not cores.alive  # at work, whatever ends it
@@ -295,9 +295,9 @@ def test_a_copy_in_a_forked_process_does_not_touch_them() -> None:
 
 ORPHANS = """
 import multiprocessing, os, signal
-from nmt.decoding.worker_pool import Cores
+from nmt.decoding.worker_pool import WorkerPool
 
-first, second = (Cores(lambda n: n, 2) for _ in range(2))
+first, second = (WorkerPool(lambda n: n, 2) for _ in range(2))
 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -369,7 +369,7 @@ def test_a_thread_that_compiles_does_not_leave_its_lock_to_the_processes() -> No
 
 
 def test_whoever_stops_reading_leaves_no_process() -> None:
-    cores = Cores(lambda n: n, 2)
+    cores = WorkerPool(lambda n: n, 2)
     found = cores.map(range(10_000))
     assert next(found) == 0
     found.close()

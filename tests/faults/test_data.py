@@ -21,7 +21,7 @@ from nmt.cli.prepare import main
 from nmt.config.recipe import Recipe
 from nmt.data import bitext, bpe, encoding, workers
 from nmt.data import prepare as prepare_module
-from nmt.data.batches import plan
+from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
@@ -257,7 +257,7 @@ def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
     }
     whole = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
     assert len(whole.train) == 61
-    batches = plan(whole.train.src_len, whole.train.tgt_len, 256, seed=1, epoch=0)
+    batches = make_batches(whole.train.src_len, whole.train.tgt_len, 256, seed=1, epoch=0)
     assert [0] in [list(rows) for rows in batches]
     assert sorted(np.concatenate(batches)) == list(range(61))
 

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from nmt.config.recipe import ModelConfig
 from nmt.model import transformer
 from nmt.model.cpu import inference
-from nmt.model.cpu.active_rows import ROUND, Rows
-from nmt.model.cpu.inference import FrozenLinear, output, product
+from nmt.model.cpu.active_rows import ROUND, ActiveRows
+from nmt.model.cpu.inference import InferenceLinear, output, product
 from nmt.model.transformer import Transformer
 from tests.decoding.untrained import LINES, untrained
 
@@ -65,7 +65,7 @@ def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, 
 def test_a_frozen_model_translates_and_scores_as_before():
     plain, frozen_one = untrained(), untrained()
     frozen_one.transformer.freeze(torch.float32)
-    layers = [m for m in frozen_one.transformer.modules() if isinstance(m, FrozenLinear)]
+    layers = [m for m in frozen_one.transformer.modules() if isinstance(m, InferenceLinear)]
     assert len(layers) == 4 + 2 * 7  # encoder layer: qkv, out, fc1, fc2; decoder: q, kv, out too
     assert not any(isinstance(m, torch.nn.Linear) for m in frozen_one.transformer.modules())
     assert frozen_one.fingerprint() == plain.fingerprint()
@@ -132,7 +132,7 @@ def test_rows_that_are_needed_keep_their_values():
         x = torch.arange(total)
         for share in (0.0, 0.1, 0.5, 0.9, 1.0):
             needed = torch.rand(total, generator=rng) < share
-            rows = Rows.where(needed)
+            rows = ActiveRows.where(needed)
             taken = rows.take(x)
             assert len(taken) == total or len(taken) % ROUND == 0
             assert len(taken) - needed.sum() < ROUND or len(taken) == total
@@ -145,5 +145,5 @@ def test_a_row_that_is_not_needed_repeats_the_last_one_that_is():
     """The beams of the first position count on it: the first of each sentence is needed."""
     needed = torch.zeros(16, 5, dtype=torch.bool)
     needed[:, 0] = True
-    rows = Rows.where(needed)
+    rows = ActiveRows.where(needed)
     assert rows.spread(rows.take(torch.arange(80))).tolist() == [n - n % 5 for n in range(80)]

@@ -21,7 +21,7 @@ from nmt.data.vocab import BOS
 from nmt.decoding.translator import Translator
 from nmt.model import attention
 from nmt.model.cpu import kernels, loops
-from nmt.model.cpu.inference import freeze_layers
+from nmt.model.cpu.inference import prepare_layers
 from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
 from tests.export.cases import ids, made, pairs
@@ -115,7 +115,7 @@ def test_a_norm_is_that_of_training(name, source, dtype):
     x[3] = 0
     model = torch.nn.Sequential(norm)
     expected = norm(x.float())
-    freeze_layers(model, dtype)
+    prepare_layers(model, dtype)
     assert_close(model(x), expected, dtype)
     assert [*model.state_dict()] == [f"0.{key}" for key in norm.state_dict()]
 
@@ -283,7 +283,7 @@ def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
             "import torch",
             "from numba.core import caching",
             "caching.CacheImpl._locator_classes = []",
-            "from nmt.model import kernels",
+            "from nmt.model.cpu import kernels",
             "torch.set_grad_enabled(False)",
             "kernels.load()",
             "print(kernels.top(torch.tensor([[1.0, 3.0, 2.0]]), 2)[1].tolist())",

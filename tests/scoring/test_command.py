@@ -16,7 +16,7 @@ import torch
 from nmt.cli.score import main
 from nmt.config.recipe import ModelConfig
 from nmt.data.prepare import prepare
-from nmt.decoding.codec import Hypothesis
+from nmt.decoding.codec import Translation
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
 from nmt.scoring.report import COLUMNS
@@ -130,10 +130,10 @@ def test_a_run_scores_as_its_training_did(
     assert prepared.test is not None
     segmenter = prepared.segmenter
 
-    def translate_ids(*_: object) -> list[Hypothesis]:
+    def translate_ids(*_: object) -> list[Translation]:
         """All references but for a word: every score is between 0 and 100."""
         return [
-            Hypothesis(pieces, segmenter.decode(pieces, "en"), 0.0, 0.0, True)
+            Translation(pieces, segmenter.decode(pieces, "en"), 0.0, 0.0, True)
             for pieces in (segmenter.encode(f"{ref} cat", "en") for ref in refs)
         ]
 

@@ -9,18 +9,18 @@ import pytest
 from nmt.errors import UserError
 from nmt.scoring import METRICS, score, tokenized_bleu
 from nmt.scoring.report import COLUMNS, report
-from nmt.scoring.systems import Inputs
+from nmt.scoring.systems import Systems
 from tests.scoring.texts import hypothesis, reference
 
 REFS = reference(40)
 BASE, BETTER = hypothesis(REFS, 50), hypothesis(REFS, 10)
 
 
-def inputs(**systems: list[str]) -> Inputs:
+def inputs(**systems: list[str]) -> Systems:
     # The words differ from the text, so that a metric on the wrong one would show.
     words = {name: [f"{line} ." for line in hyps] for name, hyps in systems.items()}
     ref_words = [f"{line} ." for line in REFS]
-    return Inputs(systems, REFS, words, ref_words, "test.en", "en", "moses-en")
+    return Systems(systems, REFS, words, ref_words, "test.en", "en", "moses-en")
 
 
 def test_one_system_every_metric_on_its_text() -> None:

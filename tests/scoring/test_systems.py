@@ -10,7 +10,7 @@ from sacremoses import MosesDetokenizer
 
 from nmt.errors import UserError
 from nmt.scoring import tokenized_bleu
-from nmt.scoring.systems import Inputs, from_files, from_runs
+from nmt.scoring.systems import Systems, from_files, from_runs
 from tests.scoring.runs import make_run, write_lines
 
 PLAIN = ['He said, "it\'s fine."', "Rock & roll (50%), isn't it?", "A well-known fact.", "Yes!"]
@@ -131,7 +131,7 @@ def test_words_of_real_corpora_survive_detokenizing(tmp_path: Path, corpus: str)
 
 
 def notes(hyps: list[str], refs: list[str], sources: list[str] | None = None) -> str:
-    return "\n".join(Inputs({"h": hyps}, refs, {}, [], "ref", "en", "none", sources or []).notes())
+    return "\n".join(Systems({"h": hyps}, refs, {}, [], "ref", "en", "none", sources or []).notes())
 
 
 def test_notes_on_odd_text() -> None:

@@ -17,7 +17,7 @@ from nmt.cli.train import main
 from nmt.errors import UserError
 from nmt.run.checkpoint import TrainState, load_checkpoint, require_same_update
 from nmt.run.folder import RunFolder
-from nmt.runtime.distributed import World, join
+from nmt.runtime.distributed import World, init_distributed
 from tests.toy import toy_corpus, toy_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
 
 
 def test_alone_nothing_is_exchanged():
-    with join() as world:
+    with init_distributed() as world:
         assert world == World()
     assert world.own(torch.device("cuda", 1)) == torch.device("cuda", 1)
     tensor = torch.ones(2)

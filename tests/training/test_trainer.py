@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe
-from nmt.data.batches import Planned, Update, collate
+from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
 from nmt.run.average import average_checkpoints
@@ -293,7 +293,9 @@ def test_two_half_batches_are_one_batch(start):
         corpus = trainer.prepared.train
         # sorted: halves of unequal numbers of tokens, for which a mean of means would be wrong
         rows = np.split(np.argsort(corpus.tgt_len, kind="stable"), halves)
-        planned = [Planned(0, number, collate(corpus, half)) for number, half in enumerate(rows)]
+        planned = [
+            PlannedBatch(0, number, collate(corpus, half)) for number, half in enumerate(rows)
+        ]
         trainer.started = 0.0
         trainer.update(Update(planned, sum(p.batch.tokens for p in planned), 0, len(planned)))
         loss = records(trainer.run_folder.path, "train")[0]["loss"]

@@ -14,7 +14,7 @@ ROUND = 8  # rows are computed in multiples of this
 
 
 @dataclass(frozen=True)
-class Rows:
+class ActiveRows:
     """Which of N rows are computed; the rest have no values that anyone looks at.
 
     Attributes:
@@ -27,7 +27,7 @@ class Rows:
     place: Tensor | None = None
 
     @classmethod
-    def where(cls, needed: Tensor) -> Rows:
+    def where(cls, needed: Tensor) -> ActiveRows:
         """The rows of a mask [...] bool and a few more: a CPU has kernels for some numbers of rows,
         made when they are first asked for. All on a GPU, where asking would wait.
         """
@@ -50,4 +50,4 @@ class Rows:
         return x if self.place is None else x.index_select(0, self.place)
 
 
-ALL = Rows()
+ALL = ActiveRows()

@@ -62,7 +62,7 @@ def output(rows: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Product:
     return product(F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more), value=-torch.inf), dtype)
 
 
-class FrozenLinear(nn.Module):
+class InferenceLinear(nn.Module):
     """A linear layer that is not trained any more."""
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype, relu: bool = False) -> None:
@@ -77,7 +77,7 @@ class FrozenLinear(nn.Module):
         return self.product(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
 
 
-class FrozenNorm(nn.Module):
+class InferenceNorm(nn.Module):
     """A norm that is not trained any more; its result is of the type of what reads it."""
 
     def __init__(self, norm: LayerNorm | RMSNorm | ScaleNorm, dtype: torch.dtype) -> None:
@@ -99,7 +99,7 @@ class FrozenNorm(nn.Module):
         return self.plain(x).to(self.dtype)
 
 
-def freeze_layers(model: nn.Module, dtype: torch.dtype) -> None:
+def prepare_layers(model: nn.Module, dtype: torch.dtype) -> None:
     """Put a frozen one in the place of each linear layer and norm, for ``torch.no_grad`` alone.
 
     Where only ReLU stands between two layers it is computed with the first. What sublayers pass on
@@ -107,11 +107,11 @@ def freeze_layers(model: nn.Module, dtype: torch.dtype) -> None:
     """
     for module in list(model.modules()):
         if isinstance(module, FeedForward) and module.activation is F.relu and not module.norm:
-            module.add_module("fc1", FrozenLinear(module.fc1, dtype, relu=True))
+            module.add_module("fc1", InferenceLinear(module.fc1, dtype, relu=True))
             module.activation = nn.Identity()
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(module, name, FrozenLinear(child, dtype))
+                setattr(module, name, InferenceLinear(child, dtype))
             elif isinstance(child, LayerNorm | RMSNorm | ScaleNorm):
                 stays = isinstance(module, Residual) and name == "norm" and not module.pre
-                setattr(module, name, FrozenNorm(child, torch.float32 if stays else dtype))
+                setattr(module, name, InferenceNorm(child, torch.float32 if stays else dtype))
