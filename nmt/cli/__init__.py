@@ -1,15 +1,15 @@
-"""One thin module per command.
+"""The commands, one thin module each.
 
-A large buffer that is freed goes back to the operating system, which hands out empty pages, one
-fault each, for the next one of its size: up to ten times the price of the computation that fills
-it. So the commands tell glibc, before any of them imports torch, to keep what it has: no mmap, no
-trimming, one heap for all threads. Elsewhere nothing happens.
+Importing this package configures glibc's allocator, before any command imports torch. By default a
+large freed buffer goes back to the operating system, and the next one of its size costs a page
+fault for each page: up to ten times the computation that fills it. With no mmap, no trimming and
+one heap for all threads, the process keeps freed memory. Other platforms are not affected.
 """
 
 import os
 import sys
 
-_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+_TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
 def _keep_freed_memory() -> None:
@@ -25,10 +25,11 @@ def _keep_freed_memory() -> None:
 
 
 def limit_onednn_cache(count: int) -> None:
-    """Set how many compiled matrix products are kept, before the first one; the user's own holds.
+    """Limit how many compiled matrix products oneDNN and torch keep.
 
-    Each number of rows is compiled for itself, and nearly every batch has new ones: the 1,024 that
-    oneDNN, and torch's layer over it, keep by default grow to a gigabyte and save no time.
+    Call it before the first product. Environment variables that the user has set take precedence.
+    Each number of rows is compiled separately, and nearly every batch has a new one. The default
+    of 1,024 entries grows to a gigabyte and saves no time.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(count))

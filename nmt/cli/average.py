@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def body(args: argparse.Namespace) -> None:
         )
     from nmt.run.average import best_checkpoints, latest, save_average
 
-    imported()
+    enable_gc()
     with run.locked():
         paths = best_checkpoints(run, count) if by_dev else latest(run, count)
         if len(paths) < count:

@@ -1,7 +1,7 @@
-"""What all commands share: streams, parsing, exit codes, and errors without a traceback.
+"""What all commands share: argument parsing, standard streams, exit codes and error messages.
 
-Modules of commands import nothing at their top that takes long. What they need is imported by
-``body`` or ``parser``, where an interruption is one line and not a traceback.
+Modules of commands import only fast modules at the top. ``parser`` and ``body`` import the rest,
+so that an interruption during an import is reported in one line, without a traceback.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from pathlib import Path
 import nmt
 from nmt.errors import NmtError, Terminated
 
-DISK = {
+ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
 }  # fmt: skip
+EXIT_CODES = """\
+0 success; 2 wrong arguments, recipe or input; 3 failure during the run;
+4 environment error (disk, device, permission); 130 interrupted (Ctrl-C);
+141 the reader of the output closed it; 143 terminated (SIGTERM)"""
 
 
 def run_command(
@@ -30,14 +34,16 @@ def run_command(
     parser: Callable[[], argparse.ArgumentParser],
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Run a command and turn what happens into an exit code.
+    """Parse the arguments, run the command and return its exit code (see ``EXIT_CODES``).
 
-    0 done, 2 wrong input, 3 failed but can be resumed, 4 the machine is to blame, 130 interrupted,
-    141 the reader of the output left, 143 terminated.
+    Args:
+        body: runs the command; returns an exit code, None = 0.
+        parser: builds the command line.
+        argv: arguments, None = those of the process.
     """
-    if argv is None:  # the process is ours
-        # looking for garbage while modules are imported and at the end, where nearly all there is
-        # stays, is a fourth of the time of a short command
+    if argv is None:  # this process runs one command only
+        # while modules are imported and at exit, nearly all objects are alive: collecting garbage
+        # then takes a quarter of the time of a short command
         gc.disable()
         atexit.register(gc.freeze)
     _prepare_streams()
@@ -45,15 +51,16 @@ def run_command(
     try:
         p = parser()
         command = p.prog
-        p.add_argument("--debug", action="store_true", help="show tracebacks")
+        p.add_argument("--debug", action="store_true", help="show the traceback of an error")
         p.add_argument("--version", action="version", version=f"%(prog)s {nmt.__version__}")
+        p.add_argument_group("exit codes", EXIT_CODES)
         args = p.parse_intermixed_args(argv)
         debug = args.debug
         code = body(args) or 0
-        if sys.stdout:  # there is none when the caller closed it
+        if sys.stdout:  # None if the caller closed it
             sys.stdout.flush()
         return code
-    except BrokenPipeError:  # nobody reads on: leave quietly
+    except BrokenPipeError:  # as with ``| head``: end without a message
         _drop_output()
         return 141  # 128 + SIGPIPE
     except (Exception, KeyboardInterrupt, Terminated) as error:
@@ -61,54 +68,55 @@ def run_command(
             import traceback
 
             traceback.print_exc()
-        code, text = _explain(error, command)
-        print(text, file=sys.stderr)
+        code, message = _describe(error, command)
+        print(message, file=sys.stderr)
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
-            _drop_output()  # it may be the output that cannot be written
+            _drop_output()  # standard output may be what cannot be written
         return code
 
 
-def imported() -> None:
-    """Collect garbage from here on: the command has imported what it needs."""
+def enable_gc() -> None:
+    """Turn garbage collection on again, once the command has imported what it needs."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
 
 
 def _prepare_streams() -> None:
-    """Make the standard streams what a command expects, whatever the caller made of them.
+    """Make the standard streams usable in any environment.
 
-    A closed descriptor is the first that the system gives to the next file: what was meant for the
-    user would be written into it. What is printed is UTF-8 in any locale; the bytes of file names
-    that are not UTF-8 leave as they came.
+    A closed standard stream is opened on /dev/null. Otherwise the system would give its descriptor
+    to the next file that is opened, and messages would be written into that file. Output is UTF-8
+    in any locale; file names that are not UTF-8 are printed with their original bytes.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest: this one
+        except OSError:  # closed, so it is the lowest free number, which os.open returns
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, as long as we live
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, open until exit
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from writing, and failing, once more when it ends."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # none, or not a file
+    """Redirect standard output to /dev/null, so that flushing it at exit cannot fail again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # None, or not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _explain(error: BaseException, command: str) -> tuple[int, str]:
-    if isinstance(error, OSError) and error.errno in DISK:
+def _describe(error: BaseException, command: str) -> tuple[int, str]:
+    """Return the exit code and the message of an error."""
+    if isinstance(error, OSError) and error.errno in ENVIRONMENT_ERRORS:
         from nmt.runtime.files import disk_error
 
-        place = (
+        path = (
             Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
         )
         error = disk_error(
-            error, place, elsewhere="choose another place", again="run the same command again"
+            error, path, elsewhere="choose another path", again="run the same command again"
         )
     if isinstance(error, NmtError):
         return error.exit_code, f"{command}: {error}"
@@ -116,5 +124,8 @@ def _explain(error: BaseException, command: str) -> tuple[int, str]:
         return 130, f"{command}: interrupted"
     if isinstance(error, Terminated):
         return error.exit_code, f"{command}: terminated"
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
-    return 3, f"{command}: internal error, {what}\n  -> --debug shows where; please report it"
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    return (
+        3,
+        f"{command}: internal error: {summary}\n  -> run it with --debug and report the output",
+    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 
 QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
@@ -60,7 +60,7 @@ def body(args: argparse.Namespace) -> None:
     from nmt.export.folder import check_output, export
     from nmt.export.spec import check_expressible, require_ctranslate2
 
-    imported()
+    enable_gc()
     check_expressible(recipe.model)
     require_ctranslate2()
     check_output(output, args.force)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.errors import UserError
 
 FORMS = ("png", "svg", "pdf")
@@ -47,7 +47,7 @@ def body(args: argparse.Namespace) -> None:
     from nmt.analysis.figures import draw
     from nmt.runtime.files import disk_errors
 
-    imported()
+    enable_gc()
     output = Path(args.output)
     form = output.suffix.lower().lstrip(".")
     if form not in FORMS:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.cli.corpus import obtain_corpus
 from nmt.cli.recipe import add_recipe, recipe_of
 
@@ -34,7 +34,7 @@ def body(args: argparse.Namespace) -> int:
     from nmt.data.checks import summary
     from nmt.data.prepare import prepare
 
-    imported()
+    enable_gc()
     obtain_corpus(recipe)
     prepared = prepare(recipe)
     print(summary(prepared.report))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 
 if TYPE_CHECKING:
     from nmt.config.load import Variant
@@ -63,7 +63,7 @@ def body(args: argparse.Namespace) -> None:
     """One row for each variant and folder of runs, run or not."""
     from nmt.config.load import load_variants
 
-    imported()
+    enable_gc()
     rows = [_row(variant, runs) for variant in load_variants(args.file) for runs in args.runs]
     if args.json:
         print(json.dumps({"file": args.file, "variants": rows}, indent=1, ensure_ascii=False))

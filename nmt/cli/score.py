@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def body(args: argparse.Namespace) -> None:
     """Read, tell what is odd, score, print."""
     from nmt.scoring.report import report
 
-    imported()
+    enable_gc()
     inputs = _inputs(args)
     for note in inputs.notes():
         print(f"note: {note}", file=sys.stderr)

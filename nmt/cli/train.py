@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli import limit_onednn_cache
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.errors import RunError, Terminated
 from nmt.runtime.distributed import World, init_distributed
@@ -80,7 +80,7 @@ def lead(args: argparse.Namespace, world: World) -> int:
     from nmt.training.resume import skeleton
     from nmt.training.validation import Stopped
 
-    imported()
+    enable_gc()
     device = world.own(resolve_device(recipe.device))
     precision = resolve_precision(recipe.precision, device)
     obtain_corpus(recipe)
@@ -130,7 +130,7 @@ def follow(world: World) -> int:
     from nmt.training.resume import prepare_resumed
     from nmt.training.trainer import Trainer
 
-    imported()
+    enable_gc()
     try:
         recipe, precision, checkpoint = world.share()
     except RunError:  # it had nothing to train, or has said what is wrong

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from nmt.cli import limit_onednn_cache
-from nmt.cli.common import imported, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.errors import Terminated, UserError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _translate(args: argparse.Namespace) -> None:
     chosen = {name: value for name, value in flags.items() if name not in NAMES}
     search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
     translator = _load(args)
-    imported()
+    enable_gc()
     options = translator.checked(chosen, wishes)
     style, line_of = _format(args, options)
     facts = _facts(args, translator, options)

@@ -48,18 +48,18 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
         (
             PermissionError(errno.EACCES, "Permission denied", "x"),
             4,
-            "x: Permission denied\n  -> give yourself the permission, or choose another place",
+            "x: Permission denied\n  -> give yourself the permission, or choose another path",
         ),
         (
             OSError(errno.EIO, "Input/output error"),
             4,
             "standard output or a file: Input/output error\n"
-            "  -> the disk or its connection is damaged; choose another place",
+            "  -> the disk or its connection is damaged; choose another path",
         ),
         (
             ValueError("odd\nthing"),
             3,
-            "internal error, ValueError: odd\n  -> --debug shows where; please report it",
+            "internal error: ValueError: odd\n  -> run it with --debug and report the output",
         ),
     ],
 )

@@ -121,7 +121,7 @@ def test_what_may_go_on(known, accumulate, processes, changed, same):
 def test_a_process_that_fails_ends_all(recipe, tmp_path):
     failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_validations=9999")
     assert failed.returncode != 0
-    assert "internal error, MemoryError" in failed.stderr
+    assert "internal error: MemoryError" in failed.stderr
     assert "another process of this training has ended" in failed.stderr
 
 
