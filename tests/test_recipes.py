@@ -72,7 +72,7 @@ def test_there_are_recipes():
 def test_recipe_names_corpora_that_a_module_makes(path):
     recipe = load_recipe(path)
     modules = Path(__file__).resolve().parents[1] / "data_prep"
-    assert (modules / f"{recipe.data.prepare}.py").is_file()
+    assert (modules / f"{recipe.data.download}.py").is_file()
     prefixes = [*recipe.data.train, recipe.data.dev, recipe.data.test]
     # data/ is not in the repository; a module makes train, dev and test side by side
     assert [Path(str(p)).name for p in prefixes] == ["train", "dev", "test"]

@@ -16,7 +16,7 @@ RECIPE: dict[str, Any] = {
     "device": "cpu",
     "precision": "fp32",
     "data": {"tokenized": True, "batch_tokens": 64},
-    "segment": {"kind": "plain"},
+    "segment": {"kind": "whitespace"},
     "model": {"dim": 16, "ffn_dim": 32, "heads": 2, "enc_layers": 1, "dec_layers": 1},
     "schedule": {"kind": "constant", "lr": 3e-3},
     "train": {"validate_every": 4, "max_validations": 3, "log_every": 1},

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 def obtain_corpus(recipe: Recipe) -> None:
-    """Fetch the corpus with ``data.prepare`` when files are missing.
+    """Fetch the corpus with ``data.download`` when files are missing.
 
     Raises:
-        UserError: data.prepare names no corpus of data_prep, or the source cannot be reached.
+        UserError: data.download names no corpus of data_prep, or the source cannot be reached.
     """
     from nmt.data.prepare import missing_files
 
-    name = recipe.data.prepare
+    name = recipe.data.download
     if name is None:
         return
     from data_prep import CORPORA
     from data_prep.languages import known
 
-    known(name, CORPORA, "corpus", "data.prepare")
+    known(name, CORPORA, "corpus", "data.download")
     if not missing_files(recipe):
         return
     from data_prep.common import Request

@@ -1,6 +1,6 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
-README's key table and the JSON schema for editors are generated from here. Reading a recipe from
+docs/recipe-keys.md and the JSON schema for editors are generated from here. Reading a recipe from
 YAML is ``config_loader``'s work; this file knows neither files nor line numbers.
 """
 
@@ -58,7 +58,7 @@ class DataConfig(ConfigBase):
     train: Prefixes = option(..., "path prefix(es) PREFIX.SRC and PREFIX.TGT, plain or .gz", "O")
     dev: Prefix = option(..., "path prefix of the tuning set", "O")
     test: Prefix | None = option(None, "path prefix of the final set, scored once at the end", "O")
-    prepare: str | None = option(
+    download: str | None = option(
         None, "corpus of data_prep to make, of src and tgt, when its files are missing", "O"
     )
     tokenized: bool = option(
@@ -113,20 +113,20 @@ class SentencePieceConfig(ConfigBase):
     )
 
 
-class PlainConfig(ConfigBase):
+class WhitespaceConfig(ConfigBase):
     """White space separates pieces: for text that comes segmented."""
 
-    kind: Literal["plain"] = "plain"
+    kind: Literal["whitespace"] = "whitespace"
     min_count: int = option(1, "types rarer than this become UNK", "O", ge=1)
 
 
 SEGMENT_KINDS: dict[str, Any] = {
     "fastbpe": FastBpeConfig,
     "sentencepiece": SentencePieceConfig,
-    "plain": PlainConfig,
+    "whitespace": WhitespaceConfig,
 }
 SegmentConfig = Annotated[
-    FastBpeConfig | SentencePieceConfig | PlainConfig, Field(discriminator="kind")
+    FastBpeConfig | SentencePieceConfig | WhitespaceConfig, Field(discriminator="kind")
 ]
 
 

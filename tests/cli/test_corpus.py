@@ -14,7 +14,7 @@ tgt: en
 data:
   train: data/gl-en/train
   dev: data/gl-en/dev
-  prepare: {}
+  download: {}
 """
 
 
@@ -41,7 +41,7 @@ def test_nothing_is_made_when_the_files_are_there(tmp_path, monkeypatch):
     for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
         (tmp_path / "data/gl-en" / name).write_text("x\n")
     corpus.obtain_corpus(recipe(tmp_path, "ted_talks"))
-    with pytest.raises(UserError, match=r"data.prepare: unknown corpus 'nope'"):
+    with pytest.raises(UserError, match=r"data.download: unknown corpus 'nope'"):
         corpus.obtain_corpus(recipe(tmp_path, "nope"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nmt.cli.export import main
-from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.decoding.translator import Translator
 from tests.export.cases import learned, made, pairs, run_folder
 
@@ -154,7 +154,7 @@ SEGMENTERS = {
     "sentencepiece": (SentencePieceConfig(vocab_size=150), False, "nfc"),
     "bytes": (SentencePieceConfig(vocab_size=400, byte_fallback=True), False, "none"),
     "sentencepiece-tokenized": (SentencePieceConfig(vocab_size=150), True, "none"),
-    "plain": (PlainConfig(), False, "none"),
+    "whitespace": (WhitespaceConfig(), False, "none"),
 }
 
 
@@ -163,7 +163,7 @@ def test_the_readmes_program_needs_nothing_else(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gives the text of our own search, and imports no module of ours."""
-    translator = made(words=learned(*SEGMENTERS[kind]), logit_mask=kind != "plain")
+    translator = made(words=learned(*SEGMENTERS[kind]), logit_mask=kind != "whitespace")
     translator.decode = translator.decode.model_copy(update={"beam": 1})
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0

@@ -247,7 +247,7 @@ NAMES = [
     "codes",
     "linear",
 ]
-junk = st.sampled_from(["", "none", "3", "08", "x", "true", "linear", "plain"])
+junk = st.sampled_from(["", "none", "3", "08", "x", "true", "linear", "whitespace"])
 values = st.recursive(
     junk,
     lambda inner: (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import bpe, segment
 from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
 from nmt.data.moses import Moses
@@ -71,7 +71,7 @@ def test_words_of_pieces_are_the_words_of_the_text(line: str):
         assert segmenter.words(segmenter.encode(line, "gl"), "gl") == words
 
 
-SEGMENTERS_OF_TOKENIZED = [fast(), learned(PlainConfig()), fast(vocab_threshold=3)]
+SEGMENTERS_OF_TOKENIZED = [fast(), learned(WhitespaceConfig()), fast(vocab_threshold=3)]
 SPM = learned(SentencePieceConfig(vocab_size=60), tokenized=False)
 BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenized=False)
 
@@ -228,10 +228,10 @@ def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: s
 
 
 def test_nfc_composes_input_and_never_references():
-    segmenter = learned(PlainConfig(), normalize="nfc")
+    segmenter = learned(WhitespaceConfig(), normalize="nfc")
     assert segmenter.encode("e\u0301", "gl") == ["é"]
     assert segmenter.moses.reference_words("e\u0301", "gl") == "e\u0301"
-    assert learned(PlainConfig()).encode("e\u0301", "gl") == ["e\u0301"]
+    assert learned(WhitespaceConfig()).encode("e\u0301", "gl") == ["e\u0301"]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

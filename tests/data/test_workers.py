@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nmt.config.recipe import FastBpeConfig, PlainConfig, SentencePieceConfig
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import workers
 from nmt.data.encoding import EncodeChunk
 from nmt.data.segment import CountWords, learn_segmenter
@@ -101,7 +101,7 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
     [
         FastBpeConfig(merges=20, dropout=0.3),
         SentencePieceConfig(vocab_size=30, model_type="unigram"),
-        PlainConfig(),
+        WhitespaceConfig(),
     ],
     ids=lambda config: config.kind,
 )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.moses import Moses
-from nmt.data.segment import Plain, SentencePiece
+from nmt.data.segment import SentencePiece, Whitespace
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import RequiredPhrases, Requirement, Symbol
@@ -333,7 +333,7 @@ def test_unknown_phrases_are_all_said(
 
 def test_a_phrase_is_words_and_in_scripts_without_spaces_a_sequence() -> None:
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    surfaces = PieceStrings(Plain(Moses(True, nfc=False)), vocab, "ja")
+    surfaces = PieceStrings(Whitespace(Moses(True, nfc=False)), vocab, "ja")
     assert surfaces.patterns("the cat ") == [" the cat "]
     assert surfaces.patterns("東京") == ["東京"]
     assert surfaces.patterns("東京 Tower") == ["東京 Tower "]

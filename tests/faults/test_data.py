@@ -98,7 +98,7 @@ def test_a_file_that_may_not_be_read(corpus: Corpus):
     assert "train.gl: cannot be read: Permission denied" in corpus.refused()
 
 
-@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
 def test_empty_files(corpus: Corpus, kind: str):
     for lang in ("gl", "en"):
         corpus.write(f"train.{lang}", "")
@@ -232,7 +232,7 @@ def test_references_and_sources_for_scoring_are_as_in_the_file(corpus: Corpus):
 TAGS = "<unk> <s> </s> <pad> @@ a@@ </w> ▁ <b>x</b>"
 
 
-@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
 def test_text_that_looks_like_a_special_is_text(corpus: Corpus, kind: str):
     corpus.write("train.gl", f"{TAGS}\n" * 40)
     corpus.write("train.en", f"{TAGS}\n" * 40)
@@ -262,19 +262,19 @@ def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
     assert sorted(np.concatenate(batches)) == list(range(61))
 
 
-@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
 def test_no_pair_left_says_which_filter_took_how_many(corpus: Corpus, kind: str):
     corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
     said = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
     assert "no training pair is left (5 source blank, 55 longer than 2 words)" in said
 
 
-@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "plain"])
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
 def test_a_side_of_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind: str):
     """Characters of Chinese count as one word, so the limit of words does not see them."""
     rng = random.Random(1)
     chinese = "".join(chr(rng.randrange(0x4E00, 0x4E00 + 20)) for _ in range(19_000))
-    if kind == "plain":
+    if kind == "whitespace":
         chinese = " ".join(chinese[:9000])
     for lang, long in (("gl", chinese), ("en", "x" * 1_000_000)):
         lines = (corpus.folder / f"train.{lang}").read_text().splitlines(keepends=True)
@@ -395,7 +395,7 @@ def test_with_bytes_nothing_is_unknown(corpus: Corpus):
 
 def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
     monkeypatch.setattr(encoding, "LARGEST", 50)
-    said = corpus.refused(segment={"kind": "plain"})
+    said = corpus.refused(segment={"kind": "whitespace"})
     assert "72 types; at most 50 are allowed" in said
     assert "segment.min_count" in said
 

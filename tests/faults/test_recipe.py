@@ -40,12 +40,12 @@ FAULTS = {
     "key of another kind": {
         "schedule: {lr: 3e-4}": '4:12: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
         "schedule: {kind: linear, lr: 1, total_updates: 900, patience: 3}": '4:53: "schedule.patience" is a key of kind: val_decay or no_warmup, but schedule.kind is linear',
-        "segment: {kind: plain, merges: 3}": '4:24: "segment.merges" is a key of kind: fastbpe, but segment.kind is plain',
+        "segment: {kind: whitespace, merges: 3}": '4:29: "segment.merges" is a key of kind: fastbpe, but segment.kind is whitespace',
     },
     "no such kind": {
         "schedule: {kind: invers_sqrt}": '4:18: schedule.kind: "invers_sqrt" is not inverse_sqrt, val_decay, no_warmup, linear, constant or lr_ramp; did you mean "inverse_sqrt"?',
-        "segment: {kind: bpe, merges: 3}": '4:17: segment.kind: "bpe" is not fastbpe, sentencepiece or plain; did you mean "fastbpe"?',
-        "segment: {kind: [a, b]}": "4:17: segment.kind: [a, b] is not fastbpe, sentencepiece or plain",
+        "segment: {kind: bpe, merges: 3}": '4:17: segment.kind: "bpe" is not fastbpe, sentencepiece or whitespace; did you mean "fastbpe"?',
+        "segment: {kind: [a, b]}": "4:17: segment.kind: [a, b] is not fastbpe, sentencepiece or whitespace",
     },
     "what YAML makes of numbers": {
         "model: {dim: 1:30}": '4:14: model.dim: "1:30" is not an integer of at least 2 and at most 16384',
@@ -85,7 +85,7 @@ FAULTS = {
         "model: {attn_dropout: x}": '4:23: model.attn_dropout: "x" is not a number of at least 0 and below 1, or none',
         "decode: {batch_tokens: 0}": '4:24: decode.batch_tokens: "0" is not an integer of at least 1 and at most 1000000000',
         "optim: {accumulate: 0}": '4:21: optim.accumulate: "0" is not an integer of at least 1 and at most 10000',
-        "train: {validate_every: -5}": '4:24: train.validate_every: "-5" is not an integer of at least 1',
+        "train: {validate_every: -5}": '4:25: train.validate_every: "-5" is not an integer of at least 1',
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
         "model: {norm: {kind: x}}": "4:15: model.norm: a group of keys is not layernorm, rmsnorm or scalenorm",
         "model: {bias: maybe}": '4:15: model.bias: "maybe" is not true or false',
@@ -98,7 +98,7 @@ FAULTS = {
         "optim: {betas: [0.9, 2]}": '4:22: optim.betas: "2" is not a number of at least 0 and below 1',
         "score: {metrics: bleu}": '4:18: score.metrics: "bleu" is not a list of one or more, each bleu, chrf or ter; write [bleu]',
         "score: {metrics: [bleu, blue]}": '4:25: score.metrics: "blue" is not bleu, chrf or ter; did you mean "bleu"?',
-        "segment: {kind: plain, min_count: [3]}": "4:35: segment.min_count: [3] is not an integer of at least 1",
+        "segment: {kind: whitespace, min_count: [3]}": "4:40: segment.min_count: [3] is not an integer of at least 1",
         "score: {metrics: none}": '4:18: score.metrics: "none" is not a list of one or more, each bleu, chrf or ter',
         "score: {metrics: []}": "4:18: score.metrics: [] is not a list of one or more, each bleu, chrf or ter",
         "time_limit: inf": '4:13: time_limit: "inf" is not a number above 0, or none',
@@ -151,9 +151,9 @@ def test_no_message_is_pydantics():
         with pytest.raises(UserError) as error:
             recipe_from_text(HEAD + text, "r.yaml")
         said = re.sub(r'".*?"', "", str(error.value)).lower()
-        assert not re.search(r"\binput|valid|tuple|dictionary|union|field|discriminator", said), (
-            said
-        )
+        assert not re.search(
+            r"\binput|valid(?!ate_every|ations)|tuple|dictionary|union|field|discriminator", said
+        ), said
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text"])
