@@ -12,10 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +26,7 @@ from nmt.export.metadata import METADATA, Metadata, is_export
 from nmt.export.program import program
 from nmt.export.readme import readme
 from nmt.export.spec import SPECIALS, build_spec, check_expressible, require_ctranslate2
-from nmt.runtime.files import TEMPORARY
+from nmt.runtime.files import atomic_folder
 
 POSITIONS = 2048  # a sentence's pieces with EOS, source or target, unless decode asks for more
 
@@ -51,8 +47,10 @@ def export(
     """
     require_ctranslate2()
     check_expressible(translator.transformer.config)
-    with _draft(output, force) as folder:
+    check_output(output, force)
+    with atomic_folder(output.absolute(), replace=force) as folder:
         write(translator, folder, quantization)
+        check_output(output, force)  # another process may have written it meanwhile
 
 
 def write(translator: Translator, folder: Path, quantization: str | None) -> None:
@@ -104,25 +102,3 @@ def check_output(output: Path, force: bool) -> None:
         )
     if not force:
         raise UserError("exists already", at=str(output), fix="choose another, or give --force")
-
-
-@contextmanager
-def _draft(output: Path, force: bool) -> Iterator[Path]:
-    """An empty folder that becomes ``output`` at the end, or goes when something fails."""
-    check_output(output, force)
-    output = output.absolute()
-    draft, old = (
-        output.with_name(f"{TEMPORARY}{output.name}-{uuid.uuid4().hex[:8]}") for _ in range(2)
-    )
-    draft.mkdir()
-    try:
-        yield draft
-        check_output(output, force)  # somebody else may have come first
-        if output.exists():
-            os.rename(output, old)
-        os.rename(draft, output)
-    finally:
-        if old.exists() and not output.exists():
-            os.rename(old, output)
-        for folder in (draft, old):
-            shutil.rmtree(folder, ignore_errors=True)

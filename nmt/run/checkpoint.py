@@ -14,14 +14,13 @@ import math
 import os
 import shutil
 import sys
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torch import Tensor
 
 from nmt.errors import RunError, UserError
-from nmt.run.folder import CHECKPOINT_NAME, REPLACED, RunFolder, update_of
+from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
 from nmt.run.state import TrainState
 from nmt.run.stored import (
     MODEL,
@@ -33,7 +32,15 @@ from nmt.run.stored import (
     read_checkpoint,
     require_fit,
 )
-from nmt.runtime.files import TEMPORARY, disk_errors, require_space, sync_folder, write_synced
+from nmt.runtime.files import (
+    REPLACED,
+    TEMPORARY,
+    atomic_folder,
+    disk_errors,
+    require_space,
+    temporary,
+    write_synced,
+)
 
 __all__ = [
     "Checkpoint",
@@ -107,7 +114,9 @@ def save_checkpoint(
     with disk_errors(root / name, needed):
         _clear_leftovers(root)
         require_space(root, needed)
-        _write_folder(root / name, contents)
+        with atomic_folder(root / name, replace=True) as draft:
+            for file, data in contents.items():
+                write_synced(draft / file, data)
         if not average:
             _remove_abandoned(run, state.update)
             if state.best_update is not None:
@@ -230,23 +239,6 @@ def _refuse_non_finite(tensors: Mapping[str, Tensor], name: str) -> None:
         )
 
 
-def _write_folder(final: Path, contents: Mapping[str, bytes]) -> None:
-    draft = final.with_name(f"{TEMPORARY}{final.name}-{uuid.uuid4().hex[:8]}")
-    # mkdir without parents: a run folder that was deleted does not come back as half a folder
-    os.mkdir(draft)
-    try:
-        for name, data in contents.items():
-            write_synced(draft / name, data)
-        sync_folder(draft)
-        if final.exists():
-            os.rename(final, final.with_name(REPLACED + final.name))
-        os.rename(draft, final)
-        sync_folder(final.parent)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
 def _mark_best(run: RunFolder, name: str) -> None:
     if run.best() != name and (run.checkpoints_dir / name).is_dir():
         run.set_best(name)
@@ -275,7 +267,7 @@ def _rotate(run: RunFolder, keep: int, state: TrainState) -> None:
 
 def _remove(folder: Path) -> None:
     # renamed first, so that no half-removed folder ever has a checkpoint's name
-    gone = folder.with_name(f"{TEMPORARY}{folder.name}-{uuid.uuid4().hex[:8]}")
+    gone = temporary(folder)
     os.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)
 

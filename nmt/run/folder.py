@@ -27,10 +27,9 @@ from nmt.errors import MachineError, UserError
 from nmt.run.lock import NAME as LOCK_NAME
 from nmt.run.lock import OWNER as LOCK_OWNER
 from nmt.run.lock import FolderLock
-from nmt.runtime.files import TEMPORARY, disk_errors, write_atomic
+from nmt.runtime.files import REPLACED, TEMPORARY, disk_errors, write_atomic
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
-REPLACED = ".old-"  # a checkpoint that is being replaced by one of the same name
 
 # Keys that a resumed run may change: they say how long and where to work, not what is learned.
 # That corpora at another place have the same content is checked by itself.

@@ -1,4 +1,4 @@
-"""Writes that survive a power cut or leave nothing behind, and disk errors in a user's words."""
+"""Write files and folders completely or not at all, and explain disk errors to the user."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from pathlib import Path
 
 from nmt.errors import MachineError
 
-TEMPORARY = ".tmp-"
+TEMPORARY = ".tmp-"  # prefix of what is not complete yet
+REPLACED = ".old-"  # prefix of a folder while another one takes its name
 OTHER_RUN = "choose another run folder with out=PATH"
 RESUME = "run the same command with --resume"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SLACK = 1 << 20  # bytes a file system may need beside the data itself
+_SLACK = 1 << 20  # bytes that a file system may need in addition to the data
 
 
 @contextmanager
 def disk_errors(
     path: Path, needed: int = 0, elsewhere: str = OTHER_RUN, again: str = RESUME
 ) -> Iterator[None]:
-    """Turn an OSError into a MachineError; the arguments are those of ``disk_error``.
+    """Turn an OSError of the block into a MachineError; see ``disk_error`` for the arguments.
 
     Raises:
-        MachineError: in place of any OSError of the body but that of a pipe without a reader.
+        MachineError: in place of any OSError except BrokenPipeError.
     """
     try:
         yield
@@ -44,14 +45,14 @@ def disk_error(
     elsewhere: str = OTHER_RUN,
     again: str = RESUME,
 ) -> MachineError:
-    """Return an error that names the file, the reason and the next step.
+    """Return a MachineError that names the file, the reason and the next step.
 
     Args:
-        error: of the operating system.
-        path: what is being read or written, None = not known.
-        needed: bytes about to be written, 0 = not known.
-        elsewhere: how to have it in another place, as an imperative.
-        again: what to do once the cause is gone, as an imperative.
+        error: from the operating system.
+        path: the file or folder that is read or written; None = not known.
+        needed: bytes about to be written; 0 = not known.
+        elsewhere: advice on how to write to another place, as an imperative.
+        again: advice on how to continue once the cause is fixed, as an imperative.
     """
     at = _name(path)
     if error.errno in _FULL:
@@ -63,10 +64,10 @@ def disk_error(
             fix=f"raise the limit (ulimit -f unlimited) or {elsewhere}, then {again}",
         )
     fixes = {
-        errno.EACCES: f"give yourself the permission, or {elsewhere}",
-        errno.EPERM: f"give yourself the permission, or {elsewhere}",
+        errno.EACCES: f"give yourself the permission (chmod), or {elsewhere}",
+        errno.EPERM: f"give yourself the permission (chmod), or {elsewhere}",
         errno.EROFS: f"the file system is read-only; {elsewhere}",
-        errno.ENOENT: "it was there before: was the folder moved, deleted or unmounted?",
+        errno.ENOENT: "it existed before: check whether it was moved, deleted or unmounted",
         errno.EIO: f"the disk or its connection is damaged; {elsewhere}",
     }
     reason = error.strerror or str(error) or type(error).__name__
@@ -75,14 +76,10 @@ def disk_error(
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Refuses work that the disk of ``folder`` has no room for.
-
-    Args:
-        folder: an existing folder.
-        needed: bytes.
+    """Raise an error if the disk of an existing folder has fewer than ``needed`` bytes free.
 
     Raises:
-        MachineError: naming needed and free bytes.
+        MachineError: naming the needed and the free bytes.
     """
     with disk_errors(folder):
         free = shutil.disk_usage(folder).free
@@ -90,8 +87,13 @@ def require_space(folder: Path, needed: int) -> None:
         raise _full(folder, needed)
 
 
+def temporary(path: Path) -> Path:
+    """Return an unused name next to ``path`` for what is not complete yet."""
+    return path.with_name(f"{TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}")
+
+
 def write_synced(path: Path, data: bytes) -> None:
-    """A new file, flushed to the disk; the caller names it so that nobody takes it for complete."""
+    """Write a new file and flush it to the disk; a crash can leave a part of it."""
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
@@ -99,7 +101,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flushes the names in a folder: a rename is on the disk only after this."""
+    """Flush the names in a folder to the disk; without this a power cut can undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -111,16 +113,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_atomic(path: Path, data: bytes | str, elsewhere: str = OTHER_RUN) -> None:
-    """Replace ``path`` by ``data``: readers and crashes see all of the old content or of the new.
+    """Replace ``path`` by ``data``: readers and crashes see the old content or the new one.
 
     Args:
-        elsewhere: as of ``disk_error``.
+        path: a file; its folder must exist.
+        data: text is written as UTF-8.
+        elsewhere: see ``disk_error``.
 
     Raises:
         MachineError: the disk is full, or the folder is gone or not writable.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
-    draft = path.with_name(f"{TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}")
+    draft = temporary(path)
     with disk_errors(path, len(content), elsewhere):
         try:
             write_synced(draft, content)
@@ -131,10 +135,47 @@ def write_atomic(path: Path, data: bytes | str, elsewhere: str = OTHER_RUN) -> N
             raise
 
 
-def append_line(path: Path, line: str) -> None:
-    """Appends one line to an existing file, whole or not at all.
+@contextmanager
+def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Yield a new empty folder, which is renamed to ``path`` when the block ends.
 
-    The file is opened anew each time, so that a deleted or moved run folder is noticed.
+    After an error nothing is left, and an old folder of this name stays as it was. While a new
+    folder replaces an old one, the old one is called ``.old-NAME``; only a kill at that moment
+    leaves it there. The block flushes its files itself (``write_synced``) where they must survive a
+    power cut; names are flushed here.
+
+    Args:
+        path: the final name; its parent must exist.
+        replace: replace an existing folder.
+
+    Raises:
+        FileExistsError: ``path`` exists at the end, and ``replace`` is not set.
+        OSError: the disk is full or not writable.
+    """
+    draft, old = temporary(path), path.with_name(REPLACED + path.name)
+    if os.path.lexists(old):  # a killed process left it
+        old = old.with_name(f"{old.name}-{uuid.uuid4().hex[:8]}")
+    os.mkdir(draft)  # without parents: a deleted run folder must not come back half empty
+    try:
+        yield draft
+        sync_folder(draft)
+        if os.path.lexists(path):
+            if not replace:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            os.rename(path, old)
+        os.rename(draft, path)
+        sync_folder(path.parent)
+    finally:
+        if os.path.lexists(old) and not os.path.lexists(path):
+            os.rename(old, path)
+        for folder in (draft, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line to an existing file, completely or not at all.
+
+    The file is opened again each time, so that a deleted or moved run folder is noticed.
 
     Raises:
         MachineError: the disk is full, or the file is gone.
@@ -155,7 +196,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def human_bytes(count: float) -> str:
-    """1536 -> ``1.5 KB``."""
+    """Format a number of bytes: 1536 -> ``1.5 KB``."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1024:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -183,7 +224,7 @@ def _name(path: Path | None) -> str:
 
 
 def _largest_file() -> str:
-    """Return the limit on the size of files, in words."""
+    """Return what limits the size of a file, in words."""
     if sys.platform == "win32":
         return "its file system allows"
     import resource

@@ -1,4 +1,4 @@
-"""Products by the faster library, where it rounds nothing, and for no longer than is asked."""
+"""oneDNN multiplies fp32 matrices where it does not round, and only inside the block."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ pytestmark = pytest.mark.cpu
 CPU = torch.device("cpu")
 
 
-def handed_over() -> bool:
+def allows_rounding() -> bool:
     return torch.backends.mkldnn.matmul.fp32_precision == "bf16"
 
 
 @pytest.fixture(autouse=True)
-def forget():
+def clear_cache():
     onednn_is_exact.cache_clear()
     yield
     onednn_is_exact.cache_clear()
 
 
-def test_products_are_those_of_double_precision():
+def test_products_match_double_precision():
     generator = torch.Generator().manual_seed(0)
     x, weight, dy = (
         torch.randn(shape, generator=generator, requires_grad=True)
@@ -39,29 +39,32 @@ def test_products_are_those_of_double_precision():
     torch.testing.assert_close(weight.grad.double(), exact[2].t() @ exact[0], atol=1e-4, rtol=0)
 
 
-def test_the_setting_ends_with_the_update_also_by_an_error(monkeypatch):
+def test_the_setting_is_restored_after_an_error(monkeypatch):
     monkeypatch.setattr(matmul, "onednn_is_exact", lambda: True)
     before = torch.backends.mkldnn.matmul.fp32_precision
 
     def work():
         with onednn_matmul(CPU):
-            assert handed_over()
+            assert allows_rounding()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()
     assert torch.backends.mkldnn.matmul.fp32_precision == before
     with onednn_matmul(torch.device("cuda")):
-        assert not handed_over()
+        assert not allows_rounding()
 
 
 @pytest.mark.parametrize("rounded_to", [torch.bfloat16, torch.float32])
-def test_a_library_that_rounds_is_not_asked(monkeypatch, rounded_to):
-    def matmul(a, b):
+def test_onednn_is_used_only_if_it_does_not_round(monkeypatch, rounded_to):
+    """Replace both products, as oneDNN itself rounds on a CPU with AMX."""
+
+    def product(a, b):
         return torch.matmul(a.to(rounded_to).double(), b.to(rounded_to).double()).float()
 
-    monkeypatch.setattr(torch.Tensor, "__matmul__", matmul)
-    rounds = rounded_to is torch.bfloat16
-    assert onednn_is_exact() == (not rounds)
+    monkeypatch.setattr(torch.Tensor, "__matmul__", product)
+    monkeypatch.setattr(matmul, "linear", lambda x, weight, bias: product(x, weight.t()) + bias)
+    exact = rounded_to is torch.float32
+    assert onednn_is_exact() == exact
     with onednn_matmul(CPU):
-        assert handed_over() == (not rounds)
+        assert allows_rounding() == exact

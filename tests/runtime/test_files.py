@@ -1,0 +1,77 @@
+"""A folder gets its name when it is complete, and a failure changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nmt.runtime.files import atomic_folder
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_folder_gets_its_name_at_the_end(tmp_path):
+    with atomic_folder(tmp_path / "model") as folder:
+        (folder / "file").write_text("new")
+        assert not (tmp_path / "model").exists()
+    assert content(tmp_path) == {"model/file": "new"}
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    def fail(folder: Path) -> None:
+        (folder / "file").write_text("new")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "model") as folder:
+        fail(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_replaced_only_if_asked(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").write_text("old")
+    with pytest.raises(FileExistsError), atomic_folder(tmp_path / "model"):
+        pass
+    assert content(tmp_path) == {"model/old": "old"}
+    with atomic_folder(tmp_path / "model", replace=True) as folder:
+        (folder / "file").write_text("new")
+    assert content(tmp_path) == {"model/file": "new"}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_the_old_folder_stays_when_a_rename_fails(tmp_path, monkeypatch, failing):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").write_text("old")
+    rename, calls = os.rename, []
+
+    def fail_once(source: Path, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == failing:
+            raise PermissionError(13, "Permission denied", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail_once)
+    with pytest.raises(PermissionError), atomic_folder(tmp_path / "model", replace=True) as folder:
+        (folder / "file").write_text("new")
+    assert content(tmp_path) == {"model/old": "old"}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_process_left_is_not_deleted(tmp_path):
+    for name in ("model", ".old-model"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    with atomic_folder(tmp_path / "model", replace=True):
+        pass
+    assert content(tmp_path) == {".old-model/file": ".old-model"}
+
+
+def test_missing_parents_are_not_created(tmp_path):
+    with pytest.raises(FileNotFoundError), atomic_folder(tmp_path / "gone" / "model"):
+        pass
+    assert list(tmp_path.iterdir()) == []
