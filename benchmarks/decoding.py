@@ -31,7 +31,7 @@ class PrefixState:
     """A decoder without caches: every position runs the whole prefix of every beam again."""
 
     def __init__(self, model: Transformer, src: Tensor, layout: Layout, beam: int) -> None:
-        src_rows, self.rows, self.out_rows = model.tables()
+        src_rows, self.rows, self.out_rows = model.embedding_tables()
         self.model, self.beam = model, beam
         memory = model.encode(src, layout, src_rows)
         parts = memory.split(layout.lengths.tolist())
@@ -48,7 +48,7 @@ class PrefixState:
         memory_layout = Layout.of([len(part) for part in self.memory])
         states = self.model.decoder(x, layout, torch.cat(self.memory), memory_layout)
         last = states.view(batch * beam, length, -1)[:, -1]
-        return self.model.logits(rows.take(last), self.out_rows).float()
+        return self.model.logits(rows.gather(last), self.out_rows).float()
 
     def select(self, parents: Tensor) -> None:
         """Reorder the prefixes."""
@@ -80,7 +80,7 @@ def main() -> None:
             for src, layout in batches:
                 limit = layout.lengths + offset
                 state = (
-                    model.start(src, layout, args.beam, int(limit.max()))
+                    model.start_decoding(src, layout, args.beam, int(limit.max()))
                     if cached
                     else PrefixState(model, src, layout, args.beam)
                 )

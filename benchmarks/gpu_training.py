@@ -40,7 +40,7 @@ from nmt.data.prepare import Prepared, prepare
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 from nmt.training.trainer import Trainer
 
 
@@ -77,7 +77,7 @@ class Ours:
         batch = batch.to(self.trainer.device)
         self.model.eval()
         smoothing = self.recipe.optim.label_smoothing
-        sums = label_smoothed(self.model(batch), batch.tgt_out, self.model.allowed, smoothing)
+        sums = label_smoothed_loss(self.model(batch), batch.tgt_out, self.model.allowed, smoothing)
         return float(sums.smoothed) / batch.tokens
 
     def update(self) -> int:

@@ -28,7 +28,7 @@ from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decoding.search import beam_search
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 
 pytestmark = pytest.mark.cpu
 
@@ -93,7 +93,7 @@ def test_our_numbers_are_the_authors(case: dict[str, Any]):
     logits = model(batch)
     log_probs = logits.log_softmax(-1)[:, model.allowed]
     torch.testing.assert_close(log_probs, torch.tensor(case["log_probs"]), rtol=0, atol=1e-5)
-    sums = label_smoothed(logits, batch.tgt_out, model.allowed, 0.1)
+    sums = label_smoothed_loss(logits, batch.tgt_out, model.allowed, 0.1)
     (sums.smoothed / sums.tokens).backward()
     assert sum(p.numel() for p in model.parameters()) == case["parameters"]
     assert sums.smoothed.item() / sums.tokens == pytest.approx(case["smoothed"], abs=1e-5)
@@ -110,7 +110,7 @@ def test_our_numbers_are_the_authors(case: dict[str, Any]):
         src, layout = collate_sources([source])
         limit = layout.lengths + 50
         with torch.no_grad():
-            state = model.start(src, layout, 4, int(limit.max()))
+            state = model.start_decoding(src, layout, 4, int(limit.max()))
             (found,) = beam_search(state, 4, limit, 0.6, torch.tensor([PAD, BOS]), n_best=4)
         assert [f.ids for f in found] == [ids for ids, _ in stored]
         assert [f.score for f in found] == pytest.approx([s for _, s in stored], abs=1e-4)

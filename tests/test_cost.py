@@ -13,7 +13,7 @@ from benchmarks.training.operations import count_operations
 from nmt.config.recipe import ModelConfig, OptimConfig
 from nmt.data.batches import Batch, collate
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 from nmt.training.optimizer import make_optimizer, take_step
 
 # by layers of each stack, with torch 2.13; views are not counted
@@ -44,7 +44,7 @@ def update(norm: str, layers: int, batch: Batch) -> int:
     optimizer = make_optimizer(OptimConfig(), model)
 
     def work() -> None:
-        sums = label_smoothed(model(batch), batch.tgt_out, model.allowed, 0.1)
+        sums = label_smoothed_loss(model(batch), batch.tgt_out, model.allowed, 0.1)
         sums.smoothed.backward()
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
         take_step(optimizer, 1e-3, norm.clamp(min=1.0), ~norm.isfinite())

@@ -13,7 +13,7 @@ import torch
 from nmt.data.batches import Batch
 from nmt.data.layout import Layout
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 from tests.model_cases import (
     ALL_N_PARTS,
     ALLOWED,
@@ -76,7 +76,7 @@ def test_gradient_of_a_batch_is_the_sum_over_its_sentences(keys):
     def gradients(batch: Batch) -> torch.Tensor:
         model.zero_grad()
         allowed = torch.from_numpy(ALLOWED)
-        label_smoothed(model(batch), batch.tgt_out, allowed, 0.1).smoothed.backward()
+        label_smoothed_loss(model(batch), batch.tgt_out, allowed, 0.1).smoothed.backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
     whole = gradients(batch_of(SOURCES, TARGETS))
@@ -144,7 +144,7 @@ def test_decoding_position_by_position_is_the_full_forward(keys):
     rng = torch.Generator().manual_seed(5)
     beam, last = 3, 36
     src, layout = sources_of(SOURCES)
-    state = model.start(src, layout, beam, last + 1)
+    state = model.start_decoding(src, layout, beam, last + 1)
     alive = [0, 1, 2]
     prefixes = {i: [[BOS] for _ in range(beam)] for i in alive}
     for position in range(last):
@@ -179,7 +179,7 @@ def test_decoding_position_by_position_is_the_full_forward(keys):
 def test_beams_of_one_sentence_do_not_see_each_other(keys):
     model = build(tiny(**keys))
     src, layout = sources_of(SOURCES)
-    one, three = model.start(src, layout, 1, 10), model.start(src, layout, 3, 10)
+    one, three = model.start_decoding(src, layout, 1, 10), model.start_decoding(src, layout, 3, 10)
     for tokens in ([BOS, BOS, BOS], [4, 6, 9], [7, 4, 3]):
         wide = three.advance(torch.tensor([tokens] * 3))
         narrow = one.advance(torch.tensor([tokens[:1]] * 3))
@@ -271,7 +271,7 @@ def test_zero_embedding_row_gives_finite_output_and_gradients(keys):
         model.embed.weight[5] = 0  # of a source token, and of a type no target has
         model.embed.weight[4] = 0
     batch = batch_of(SOURCES, TARGETS)
-    loss = label_smoothed(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    loss = label_smoothed_loss(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
     loss.backward()
     assert loss.isfinite()
     for name, parameter in model.named_parameters():
@@ -290,7 +290,7 @@ def test_autocast_stays_close_to_fp32_and_keeps_the_mask(keys, dtype):
     # bf16 keeps 8 bits: errors of a few percent of the logits' spread; fp16 keeps 11
     spread = exact[:, ALLOWED].std()
     assert (rough - exact)[:, ALLOWED].abs().mean() < 12 * torch.finfo(dtype).eps * spread
-    sums = label_smoothed(logits, batch.tgt_out, torch.from_numpy(ALLOWED), 0.1)
+    sums = label_smoothed_loss(logits, batch.tgt_out, torch.from_numpy(ALLOWED), 0.1)
     assert sums.smoothed.isfinite()
     (sums.smoothed * 2.0**10).backward()
     for name, parameter in model.named_parameters():
@@ -325,7 +325,7 @@ def test_gradient_of_every_parameter_is_the_finite_difference_of_the_reference(k
     """
     config = tiny(**{**keys, "enc_layers": 1, "dec_layers": 1})
     model, batch = build(config), batch_of(SOURCES, TARGETS)
-    loss = label_smoothed(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    loss = label_smoothed_loss(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
     loss.backward()
     state = {name: value.detach().double() for name, value in model.state_dict().items()}
     assert loss.item() == pytest.approx(reference_loss(config, state), rel=1e-4)

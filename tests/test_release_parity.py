@@ -74,7 +74,7 @@ def close(ours: Tensor | None, stored: list[float], name: str) -> None:
 def test_our_numbers_are_the_release_s(case: dict[str, Any]):
     block = block_of(case["keys"])
     x, cotangent = inputs()
-    out = block(x, *block.attend_batch(Layout.of(LENGTHS)))
+    out = block(x, *block.batch_attention(Layout.of(LENGTHS)))
     (out * cotangent).sum().backward()
     close(out, case["output"], "output")
     close(x.grad, case["input_gradient"], "input")
@@ -89,5 +89,5 @@ def test_the_two_places_of_head_scale_are_different_functions():
     outputs = []
     for place in ("inside", "outside"):
         block = block_of({"head_scale": True, "head_scale_place": place})
-        outputs.append(block(x, *block.attend_batch(Layout.of(LENGTHS))))
+        outputs.append(block(x, *block.batch_attention(Layout.of(LENGTHS))))
     assert (outputs[0] - outputs[1]).abs().max() > 0.01

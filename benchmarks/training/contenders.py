@@ -27,7 +27,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import resolve_device
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 from nmt.training.trainer import Trainer
 
 LR = 1e-4
@@ -83,7 +83,9 @@ class Ours:
         batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
         smoothing = self.trainer.recipe.optim.label_smoothing
         with torch.no_grad():
-            sums = label_smoothed(self.model(batch), batch.tgt_out, self.model.allowed, smoothing)
+            sums = label_smoothed_loss(
+                self.model(batch), batch.tgt_out, self.model.allowed, smoothing
+            )
         return float(sums.smoothed) / batch.tokens
 
     def update(self, number: int) -> None:

@@ -39,20 +39,20 @@ class Ensemble(nn.Module):
         return cast(Iterable[Transformer], self.models)
 
     @property
-    def frozen(self) -> bool:
+    def for_inference(self) -> bool:
         """Whether the weights of all stay as they are."""
-        return all(model.frozen for model in self.members())
+        return all(model.for_inference for model in self.members())
 
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities [Nt, V], which are logits too."""
         return log_mean([model(batch) for model in self.members()])
 
-    def start(
+    def start_decoding(
         self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
     ) -> EnsembleState:
         """Encode B sentences with every model; ``types`` [A] as those of a Transformer."""
         return EnsembleState(
-            [model.start(src, layout, beam, max_len, types) for model in self.members()]
+            [model.start_decoding(src, layout, beam, max_len, types) for model in self.members()]
         )
 
 

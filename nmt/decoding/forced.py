@@ -92,7 +92,7 @@ def forced_decode(
     longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
     if memory.device.type == "cpu":
-        kernels.load_for(int(longest.sum()))
+        kernels.load_if_worthwhile(int(longest.sum()))
 
     def force_batch(run: range) -> list[TokenScores]:
         rows = order[run.start : run.stop]
@@ -130,7 +130,7 @@ def _watched(model: Transformer | Ensemble | None) -> Iterator[list[Tensor]]:
     looks: list[Tensor] = []
 
     def look(attention: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
-        looks.append(attention.weights(*inputs).mean(1))
+        looks.append(attention.cross_attention_weights(*inputs).mean(1))
 
     handles = []
     for member in model.members() if isinstance(model, Ensemble) else [model] if model else []:

@@ -52,7 +52,7 @@ def load_run(run: Run, checkpoint: str) -> Loaded:
             fix="vocab.txt is not the one that this model was trained with; restore it",
         )
     types = torch.from_numpy(vocab.types_of("tgt"))
-    model = Transformer(recipe.model, len(vocab), types, drawn=False)
+    model = Transformer(recipe.model, len(vocab), types, initialize=False)
     try:
         model.load_state_dict(saved.model)
     except RuntimeError as error:

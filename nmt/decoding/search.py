@@ -22,7 +22,7 @@ from torch import Tensor
 from nmt.data.vocab import BOS, EOS
 from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
 from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ALL, ActiveRows
+from nmt.model.cpu.active_rows import ALL_ROWS, ActiveRows
 
 COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
 
@@ -75,15 +75,15 @@ def beam_step(
     logits: Tensor,
     total: Tensor,
     alpha: float,
-    rows: ActiveRows = ALL,
+    rows: ActiveRows = ALL_ROWS,
     types: Tensor | None = None,
 ) -> tuple[Beams, Tensor]:
     """The K continuations with the highest score, from logits [B, K, V] or of some rows [R, A]."""
     # the K best of K beams are among the K best of each
-    highest, token = kernels.top(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
+    highest, token = kernels.top_k(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
     token = token if types is None else types[token]
     token, log_prob = (
-        rows.spread(x).view(*beams.log_prob.shape, -1) for x in (token, highest - total)
+        rows.expand(x).view(*beams.log_prob.shape, -1) for x in (token, highest - total)
     )
     return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha)
 
@@ -144,12 +144,12 @@ def beam_search(
         # the beams of the first position are alike; what follows an end is never looked at
         needed = torch.arange(beam, device=device) == 0 if begins else ~beams.ended
         needed = needed & ~over[:, None]
-        rows = ActiveRows.where(needed)
+        rows = ActiveRows.from_mask(needed)
         logits = state.advance(tokens, rows)
         if whole:
-            logits, rows = rows.spread(logits.float()).unflatten(0, tokens.shape), ALL
+            logits, rows = rows.expand(logits.float()).unflatten(0, tokens.shape), ALL_ROWS
         total = kernels.log_sum_exp(logits)
-        infinite = rows.spread(~total.isfinite()).view(tokens.shape)
+        infinite = rows.expand(~total.isfinite()).view(tokens.shape)
         broken[beams.sentence] |= (infinite & needed).any(1)
         # a rule may ask for the logits as they were, and only then is a copy worth its time
         fill = logits.index_fill if rules else logits.index_fill_

@@ -127,7 +127,7 @@ class Translator:
             print(f"note: {note}", file=sys.stderr)
         loaded = [load_run(one, checkpoint) for one in runs]
         require_same_text(loaded)
-        models = [one.model.to(where).freeze(DTYPES[precision]) for one in loaded]
+        models = [one.model.to(where).prepare_for_inference(DTYPES[precision]) for one in loaded]
         first = loaded[0]
         return cls(
             models[0] if len(models) == 1 else Ensemble(models),
@@ -365,7 +365,7 @@ class Translator:
         stop = stop or (lambda: None)
         lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
         if self.device.type == "cpu":
-            kernels.load_for(sum(lengths))
+            kernels.load_if_worthwhile(sum(lengths))
         many = len(order) > 1 and sum(lengths) >= MIN_PARALLEL_SIZE
         cores = many and self.device.type == "cpu" and self.workers > 1 and CAN_FORK
         way = self._on_cores if cores else self._in_turn
@@ -389,7 +389,7 @@ class Translator:
         from nmt.model.cpu import kernels
 
         kernels.load()  # once, and not in each process
-        stay, count = bool(self.model.frozen), self.workers
+        stay, count = bool(self.model.for_inference), self.workers
         runs = balanced_batches(lengths, options.batch_tokens, count)
         jobs = [(sentences[run.start : run.stop], options) for run in runs]
         with self._staying.using(
@@ -437,7 +437,9 @@ class Translator:
         with torch.no_grad(), self._finite_scores(sentences):
             plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
             types, longest = plan.types(self._types), int(plan.max_len.max())
-            state = self.model.start(src.to(self.device), layout, options.beam, longest, types)
+            state = self.model.start_decoding(
+                src.to(self.device), layout, options.beam, longest, types
+            )
             return plan.search(state, types)
 
     @contextlib.contextmanager

@@ -15,9 +15,9 @@ from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.errors import MachineError, UserError
-from nmt.export.metadata import MASKED
 from nmt.export.program import ctranslate2_penalty
 from nmt.export.spec import SPECIALS, require_ctranslate2
+from nmt.model import MASKED_LOGIT
 from nmt.runtime.cpus import threads
 
 
@@ -124,7 +124,7 @@ class Engine:
             if math.isnan(log_prob):
                 raise NonFiniteScores(row)
             # a beam wider than there are hypotheses holds impossible ones
-            if log_prob > MASKED / 2:
+            if log_prob > MASKED_LOGIT / 2:
                 found.append(Hypothesis(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
         return sorted(found, key=lambda f: -f.score)
 

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from nmt.config.recipe import ModelConfig
 from nmt.errors import UserError
-from nmt.export.metadata import MASKED
+from nmt.model import MASKED_LOGIT
 from nmt.model.embedding import FIXNORM_EPS
 
 SCALENORM_EPS = 1e-12
@@ -171,4 +171,4 @@ def _fold_mask(weights: Weights, config: ModelConfig, allowed: Tensor) -> None:
     if not config.logit_mask:
         return
     bias = weights.get("out_bias", torch.zeros(len(allowed), dtype=torch.float64))
-    weights["out_bias"] = bias.where(allowed, torch.tensor(MASKED, dtype=torch.float64))
+    weights["out_bias"] = bias.where(allowed, torch.tensor(MASKED_LOGIT, dtype=torch.float64))

@@ -11,7 +11,6 @@ from nmt.config.recipe import DecodeConfig
 from nmt.errors import UserError
 
 METADATA = "nmt.json"
-MASKED = -1e4  # as a log-probability: 0 in fp32, yet a number in fp16
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,8 @@
-"""The transformer and its parts."""
+"""The encoder-decoder transformer and its layers.
+
+This file imports nothing, so that an exported folder translates without torch.
+"""
+
+# The logit of a masked type: its probability is 0 in fp32, and the number is finite in fp16. The
+# -1e9 of A's code is -inf in fp16, and -inf times the 0 of label smoothing is NaN.
+MASKED_LOGIT = -1e4

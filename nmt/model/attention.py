@@ -68,16 +68,22 @@ class MultiHeadAttention(nn.Module):
         if self.cross:
             q, k, v, visible = self._across(x, layout, memory, memory_layout)
         else:
-            qkv = self.project(x)
+            qkv = self.project_qkv(x)
             length, visible = layout.shape[1], layout.visible[:, None]
-            if length < SHORT and not (self.causal or self.dropout.active) and kernels.suit(qkv):
+            if (
+                length < SHORT
+                and not (self.causal or self.dropout.active)
+                and kernels.supports(qkv)
+            ):
                 places = ActiveRows(layout.to_flat)
-                return self.mix(self.look(qkv, places, length, layout.pad(qkv), visible))
+                return self.project_output(
+                    self.cached_attention(qkv, places, length, layout.pad(qkv), visible)
+                )
             q, k, v = self._heads(layout.pad(qkv), parts=3)
             # right padding is never in a causal row's past, so only a free row needs the mask
             hidden = layout.padded and not self.causal
             visible = layout.visible[:, None, None, :] if hidden else None
-        return self.mix(layout.flat(self.attend(q, k, v, visible).transpose(1, 2)))
+        return self.project_output(layout.flat(self.attend(q, k, v, visible).transpose(1, 2)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
         """Attention of whole sentences: [B, H, T, E], [B, H, S, E] -> [B, H, T, E].
@@ -89,9 +95,9 @@ class MultiHeadAttention(nn.Module):
             return F.scaled_dot_product_attention(
                 q, k, v, attn_mask=visible, dropout_p=p, is_causal=self.causal
             )
-        return self.dropout(self.weigh(q, k, visible)) @ v
+        return self.dropout(self.attention_weights(q, k, visible)) @ v
 
-    def weigh(self, q: Tensor, k: Tensor, visible: Tensor | None) -> Tensor:
+    def attention_weights(self, q: Tensor, k: Tensor, visible: Tensor | None) -> Tensor:
         """How much queries look at keys: [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         if visible is not None:
@@ -104,26 +110,32 @@ class MultiHeadAttention(nn.Module):
         precise = torch.promote_types(scores.dtype, torch.float32)
         return scores.to(precise).softmax(-1).to(scores.dtype)
 
-    def weights(self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout) -> Tensor:
+    def cross_attention_weights(
+        self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout
+    ) -> Tensor:
         """What ``forward`` of cross-attention looks at, given the same: [B, H, T, S], fp32."""
         q, k, _, visible = self._across(x, layout, memory, memory_layout)
-        return self.weigh(q.float(), k.float(), visible)
+        return self.attention_weights(q.float(), k.float(), visible)
 
-    def look(self, q: Tensor, rows: ActiveRows, beam: int, kv: Tensor, visible: Tensor) -> Tensor:
+    def cached_attention(
+        self, q: Tensor, rows: ActiveRows, beam: int, kv: Tensor, visible: Tensor
+    ) -> Tensor:
         """Attention of K beams at one position to what ``visible`` shows them, without dropout.
 
         [R, D or more], [B, C, 2D], [B, K or 1, up to C] -> [R, H, E].
         """
-        if kernels.suit(q):
-            return kernels.attend(q, rows.which, beam, kv, visible, self.heads, self.dim)
+        if kernels.supports(q):
+            return kernels.cached_attention(
+                q, rows.indices, beam, kv, visible, self.heads, self.dim
+            )
         split = (self.heads, self.dim // self.heads)
-        q = rows.spread(q[:, : self.dim]).view(-1, beam, *split)
+        q = rows.expand(q[:, : self.dim]).view(-1, beam, *split)
         slots = kv[:, : visible.shape[-1]].unflatten(-1, (2, *split))  # [B, C, 2, H, E]
         k, v = slots.permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=visible[:, None])
-        return rows.take(mixed.transpose(1, 2).flatten(0, 1))
+        return rows.gather(mixed.transpose(1, 2).flatten(0, 1))
 
-    def mix(self, h: Tensor) -> Tensor:
+    def project_output(self, h: Tensor) -> Tensor:
         """HeadScale and the output projection: [..., H, E] -> [..., D]."""
         if self.head_scale is None:
             return self.out(h.flatten(-2))
@@ -132,7 +144,7 @@ class MultiHeadAttention(nn.Module):
             return (self.out(h.flatten(-2)).view(h.shape) * gamma).flatten(-2)
         return self.out((h * gamma).flatten(-2))
 
-    def project(self, x: Tensor) -> Tensor:
+    def project_qkv(self, x: Tensor) -> Tensor:
         """Queries, keys and values of self-attention side by side: [N, D] -> [N, 3D]."""
         qkv = self.qkv(x)
         if self.q_norm is None or self.k_norm is None or self.v_norm is None:
@@ -140,12 +152,12 @@ class MultiHeadAttention(nn.Module):
         q, k, v = qkv.chunk(3, dim=-1)
         return torch.cat([self.q_norm(q), self.k_norm(k), self.v_norm(v)], dim=-1)
 
-    def queries(self, x: Tensor) -> Tensor:
+    def project_queries(self, x: Tensor) -> Tensor:
         """Queries of cross-attention: [N, D] -> [N, D]."""
         q = self.q(x)
         return q if self.q_norm is None else self.q_norm(q)
 
-    def keys_values(self, memory: Tensor) -> Tensor:
+    def project_keys_values(self, memory: Tensor) -> Tensor:
         """Keys and values of cross-attention side by side: [N, D] -> [N, 2D]."""
         kv = self.kv(memory)
         if self.k_norm is None or self.v_norm is None:
@@ -159,8 +171,8 @@ class MultiHeadAttention(nn.Module):
         """Queries, keys and values of cross-attention, and what is visible."""
         assert memory is not None
         assert memory_layout is not None
-        q = self._heads(layout.pad(self.queries(x)))
-        k, v = self._heads(memory_layout.pad(self.keys_values(memory)), parts=2)
+        q = self._heads(layout.pad(self.project_queries(x)))
+        k, v = self._heads(memory_layout.pad(self.project_keys_values(memory)), parts=2)
         visible = memory_layout.visible[:, None, None, :] if memory_layout.padded else None
         return q, k, v, visible
 

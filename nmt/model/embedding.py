@@ -26,12 +26,12 @@ class TiedEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, dim))
         self.fixnorm = fixnorm
 
-    def rows(self) -> Tensor:
+    def table(self) -> Tensor:
         """The table in use, [V, D]: unit rows under FixNorm, else the weights as they are."""
         return F.normalize(self.weight, dim=-1, eps=FIXNORM_EPS) if self.fixnorm else self.weight
 
 
-class Positions(nn.Module):
+class SinusoidalPositions(nn.Module):
     """Sinusoids, sine and cosine interleaved (V section 3.5): a buffer, not saved."""
 
     table: Tensor

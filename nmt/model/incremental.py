@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nmt.data.layout import Layout
 from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ALL, ActiveRows
+from nmt.model.cpu.active_rows import ALL_ROWS, ActiveRows
 from nmt.model.layers import Block
 
 ROOM = 32  # positions that slots are allocated for at a time
@@ -51,7 +51,7 @@ class DecodeState:
         self.ancestry = torch.zeros(batch, beam, slots, dtype=torch.bool, device=device)
         self.layers = [_LayerCache(block, memory, memory_layout, batch, slots) for block in blocks]
 
-    def advance(self, tokens: Tensor, rows: ActiveRows = ALL) -> Tensor:
+    def advance(self, tokens: Tensor, rows: ActiveRows = ALL_ROWS) -> Tensor:
         """Take the tokens at this position, [B, K]; return logits of the next, [R, A or more].
 
         What is not among ``rows`` is never asked for again: matrix products leave it out.
@@ -65,7 +65,7 @@ class DecodeState:
             beam, dtype=torch.bool, device=tokens.device
         )
         visible = self.ancestry[:, :, : first + beam]
-        x = self.embed(rows.take(tokens.reshape(-1)), self.position)  # [R, D]
+        x = self.embed(rows.gather(tokens.reshape(-1)), self.position)  # [R, D]
         for layer in self.layers:
             x = layer.step(x, first, beam, visible, self.source_visible, rows)
         self.position += 1
@@ -108,7 +108,7 @@ class _LayerCache:
         self.block = block
         assert block.cross_attn is not None
         self.self_attn, self.cross_attn = block.self_attn, block.cross_attn
-        self.source = layout.pad(self.cross_attn.keys_values(memory))  # [B, S, 2D]
+        self.source = layout.pad(self.cross_attn.project_keys_values(memory))  # [B, S, 2D]
         # a slot is written, for every sentence, before it is looked at
         self.slots = self.source.new_empty(batch, slots, self.source.shape[-1])
 
@@ -125,14 +125,18 @@ class _LayerCache:
 
         def attend_self(h: Tensor) -> Tensor:
             attention = self.self_attn
-            qkv = attention.project(h)  # [R, 3D]
+            qkv = attention.project_qkv(h)  # [R, 3D]
             self._write(qkv, rows, beam, first)
-            return attention.mix(attention.look(qkv, rows, beam, self.slots, visible))
+            return attention.project_output(
+                attention.cached_attention(qkv, rows, beam, self.slots, visible)
+            )
 
         def attend_source(h: Tensor) -> Tensor:
             attention = self.cross_attn
-            q = attention.queries(h)
-            return attention.mix(attention.look(q, rows, beam, self.source, source_visible))
+            q = attention.project_queries(h)
+            return attention.project_output(
+                attention.cached_attention(q, rows, beam, self.source, source_visible)
+            )
 
         return self.block(x, attend_self, attend_source)
 
@@ -154,8 +158,8 @@ class _LayerCache:
         self.slots = wider
 
     def _write(self, qkv: Tensor, rows: ActiveRows, beam: int, first: int) -> None:
-        if kernels.suit(qkv):
-            kernels.write(qkv, rows.place, self.slots, first)
+        if kernels.supports(qkv):
+            kernels.write_cache(qkv, rows.positions, self.slots, first)
             return
-        kv = rows.spread(qkv)[:, -self.slots.shape[-1] :]
+        kv = rows.expand(qkv)[:, -self.slots.shape[-1] :]
         self.slots[:, first : first + beam] = kv.unflatten(0, (-1, beam))

@@ -165,7 +165,7 @@ class Block(nn.Module):
             x = self.cross_attn_res(x, cross_attend)
         return self.ffn_res(x, self.ffn)
 
-    def attend_batch(
+    def batch_attention(
         self, layout: Layout, memory: Tensor | None = None, memory_layout: Layout | None = None
     ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor] | None]:
         """The attention callables over a whole batch (training, encoding)."""

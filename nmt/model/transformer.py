@@ -20,18 +20,15 @@ from nmt.config.recipe import ModelConfig
 from nmt.data.batches import Batch
 from nmt.data.layout import Layout
 from nmt.data.vocab import UNK
+from nmt.model import MASKED_LOGIT
 from nmt.model.attention import MultiHeadAttention
-from nmt.model.cpu.inference import Product, output, prepare_layers
+from nmt.model.cpu.inference import LinearFunction, output_projection, replace_layers
 from nmt.model.cpu.linear import linear
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
-from nmt.model.embedding import Positions, TiedEmbedding
+from nmt.model.embedding import SinusoidalPositions, TiedEmbedding
 from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
 from nmt.model.norms import NORMS, MakeNorm
-
-# The bias of a type the target language never has: probability 0, and finite in fp16 too, where
-# A's -1e9 is -inf, and -inf times the 0 of label smoothing is NaN.
-MASKED = -1e4
 
 
 class Stack(nn.Module):
@@ -50,7 +47,7 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, *seen: Any) -> Tensor:
         """[N, D] -> [N, D]; ``seen``: x's layout and, by a decoder, memory and its layout."""
         for block in self.blocks:
-            x = block(x, *block.attend_batch(*seen))
+            x = block(x, *block.batch_attention(*seen))
         return x if self.norm is None else self.norm(x)
 
 
@@ -65,7 +62,7 @@ class Transformer(nn.Module):
         vocab_size: V, the joint vocabulary.
         tgt_types: [V] bool, the types that the target language has; others are masked at the
             output when ``config.logit_mask``. None = all.
-        drawn: draw weights; False where they are loaded next.
+        initialize: draw weights; False where they are loaded next.
     """
 
     allowed: Tensor
@@ -75,12 +72,12 @@ class Transformer(nn.Module):
         config: ModelConfig,
         vocab_size: int,
         tgt_types: np.ndarray | Tensor | None = None,
-        drawn: bool = True,
+        initialize: bool = True,
     ) -> None:
         super().__init__()
         self.config = config
         self.dropout_rng = DropoutRng()
-        self.frozen: torch.dtype | None = None
+        self.inference_dtype: torch.dtype | None = None
         self._tables: Tables | None = None
         pre = config.norm_place == "pre"
         make_norm = _norm_maker(config)
@@ -113,24 +110,29 @@ class Transformer(nn.Module):
         self.src_embed = None if config.tie == "src_tgt_out" else table()
         self.out_embed = table() if config.tie == "none" else None
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
-        self.positions = Positions(config.dim)
+        self.positions = SinusoidalPositions(config.dim)
         self.word_dropout = WordDropout(config.word_dropout, UNK, self.dropout_rng)
         self.embed_dropout = Dropout(config.dropout, self.dropout_rng)
         allowed = torch.ones(vocab_size, dtype=torch.bool)
         if config.logit_mask and tgt_types is not None:
             allowed = torch.as_tensor(tgt_types).bool().clone()
         self.register_buffer("allowed", allowed, persistent=False)
-        if drawn:
+        if initialize:
             self.init_weights(torch.Generator().manual_seed(0))
 
-    def freeze(self, dtype: torch.dtype) -> Transformer:
+    def prepare_for_inference(self, dtype: torch.dtype) -> Transformer:
         """From now on for translation alone, with products in ``dtype``; returns itself."""
-        prepare_layers(self.eval(), dtype)
+        replace_layers(self.eval(), dtype)
         with torch.no_grad():
-            self._tables = self.tables()
+            self._tables = self.embedding_tables()
         self._outputs = WeakTensorKeyDictionary()
-        self.frozen = dtype
+        self.inference_dtype = dtype
         return self
+
+    @property
+    def for_inference(self) -> bool:
+        """Whether ``prepare_for_inference`` was called."""
+        return self.inference_dtype is not None
 
     def init_weights(self, generator: torch.Generator) -> None:
         """Draw every weight matrix anew (T sections 2.2 and 3.2); their biases become 0.
@@ -162,7 +164,7 @@ class Transformer(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [Nt, V], one row per target token, in the order of ``batch.tgt_out``."""
-        src_rows, tgt_rows, out_rows = self.tables()
+        src_rows, tgt_rows, out_rows = self.embedding_tables()
         memory = self.encode(batch.src, batch.src_layout, src_rows)
         x = self._embed(
             self.word_dropout(batch.tgt_in),
@@ -173,13 +175,13 @@ class Transformer(nn.Module):
         states = self.decoder(self.embed_dropout(x), batch.tgt_layout, memory, batch.src_layout)
         return self.logits(states, out_rows)
 
-    def tables(self) -> Tables:
+    def embedding_tables(self) -> Tables:
         """Source, target and output tables [V, D], normalized once for a whole forward."""
         if self._tables is not None:
             return self._tables
-        tgt = self.embed.rows()
-        src = tgt if self.src_embed is None else self.src_embed.rows()
-        return src, tgt, tgt if self.out_embed is None else self.out_embed.rows()
+        tgt = self.embed.table()
+        src = tgt if self.src_embed is None else self.src_embed.table()
+        return src, tgt, tgt if self.out_embed is None else self.out_embed.table()
 
     def encode(self, src: Tensor, layout: Layout, rows: Tensor) -> Tensor:
         """Source ids [Ns] -> encoder output [Ns, D]."""
@@ -191,17 +193,17 @@ class Transformer(nn.Module):
 
         The mask is part of the bias, so it costs no pass over the logits.
         """
-        if self.frozen is not None:
+        if self.inference_dtype is not None:
             return self._output(rows, None)(states)[:, : len(rows)]
         return linear(states, rows, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
         """Output bias and logit mask in one, [V]."""
         if self.out_bias is None:
-            return torch.where(self.allowed, 0.0, MASKED)
-        return torch.where(self.allowed, self.out_bias, MASKED)
+            return torch.where(self.allowed, 0.0, MASKED_LOGIT)
+        return torch.where(self.allowed, self.out_bias, MASKED_LOGIT)
 
-    def start(
+    def start_decoding(
         self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
     ) -> DecodeState:
         """Encode B sentences and make the state that decodes them position by position.
@@ -209,7 +211,7 @@ class Transformer(nn.Module):
         ``types``: [A] ids that the first columns of its logits are for, others being -inf; None =
         columns are for all V.
         """
-        src_rows, tgt_rows, out_rows = self.tables()
+        src_rows, tgt_rows, out_rows = self.embedding_tables()
         memory = self.encode(src, layout, src_rows)
 
         def embed(tokens: Tensor, position: int) -> Tensor:
@@ -229,14 +231,14 @@ class Transformer(nn.Module):
             max_len,
         )
 
-    def _output(self, rows: Tensor, types: Tensor | None) -> Product:
+    def _output(self, rows: Tensor, types: Tensor | None) -> LinearFunction:
         """``output`` for these types, None = all; a frozen model makes one for the same once."""
         key = rows if types is None else types
-        if self.frozen is not None and key in self._outputs:
+        if self.inference_dtype is not None and key in self._outputs:
             return self._outputs[key]
         chosen = slice(None) if types is None else types
-        project = output(rows[chosen], self.logit_bias()[chosen], self.frozen)
-        if self.frozen is not None:
+        project = output_projection(rows[chosen], self.logit_bias()[chosen], self.inference_dtype)
+        if self.inference_dtype is not None:
             self._outputs[key] = project
         return project
 

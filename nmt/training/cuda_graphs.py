@@ -26,17 +26,17 @@ from nmt.model.transformer import Transformer
 
 # A recording costs some ten updates, so it waits until a shape has come back; before that the same
 # work runs unrecorded, which also warms up what may not be set up while recording.
-VISITS = 8
-MOST = 48  # recordings; shapes beyond stay unrecorded
+CAPTURE_AT_VISIT = 8
+MAX_GRAPHS = 48  # recordings; shapes beyond stay unrecorded
 
 Compute = Callable[[Batch, Tensor], Tensor]
 
 
-class Record(Protocol):
+class Capture(Protocol):
     """Turns work into something that does it again: on the same tensors, with the same result."""
 
     def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Record; whether this does the work, too, is open."""
+        """Capture; whether this does the work, too, is open."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Recording:
     kept: list[Tensor]  # where else it reads: buffers that the model may replace
 
 
-class Replays:
+class CudaGraphs:
     """Does what ``compute`` does, faster once a shape is known.
 
     Args:
@@ -58,7 +58,7 @@ class Replays:
     """
 
     def __init__(
-        self, compute: Compute, model: Transformer, record: Record, say: Callable[[str], None]
+        self, compute: Compute, model: Transformer, record: Capture, say: Callable[[str], None]
     ) -> None:
         self.compute, self.model, self.record, self.say = compute, model, record, say
         self.visits: Counter[Bucket] = Counter()
@@ -85,7 +85,11 @@ class Replays:
         if shape is None or shape in self.recordings:
             return self.recordings.get(shape) if shape else None
         self.visits[shape] += 1
-        if self.failed or self.visits[shape] < VISITS or len(self.recordings) == MOST:
+        if (
+            self.failed
+            or self.visits[shape] < CAPTURE_AT_VISIT
+            or len(self.recordings) == MAX_GRAPHS
+        ):
             return None
         try:
             replay = self.record(lambda: self.compute(batch, self._tokens))
@@ -99,7 +103,7 @@ class Replays:
         return self.recordings[shape]
 
 
-class CudaRecord:
+class CudaCapture:
     """Records CUDA graphs that share one pool of memory: only one of them runs at a time."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ class LossSums:
     tokens: int
 
 
-def label_smoothed(
+def label_smoothed_loss(
     logits: Tensor,
     targets: Tensor,
     allowed: Tensor,

@@ -68,7 +68,7 @@ class Muon(torch.optim.Optimizer):
         for matrix in group["params"]:
             by_shape[matrix.shape].append(matrix)
         for shape, matrices in by_shape.items():
-            steps = orthogonal(torch.stack([self._momentum(matrix) for matrix in matrices]))
+            steps = orthogonalize(torch.stack([self._momentum(matrix) for matrix in matrices]))
             steps.mul_(-SIZE * max(shape) ** 0.5 * group["lr"])
             for matrix, step in zip(matrices, steps, strict=True):
                 if group["weight_decay"]:
@@ -93,7 +93,7 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(moved, MOMENTUM)
 
 
-def orthogonal(x: Tensor) -> Tensor:
+def orthogonalize(x: Tensor) -> Tensor:
     """Set the singular values of matrices to about 1 (0.7 to 1.2), without decomposing them.
 
     Newton-Schulz steps are polynomials of the Gram matrix, so only the first and the last product
@@ -103,7 +103,7 @@ def orthogonal(x: Tensor) -> Tensor:
         x: [n, a, b], fp32: the Gram matrix squares the range of the singular values.
     """
     if x.shape[1] > x.shape[2]:
-        return orthogonal(x.mT).mT
+        return orthogonalize(x.mT).mT
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
     gram = x @ x.mT
     identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.config.recipe import OptimConfig
 from nmt.training.muon import Muon
 
-LOWEST_SCALE = 1.0  # gradients that overflow fp16 unscaled will not fit by scaling
+MIN_LOSS_SCALE = 1.0  # gradients that overflow fp16 unscaled will not fit by scaling
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -58,7 +58,7 @@ def optimizer_shapes(kind: str, model: nn.Module) -> dict[str, torch.Size]:
     return shapes
 
 
-class LossScale:
+class LossScaler:
     """The factor on the loss that keeps small gradients within the range of fp16.
 
     It is torch's ``GradScaler`` with its usual numbers: halved after an update whose gradients are
@@ -90,17 +90,17 @@ class LossScale:
         """Divide the gradients; norm, observers and clipping see them as in fp32."""
         self._scaler.unscale_(optimizer)
 
-    def at_floor(self) -> Tensor:
+    def at_minimum(self) -> Tensor:
         """Return whether the scale cannot be lowered: a bool scalar on the device."""
-        return self._now() <= LOWEST_SCALE
+        return self._now() <= MIN_LOSS_SCALE
 
     def adjust(self) -> None:
         """Set the scale of the next update by the gradients that ``unscale`` saw."""
         self._scaler.update()
         # GradScaler has no floor: after 150 bad updates its scale would be 0
-        self._scaler.update(self._now().clamp(min=LOWEST_SCALE))
+        self._scaler.update(self._now().clamp(min=MIN_LOSS_SCALE))
 
-    def stored(self) -> tuple[float, int]:
+    def state(self) -> tuple[float, int]:
         """Return ``scale`` and ``updates`` for a checkpoint; waits for a GPU."""
         state = self._scaler.state_dict()
         return state["scale"], state["_growth_tracker"]

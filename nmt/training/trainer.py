@@ -33,11 +33,11 @@ from nmt.run.metrics_log import Logger
 from nmt.runtime.device import autocast
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
-from nmt.training.cuda_graphs import CudaRecord, Record, Replays
-from nmt.training.loss import label_smoothed
+from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
+from nmt.training.loss import label_smoothed_loss
 from nmt.training.optimizer import (
-    LOWEST_SCALE,
-    LossScale,
+    MIN_LOSS_SCALE,
+    LossScaler,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
@@ -90,7 +90,7 @@ class Trainer:
             self.model.load_state_dict(start.model)
             load_optimizer_tensors(self.optimizer, self.model, start.optimizer)
         state = self.state
-        self.loss_scale = LossScale(
+        self.loss_scaler = LossScaler(
             device, precision == "fp16", state.loss_scale, state.loss_scale_updates
         )
         self.state.content, self.state.precision = prepared.content, precision
@@ -99,9 +99,9 @@ class Trainer:
         # skipped updates in a row are counted on the device: to read from a GPU is to wait for it
         self.bad_updates = torch.tensor(self.state.bad_updates, device=device)
         self.look_every = 1 if device.type == "cpu" else recipe.train.log_every
-        self.replays: Replays | None = None
+        self.cuda_graphs: CudaGraphs | None = None
         if recipe.graphs == "auto" and device.type == "cuda":
-            self.replay_with(CudaRecord())
+            self.use_cuda_graphs(CudaCapture())
         if device.type == "cpu":
             kernels.load()  # now: the first validation computes exactly as the others
         self.translator = Translator(
@@ -117,9 +117,9 @@ class Trainer:
         self.state.text_fingerprint = self.translator.text_fingerprint
         self.interval = Interval(self.state, recipe)
 
-    def replay_with(self, record: Record) -> None:
+    def use_cuda_graphs(self, record: Capture) -> None:
         """Fill batches up to a few shapes, and record the work of each shape that comes back."""
-        self.replays = Replays(self.compute, self.model, record, self.log.text)
+        self.cuda_graphs = CudaGraphs(self.compute, self.model, record, self.log.text)
 
     def run(self) -> str | None:
         """Train until something ends the run.
@@ -152,8 +152,8 @@ class Trainer:
         Nothing here waits for a GPU; what is measured is read when a line is written.
         """
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=self.replays is None)
-        compute = self.replays or self.compute
+        self.optimizer.zero_grad(set_to_none=self.cuda_graphs is None)
+        compute = self.cuda_graphs or self.compute
         losses = torch.zeros(2, device=self.device)
         for p in update.planned:
             self.model.dropout_rng.seed(self.recipe.seed, p.epoch, p.index)
@@ -161,7 +161,7 @@ class Trainer:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.world.add([*gradients, losses])
         self.interval.add(losses[0], losses[1], update.tokens)
-        self.loss_scale.unscale(self.optimizer)
+        self.loss_scaler.unscale(self.optimizer)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.state.update += 1
         self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
@@ -172,7 +172,7 @@ class Trainer:
         if self.state.update % self.recipe.train.log_every == 0:
             record = self.interval.close(self.lr(), norm)
             if self.precision == "fp16":
-                record["loss_scale"] = self.loss_scale.stored()[0]
+                record["loss_scale"] = self.loss_scaler.state()[0]
             self.log.record(record)
             self.log.text(self.interval.line(record))
             self._end_if_diverged()
@@ -187,8 +187,8 @@ class Trainer:
         with onednn_matmul(self.device):
             with autocast(self.device, self.precision):
                 logits = self.model(batch)
-            sums = label_smoothed(logits, batch.tgt_out, allowed, smoothing, batch.weights)
-            self.loss_scale.scale(sums.smoothed / tokens).backward()
+            sums = label_smoothed_loss(logits, batch.tgt_out, allowed, smoothing, batch.weights)
+            self.loss_scaler.scale(sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
 
     def lr(self) -> float:
@@ -247,7 +247,7 @@ class Trainer:
         self.state.seconds = time.monotonic() - self.started
         self.state.bad_updates = int(self.bad_updates)
         if self.precision == "fp16":
-            self.state.loss_scale, self.state.loss_scale_updates = self.loss_scale.stored()
+            self.state.loss_scale, self.state.loss_scale_updates = self.loss_scaler.state()
         self.interval.store()
         save_checkpoint(
             self.run_folder,
@@ -276,11 +276,11 @@ class Trainer:
         above it, the scale was too high and is halved.
         """
         finite, limit = norm.isfinite(), self.recipe.optim.clip_norm
-        bad = self.bad_updates + self.loss_scale.at_floor()
+        bad = self.bad_updates + self.loss_scaler.at_minimum()
         self.bad_updates = torch.where(finite, 0, bad)
         shrink = (norm / limit).clamp(min=1.0) if limit else None
         take_step(self.optimizer, self.lr(), shrink, ~finite)
-        self.loss_scale.adjust()
+        self.loss_scaler.adjust()
         if self.state.update % self.look_every == 0:
             self._end_if_stuck(update)
 
@@ -291,7 +291,7 @@ class Trainer:
             rows = ", ".join(str(r + 1) for r in update.planned[0].batch.rows[:8])
             floor = ""
             if self.precision == "fp16":
-                floor = f", with the fp16 loss scale at its floor of {LOWEST_SCALE:g}"
+                floor = f", with the fp16 loss scale at its floor of {MIN_LOSS_SCALE:g}"
             raise RunError(
                 f"gradients were not finite for {self.state.bad_updates} updates in a row, up to "
                 f"update {self.state.update} (training pairs {rows}, ...){floor}",
@@ -321,7 +321,7 @@ class Trainer:
             )
 
         def make(rows: np.ndarray) -> Batch:
-            if self.replays is None:
+            if self.cuda_graphs is None:
                 return collate(corpus, rows).to(self.device)
             src_len, tgt_len = corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1
             shape = shape_for(src_len, tgt_len, data.batch_tokens)

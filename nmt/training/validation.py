@@ -21,7 +21,7 @@ from nmt.model.transformer import Transformer
 from nmt.runtime.files import write_atomic
 from nmt.scoring import MODEL_WORDS, Score, score, tokenized_bleu
 from nmt.scoring.systems import words_file
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 
 
 class Stopped(Exception):
@@ -121,7 +121,9 @@ def _losses(
         batch = collate(corpus, rows[batch_rows]).to(device)
         # a type that the target side of the training data never has is UNK to the model
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
-        sums = label_smoothed(model(batch), targets, model.allowed, recipe.optim.label_smoothing)
+        sums = label_smoothed_loss(
+            model(batch), targets, model.allowed, recipe.optim.label_smoothing
+        )
         nll += float(sums.nll)
         smoothed += float(sums.smoothed)
         tokens += sums.tokens

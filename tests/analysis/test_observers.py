@@ -14,7 +14,7 @@ from nmt.analysis.observers import OBSERVERS
 from nmt.cli.train import main
 from nmt.config.recipe import AnalysisConfig
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 from tests.model_cases import SOURCES, TARGETS, batch_of, tiny
 from tests.toy import toy_corpus, toy_recipe
 from tests.training.test_trainer import records
@@ -25,7 +25,7 @@ EVERYTHING = ["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_sc
 def model_with_gradients(**keys: Any) -> Transformer:
     model = Transformer(tiny(**keys), 12)
     batch = batch_of(SOURCES, TARGETS)
-    label_smoothed(model(batch), batch.tgt_out, model.allowed, 0.1).smoothed.backward()
+    label_smoothed_loss(model(batch), batch.tgt_out, model.allowed, 0.1).smoothed.backward()
     return model
 
 

@@ -119,7 +119,7 @@ class StubState:
     def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
         assert tokens.shape == (len(self.sentences), len(self.prefixes[0]))
         self.steps += 1
-        self.rows += len(rows.take(tokens.flatten()))
+        self.rows += len(rows.gather(tokens.flatten()))
         if self.steps > 1:
             self.prefixes = [
                 [(*prefix, token) for prefix, token in zip(prefixes, row, strict=True)]
@@ -130,7 +130,7 @@ class StubState:
             for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
             for prefix in prefixes
         ]
-        return rows.take(torch.tensor(np.stack(scores), dtype=torch.float32))
+        return rows.gather(torch.tensor(np.stack(scores), dtype=torch.float32))
 
     def select(self, parents: Tensor) -> None:
         self.prefixes = [

@@ -25,7 +25,7 @@ def broken(value: float, frozen: bool = False) -> Translator:
     translator = untrained()
     harm(translator, value)
     if frozen:
-        translator.model.freeze(torch.float32)
+        translator.model.prepare_for_inference(torch.float32)
     translator.source = "runs/x/checkpoints/u000007"
     return translator
 

@@ -147,7 +147,7 @@ def test_all_cores_are_those_that_the_system_and_torch_allow(
 
 def test_processes_stay_while_weights_do() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     first = translator.translate(MANY)
     processes = running()
     assert len(processes) == 2
@@ -162,12 +162,12 @@ def test_processes_stay_while_weights_do() -> None:
 
 def test_an_ensemble_keeps_its_processes_if_all_its_models_stay() -> None:
     models = [forking(seed).transformer for seed in (2, 3)]
-    models[0].freeze(torch.float32)
+    models[0].prepare_for_inference(torch.float32)
     translator = forking()
     translator.model = Ensemble(models)
     translator.translate(MANY)
     assert running() == set()
-    models[1].freeze(torch.float32)
+    models[1].prepare_for_inference(torch.float32)
     translator.translate(MANY)
     assert len(running()) == 2
 
@@ -186,7 +186,7 @@ def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
 
 def test_processes_that_ended_while_they_waited_begin_anew() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     before = running()
     for process in before:
@@ -201,7 +201,7 @@ def test_processes_that_ended_while_they_waited_begin_anew() -> None:
 
 def test_settings_of_the_caller_are_theirs() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     translator.translate(MANY)
     processes = running()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -220,7 +220,7 @@ class Fails(Exception):
 
 def test_a_call_works_while_the_failure_of_another_is_at_hand() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
 
     def fail(lines: int) -> None:
@@ -235,7 +235,7 @@ def test_a_call_works_while_the_failure_of_another_is_at_hand() -> None:
 
 def test_a_call_within_a_call_works() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     inner = []
 
@@ -259,7 +259,7 @@ def test_what_is_at_work_or_was_interrupted_is_not_used_again() -> None:
 
 def test_a_deep_copy_has_processes_of_its_own() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     twin = copy.deepcopy(translator)
     assert twin.translate(MANY) == expected
@@ -268,7 +268,7 @@ def test_a_deep_copy_has_processes_of_its_own() -> None:
 
 def test_threads_do_not_disturb_each_other() -> None:
     translator = forking()
-    translator.model.freeze(torch.float32)
+    translator.model.prepare_for_inference(torch.float32)
     lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
     found: dict[int, list[str]] = {}
 

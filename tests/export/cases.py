@@ -153,7 +153,7 @@ def their_search(
     """
     src, layout = collate_sources(sources)
     limits = (layout.lengths + offset).tolist()
-    state = translator.model.start(src, layout, beam, max(limits))
+    state = translator.model.start_decoding(src, layout, beam, max(limits))
     total = torch.full((len(sources), beam), -torch.inf)
     total[:, 0] = 0
     tokens = torch.full((len(sources), beam), BOS)

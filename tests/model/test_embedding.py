@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.model.embedding import Positions, TiedEmbedding, sinusoids
+from nmt.model.embedding import SinusoidalPositions, TiedEmbedding, sinusoids
 from tests import reference
 from tests.model_cases import build, tiny
 
@@ -20,7 +20,7 @@ def table(fixnorm: bool, seed: int = 0) -> TiedEmbedding:
 
 def test_fixnorm_rows_have_length_one_and_keep_their_direction():
     embedding = table(fixnorm=True)
-    rows = embedding.rows()
+    rows = embedding.table()
     torch.testing.assert_close(rows.norm(dim=-1), torch.ones(5))
     expected = reference.fix_norm(embedding.weight.detach().double().numpy())
     np.testing.assert_allclose(rows.detach().numpy(), expected, rtol=1e-5)
@@ -28,21 +28,21 @@ def test_fixnorm_rows_have_length_one_and_keep_their_direction():
 
 def test_without_fixnorm_rows_are_the_weights():
     embedding = table(fixnorm=False)
-    assert embedding.rows().equal(embedding.weight)
+    assert embedding.table().equal(embedding.weight)
 
 
 def test_the_length_of_a_row_does_not_matter_under_fixnorm():
     embedding = table(fixnorm=True)
-    before = embedding.rows().detach().clone()
+    before = embedding.table().detach().clone()
     with torch.no_grad():
         embedding.weight *= 0.003
-    torch.testing.assert_close(embedding.rows(), before)
+    torch.testing.assert_close(embedding.table(), before)
 
 
 def test_fixnorm_gradient_is_at_right_angles_to_the_row():
     """A direction has no gradient along itself: that is what fixing the length means."""
     embedding = table(fixnorm=True)
-    (embedding.rows() * torch.arange(40.0).view(5, 8)).sum().backward()
+    (embedding.table() * torch.arange(40.0).view(5, 8)).sum().backward()
     along = (embedding.weight.grad * embedding.weight).sum(-1)
     torch.testing.assert_close(along, torch.zeros(5), atol=1e-4, rtol=0)
     assert embedding.weight.grad.norm() > 1
@@ -55,7 +55,7 @@ def test_a_zero_row_is_finite_and_so_is_its_gradient(dtype):
     with torch.no_grad():
         embedding.weight[2] = 0
     embedding.to(dtype)
-    rows = embedding.rows()
+    rows = embedding.table()
     assert rows.isfinite().all()
     assert rows[2].abs().max() == 0
     rows.float().sum().backward()
@@ -68,7 +68,7 @@ def test_a_zero_row_under_autocast_is_finite_and_so_is_its_scaled_gradient(dtype
     with torch.no_grad():
         embedding.weight[2] = 0
     with torch.autocast("cpu", dtype):
-        rows = embedding.rows()
+        rows = embedding.table()
         logits = torch.ones(3, 8) @ rows.t()
     assert rows.dtype == torch.float32
     assert logits.dtype == dtype
@@ -91,7 +91,7 @@ def test_sinusoids_by_hand():
 
 
 def test_positions_grow_past_their_first_length_and_are_not_saved():
-    positions = Positions(6, longest=4)
+    positions = SinusoidalPositions(6, longest=4)
     places = torch.tensor([0, 3, 900])
     out = positions(places, 901)
     expected = np.stack([reference.sinusoid(int(place), 6) for place in places])

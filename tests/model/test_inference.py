@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from nmt.config.recipe import ModelConfig
 from nmt.model import transformer
 from nmt.model.cpu import inference
-from nmt.model.cpu.active_rows import ROUND, ActiveRows
-from nmt.model.cpu.inference import InferenceLinear, output, product
+from nmt.model.cpu.active_rows import ROW_MULTIPLE, ActiveRows
+from nmt.model.cpu.inference import InferenceLinear, output_projection, packed_linear
 from nmt.model.transformer import Transformer
 from tests.decoding.untrained import LINES, untrained
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cpu
 def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
     """With torch's packed layout, and without it, as on a torch that lacks the operations."""
     if not there:
-        monkeypatch.setattr(inference, "NAMES", ("no_such_operation",) * 2)
+        monkeypatch.setattr(inference, "ONEDNN_OPS", ("no_such_operation",) * 2)
     rng = torch.Generator().manual_seed(1)
     x, weight = torch.randn(rows, 24, generator=rng), torch.randn(37, 24, generator=rng)
     shift = torch.randn(37, generator=rng) if bias else None
@@ -35,7 +35,7 @@ def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
         (torch.float64, 1e-5),
     ):
         for relu, result in ((False, expected), (True, expected.relu())):
-            found = product(weight, shift, dtype, relu)(x)
+            found = packed_linear(weight, shift, dtype, relu)(x)
             assert found.dtype == dtype
             torch.testing.assert_close(found.float(), result, rtol=0, atol=atol)
 
@@ -48,13 +48,13 @@ def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, 
 
     def watched(weight, *args):
         widths.append(len(weight))
-        return product(weight, *args)
+        return packed_linear(weight, *args)
 
-    monkeypatch.setattr(inference, "product", watched)
+    monkeypatch.setattr(inference, "packed_linear", watched)
     rng = torch.Generator().manual_seed(1)
     x, rows = torch.randn(9, 24, generator=rng), torch.randn(types, 24, generator=rng)
     bias = torch.randn(types, generator=rng)
-    found = output(rows, bias, dtype)(x)
+    found = output_projection(rows, bias, dtype)(x)
     assert widths == [computed]
     assert found.shape == (9, computed)
     assert bool(found[:, types:].isneginf().all())
@@ -64,7 +64,7 @@ def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, 
 
 def test_a_frozen_model_translates_and_scores_as_before():
     plain, frozen_one = untrained(), untrained()
-    frozen_one.transformer.freeze(torch.float32)
+    frozen_one.transformer.prepare_for_inference(torch.float32)
     layers = [m for m in frozen_one.transformer.modules() if isinstance(m, InferenceLinear)]
     assert len(layers) == 4 + 2 * 7  # encoder layer: qkv, out, fc1, fc2; decoder: q, kv, out too
     assert not any(isinstance(m, torch.nn.Linear) for m in frozen_one.transformer.modules())
@@ -87,7 +87,7 @@ def test_what_is_more_than_relu_stays_between_the_products(keys):
         ffn, x = model.encoder.layers[0].ffn.eval(), torch.randn(5, 16, generator=rng)
         with torch.no_grad():
             expected = ffn(x)
-            model.freeze(torch.float32)
+            model.prepare_for_inference(torch.float32)
             torch.testing.assert_close(ffn(x), expected, rtol=0, atol=1e-5)
             assert (ffn.fc1(x).amin() == 0) == ("bias" in of_model or not of_model)
 
@@ -96,10 +96,12 @@ def test_a_frozen_model_lays_its_output_out_once(monkeypatch):
     """For the types of a plain search, and for all; a model that may be trained on, each time."""
     made = []
     monkeypatch.setattr(
-        transformer, "output", lambda *args: made.append(len(args[0])) or output(*args)
+        transformer,
+        "output_projection",
+        lambda *args: made.append(len(args[0])) or output_projection(*args),
     )
     plain, frozen_one = untrained(), untrained()
-    frozen_one.transformer.freeze(torch.float32)
+    frozen_one.transformer.prepare_for_inference(torch.float32)
     for _ in range(3):
         frozen_one.translate(LINES, batch_tokens=40)
         frozen_one.translate(LINES, no_repeat_ngram=2)
@@ -115,7 +117,7 @@ def test_a_frozen_model_lays_its_output_out_once(monkeypatch):
 def test_half_precision_is_used_in_search_and_in_scores(dtype):
     """In fp16, which the compiled loops of a CPU do not know, by torch's operations."""
     exact, rounded = untrained(), untrained()
-    rounded.transformer.freeze(dtype)
+    rounded.transformer.prepare_for_inference(dtype)
     found = [best[0] for best in rounded.stream(LINES)]
     scored = rounded.score(LINES, [h.text for h in found])
     same = exact.score(LINES, [h.text for h in found])
@@ -132,11 +134,11 @@ def test_rows_that_are_needed_keep_their_values():
         x = torch.arange(total)
         for share in (0.0, 0.1, 0.5, 0.9, 1.0):
             needed = torch.rand(total, generator=rng) < share
-            rows = ActiveRows.where(needed)
-            taken = rows.take(x)
-            assert len(taken) == total or len(taken) % ROUND == 0
-            assert len(taken) - needed.sum() < ROUND or len(taken) == total
-            spread = rows.spread(taken)
+            rows = ActiveRows.from_mask(needed)
+            taken = rows.gather(x)
+            assert len(taken) == total or len(taken) % ROW_MULTIPLE == 0
+            assert len(taken) - needed.sum() < ROW_MULTIPLE or len(taken) == total
+            spread = rows.expand(taken)
             assert len(spread) == total
             assert torch.equal(spread[needed], x[needed])
 
@@ -145,5 +147,5 @@ def test_a_row_that_is_not_needed_repeats_the_last_one_that_is():
     """The beams of the first position count on it: the first of each sentence is needed."""
     needed = torch.zeros(16, 5, dtype=torch.bool)
     needed[:, 0] = True
-    rows = ActiveRows.where(needed)
-    assert rows.spread(rows.take(torch.arange(80))).tolist() == [n - n % 5 for n in range(80)]
+    rows = ActiveRows.from_mask(needed)
+    assert rows.expand(rows.gather(torch.arange(80))).tolist() == [n - n % 5 for n in range(80)]

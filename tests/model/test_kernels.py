@@ -1,4 +1,4 @@
-"""Compiled loops beside torch's own operations."""
+"""Compiled kernels against torch's own operations."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from nmt.data.layout import Layout
 from nmt.data.vocab import BOS
 from nmt.decoding.translator import Translator
 from nmt.model import attention
-from nmt.model.cpu import kernels, loops
-from nmt.model.cpu.inference import prepare_layers
+from nmt.model.cpu import kernels, numba_kernels
+from nmt.model.cpu.inference import replace_layers
 from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
 from tests.export.cases import ids, made, pairs
@@ -29,10 +29,10 @@ from tests.export.cases import ids, made, pairs
 pytestmark = pytest.mark.cpu
 
 ROOT = Path(__file__).parents[2]
-PRECISIONS = pytest.mark.parametrize("dtype", kernels.PRECISIONS)
+PRECISIONS = pytest.mark.parametrize("dtype", kernels.DTYPES)
 B, K, C, H, E = 3, 2, 12, 2, 24
 D = H * E
-LOOPS = {"write", "attend", "log_sum_exp", "top"}
+COMPILED = {"write_cache", "cached_attention", "log_sum_exp", "top_k"}
 
 
 @pytest.fixture(autouse=True)
@@ -70,9 +70,11 @@ def test_attention_of_rows_is_that_of_torch(dtype, shared):
     visible[..., 0] = True
     visible[0, 0, 1:] = False
     expected = reference(q[:, :D], kv[:, : C - 3], visible, K)
-    assert_close(kernels.attend(q, None, K, kv, visible, H, D), expected, dtype)
+    assert_close(kernels.cached_attention(q, None, K, kv, visible, H, D), expected, dtype)
     some = torch.tensor([5, 0, 3])
-    assert_close(kernels.attend(q[some], some, K, kv, visible, H, D), expected[some], dtype)
+    assert_close(
+        kernels.cached_attention(q[some], some, K, kv, visible, H, D), expected[some], dtype
+    )
 
 
 @PRECISIONS
@@ -81,7 +83,7 @@ def test_keys_and_values_are_those_after_other_columns(dtype):
     visible = torch.ones(B, 1, C, dtype=torch.bool)
     padded = qkv.view(B, C, 3 * D)
     expected = reference(qkv[:, :D], padded[..., D:], visible, C)
-    assert_close(kernels.attend(qkv, None, C, padded, visible, H, D), expected, dtype)
+    assert_close(kernels.cached_attention(qkv, None, C, padded, visible, H, D), expected, dtype)
 
 
 @PRECISIONS
@@ -89,7 +91,7 @@ def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
     for place in (None, torch.tensor([0, 0, 1, 1, 1, 2])):
         qkv = numbers(B * K if place is None else 3, 3 * D).to(dtype)
         cache = torch.zeros(B, C, 2 * D, dtype=dtype)
-        kernels.write(qkv, place, cache, 4)
+        kernels.write_cache(qkv, place, cache, 4)
         rows = qkv if place is None else qkv[place]
         assert torch.equal(cache[:, 4 : 4 + K], rows[:, D:].unflatten(0, (B, K)))
         assert not cache[:, :4].any()
@@ -99,12 +101,12 @@ def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
 def test_bits_of_another_number_format_are_not_copied():
     cache = torch.zeros(B, C, 2 * D, dtype=torch.float32)
     with pytest.raises(TypeError, match=r"torch\.bfloat16, their cache is torch\.float32"):
-        kernels.write(numbers(B * K, 3 * D).bfloat16(), None, cache, 4)
+        kernels.write_cache(numbers(B * K, 3 * D).bfloat16(), None, cache, 4)
     assert not cache.any()
 
 
 @pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("source", kernels.PRECISIONS)
+@pytest.mark.parametrize("source", kernels.DTYPES)
 @PRECISIONS
 def test_a_norm_is_that_of_training(name, source, dtype):
     """On rows of zeros too, and with whatever gains."""
@@ -115,7 +117,7 @@ def test_a_norm_is_that_of_training(name, source, dtype):
     x[3] = 0
     model = torch.nn.Sequential(norm)
     expected = norm(x.float())
-    prepare_layers(model, dtype)
+    replace_layers(model, dtype)
     assert_close(model(x), expected, dtype)
     assert [*model.state_dict()] == [f"0.{key}" for key in norm.state_dict()]
 
@@ -147,7 +149,7 @@ def test_the_highest_are_those_of_torch(dtype, types, count):
     logits = numbers(2, 9, types).to(dtype).float()
     logits = logits.sort(dim=-1, descending=True).values
     for arranged in (torch.arange(types), torch.arange(types).flip(0), torch.randperm(types)):
-        highest, place = kernels.top(logits[..., arranged].to(dtype), count)
+        highest, place = kernels.top_k(logits[..., arranged].to(dtype), count)
         assert torch.equal(highest, logits[..., :count])
         assert torch.equal(logits[..., arranged].gather(-1, place), highest)
         assert bool((place.sort(dim=-1).values.diff() > 0).all())
@@ -156,7 +158,7 @@ def test_the_highest_are_those_of_torch(dtype, types, count):
 def test_equal_ones_stand_in_order_and_what_is_not_allowed_comes_last():
     logits = torch.full((1, 70), -torch.inf)
     logits[0, [3, 40, 66]] = torch.tensor([1.0, 2.0, 1.0])
-    highest, place = kernels.top(logits, 5)
+    highest, place = kernels.top_k(logits, 5)
     assert highest.tolist() == [[2.0, 1.0, 1.0, -torch.inf, -torch.inf]]
     assert place[0, :3].tolist() == [40, 3, 66]
     assert bool((place < 70).all())
@@ -165,8 +167,8 @@ def test_equal_ones_stand_in_order_and_what_is_not_allowed_comes_last():
 def test_what_is_no_number_is_none_of_the_highest():
     logits = numbers(1, 70)
     logits[0, 5] = torch.nan
-    assert 5 not in kernels.top(logits, 3)[1]
-    everything = kernels.top(torch.full((1, 70), torch.nan), 3)
+    assert 5 not in kernels.top_k(logits, 3)[1]
+    everything = kernels.top_k(torch.full((1, 70), torch.nan), 3)
     assert everything[0].isneginf().all()
 
 
@@ -187,8 +189,8 @@ def test_a_search_is_the_same_with_torch_operations(keys, monkeypatch):
     lines = [source for source, _ in pairs()[:30]]
     used = watch(monkeypatch)
     found = [best[0] for best in ours.stream(lines, beam=3)]
-    assert used == LOOPS
-    monkeypatch.setattr(kernels, "suit", lambda x: False)
+    assert used == COMPILED
+    monkeypatch.setattr(kernels, "supports", lambda x: False)
     expected = [best[0] for best in plain.stream(lines, beam=3)]
     assert [h.text for h in found] == [h.text for h in expected]
     for a, b in zip(found, expected, strict=True):
@@ -200,27 +202,27 @@ def test_in_bf16_a_search_is_as_near_to_fp32_as_with_torch_operations(keys, monk
     """Each rounds in an order of its own, torch in that of the processor's instructions.
 
     So the two may differ by any one error; but errors of hundreds of tokens have the same mean:
-    the loops' was 0.95 to 1.08 of torch's with AVX2.
+    that of the kernels was 0.95 to 1.08 of torch's with AVX2.
     """
     exact, ours, plain = (made(**keys) for _ in range(3))
     for one in (ours, plain):
-        one.transformer.freeze(torch.bfloat16)
+        one.transformer.prepare_for_inference(torch.bfloat16)
     used = watch(monkeypatch)
     found = stepwise(ours)
-    assert used == LOOPS - {"top"}
-    monkeypatch.setattr(kernels, "suit", lambda x: False)
+    assert used == COMPILED - {"top_k"}
+    monkeypatch.setattr(kernels, "supports", lambda x: False)
     expected, rounded = stepwise(exact), stepwise(plain)
     assert (found - expected).abs().mean() < 1.3 * (rounded - expected).abs().mean()
     assert (rounded - expected).abs().mean() < 0.1
 
 
 def watch(monkeypatch) -> set[str]:
-    """The names of compiled loops that are called from now on."""
+    """The names of compiled functions that are called from now on."""
     used: set[str] = set()
-    for name in LOOPS:
-        compiled = getattr(loops, name)
+    for name in COMPILED:
+        compiled = getattr(numba_kernels, name)
         watched = functools.partial(lambda of, do, *args: used.add(of) or do(*args), name, compiled)
-        monkeypatch.setattr(loops, name, watched)
+        monkeypatch.setattr(numba_kernels, name, watched)
     return used
 
 
@@ -234,7 +236,7 @@ def stepwise(translator: Translator) -> Tensor:
     told = torch.from_numpy(np.stack([np.resize(target, length) for target in targets]))
     told = torch.stack([told.roll(-k, 0) for k in range(3)], 1)
     src, layout = collate_sources(sources)
-    state = translator.transformer.start(src, layout, 3, length)
+    state = translator.transformer.start_decoding(src, layout, 3, length)
     tokens, found = torch.full(told.shape[:2], BOS), []
     for step in range(length):
         logits = state.advance(tokens).unflatten(0, tokens.shape)
@@ -247,9 +249,9 @@ def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
     model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2), 50).eval()
     layout = Layout.of([7, 3, 1])
     ids = torch.arange(11) + 5
-    rows, asked = model.tables()[0], []
-    attend = kernels.attend
-    monkeypatch.setattr(kernels, "attend", lambda *args: asked.append(1) or attend(*args))
+    rows, asked = model.embedding_tables()[0], []
+    attend = kernels.cached_attention
+    monkeypatch.setattr(kernels, "cached_attention", lambda *args: asked.append(1) or attend(*args))
     short = model.encode(ids, layout, rows)
     assert len(asked) == model.config.enc_layers
     monkeypatch.setattr(attention, "SHORT", 7)
@@ -258,22 +260,24 @@ def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
 
 
 def test_kernels_are_for_cpus_and_not_for_training():
-    assert kernels.suit(torch.ones(1))
-    assert not kernels.suit(torch.ones(1, dtype=torch.float64))
-    assert not kernels.suit(torch.ones(1, device="meta"))
+    assert kernels.supports(torch.ones(1))
+    assert not kernels.supports(torch.ones(1, dtype=torch.float64))
+    assert not kernels.supports(torch.ones(1, device="meta"))
     with torch.enable_grad():
-        assert not kernels.suit(torch.ones(1))
+        assert not kernels.supports(torch.ones(1))
 
 
 def test_loops_are_loaded_before_enough_work_and_never_within_it(monkeypatch):
-    monkeypatch.setattr(kernels, "_loops", None)
-    kernels.load_for(kernels.WORTH - 1)
-    assert kernels._loops is None
-    assert not kernels.suit(torch.ones(10**6))
-    assert kernels.suit(torch.ones(10, dtype=torch.bfloat16))  # torch's own would round more often
-    kernels.load_for(kernels.WORTH)
-    assert kernels._loops is loops
-    assert kernels.suit(torch.ones(1))
+    monkeypatch.setattr(kernels, "_compiled", None)
+    kernels.load_if_worthwhile(kernels.MIN_TOKENS - 1)
+    assert kernels._compiled is None
+    assert not kernels.supports(torch.ones(10**6))
+    assert kernels.supports(
+        torch.ones(10, dtype=torch.bfloat16)
+    )  # torch's own would round more often
+    kernels.load_if_worthwhile(kernels.MIN_TOKENS)
+    assert kernels._compiled is numba_kernels
+    assert kernels.supports(torch.ones(1))
 
 
 def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
@@ -286,7 +290,7 @@ def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
             "from nmt.model.cpu import kernels",
             "torch.set_grad_enabled(False)",
             "kernels.load()",
-            "print(kernels.top(torch.tensor([[1.0, 3.0, 2.0]]), 2)[1].tolist())",
+            "print(kernels.top_k(torch.tensor([[1.0, 3.0, 2.0]]), 2)[1].tolist())",
         ]
     )
     done = subprocess.run(

@@ -176,7 +176,7 @@ def test_encoder_block_is_torch_s_layer(place, name):
     x = normal(sum(LENGTHS), DIM)
     theirs = layer(layout.pad(x), src_key_padding_mask=~layout.visible)
     torch.testing.assert_close(
-        block(x, *block.attend_batch(layout)), layout.flat(theirs), rtol=1e-4, atol=1e-5
+        block(x, *block.batch_attention(layout)), layout.flat(theirs), rtol=1e-4, atol=1e-5
     )
 
 
@@ -210,7 +210,7 @@ def test_decoder_block_is_torch_s_layer(place):
         memory_key_padding_mask=~memory_layout.visible,
         tgt_is_causal=True,
     )
-    ours = block(x, *block.attend_batch(layout, memory, memory_layout))
+    ours = block(x, *block.batch_attention(layout, memory, memory_layout))
     torch.testing.assert_close(ours, layout.flat(theirs), rtol=1e-4, atol=1e-5)
 
 

@@ -56,7 +56,7 @@ def test_under_autocast_it_computes_in_its_type_and_gradients_are_those_of_the_w
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.skipif(not module.FUSED, reason="this torch has no such operation")
+@pytest.mark.skipif(not module.FUSED_DTYPES, reason="this torch has no such operation")
 def test_the_operation_is_asked_for_gradients_alone_and_where_it_can_be(monkeypatch):
     x, weight, bias = inputs(torch.float32)
     assert fused(linear(x, weight, bias))
@@ -69,7 +69,7 @@ def test_the_operation_is_asked_for_gradients_alone_and_where_it_can_be(monkeypa
 
 def test_a_torch_without_it_has_the_plain_one(monkeypatch):
     expected = run(linear, inputs(torch.float32))
-    monkeypatch.setattr(module, "FUSED", ())
+    monkeypatch.setattr(module, "FUSED_DTYPES", ())
     assert not fused(linear(*inputs(torch.float32)))
     for found, plain in zip(run(linear, inputs(torch.float32)), expected, strict=True):
         torch.testing.assert_close(found, plain)

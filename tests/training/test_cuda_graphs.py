@@ -55,7 +55,7 @@ class Log:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch) -> None:
     """Shapes are recorded at their second visit: a few updates are enough for a test."""
-    monkeypatch.setattr(cuda_graphs, "VISITS", 2)
+    monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 2)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
 
         def make(
             *overrides: str,
-            record: cuda_graphs.Record | None = None,
+            record: cuda_graphs.Capture | None = None,
             checkpoint: Checkpoint | None = None,
             stop_after: int = 10**9,
             device: str = "cpu",
@@ -91,7 +91,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
                 checkpoint,
             )
             if record is not None:
-                trainer.replay_with(record)
+                trainer.use_cuda_graphs(record)
             return trainer
 
         yield make
@@ -120,7 +120,7 @@ def test_recorded_updates_equal_plain_ones(start):
             q.data.copy_(p.data)
         if plain.state.update == 10:
             break
-    assert recorder.recorded == len(recorded.replays.recordings) > 1
+    assert recorder.recorded == len(recorded.cuda_graphs.recordings) > 1
     assert recorder.replayed > 5
     assert {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()} == homes
     plain.interval.store()
@@ -136,7 +136,7 @@ def test_whether_a_batch_is_replayed_changes_nothing(start, monkeypatch):
     recorded = start(record=recorder)
     recorded.run()
     assert recorder.replayed > 5
-    monkeypatch.setattr(cuda_graphs, "VISITS", 10**9)
+    monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 10**9)
     unrecorded = start(record=never)
     unrecorded.run()
     for name, tensor in weights(recorded).items():
@@ -165,22 +165,22 @@ def test_failing_to_record_is_said_once_and_harmless(start):
         return recorder(work)
 
     failed, unrecorded = start(record=failing), start(record=Recorder())
-    unrecorded.replays.failed = True
+    unrecorded.cuda_graphs.failed = True
     for trainer in (failed, unrecorded):
         trainer.run()
     for name, tensor in weights(failed).items():
         assert torch.equal(weights(unrecorded)[name], tensor)
-    assert not failed.replays.recordings  # not even the one that was made
+    assert not failed.cuda_graphs.recordings  # not even the one that was made
     notes = [line for line in failed.log.lines if line.startswith("note")]
     assert notes == ["note: updates are not recorded as CUDA graphs, which failed: no graphs today"]
 
 
 def test_recordings_are_bounded(start, monkeypatch):
-    monkeypatch.setattr(cuda_graphs, "MOST", 1)
+    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 1)
     recorder = Recorder()
     trainer = start(record=recorder)
     trainer.run()
-    assert recorder.recorded == len(trainer.replays.recordings) == 1
+    assert recorder.recorded == len(trainer.cuda_graphs.recordings) == 1
 
 
 def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
@@ -190,11 +190,11 @@ def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
     planned = next(start().updates()).planned
     assert planned[0].batch.shape is None
     trainer.update(Update(planned, update.tokens, update.epoch, update.next_batch))
-    assert not trainer.replays.visits
+    assert not trainer.cuda_graphs.visits
 
 
 def test_graphs_are_for_gpus(start):
-    assert start().replays is None
+    assert start().cuda_graphs is None
 
 
 class FakeCuda:
@@ -227,7 +227,7 @@ class FakeCuda:
 
 def test_a_cuda_recording_is_replayed_and_gives_its_tensor(monkeypatch):
     fake, result = FakeCuda(monkeypatch), torch.zeros(2)
-    record = cuda_graphs.CudaRecord()
+    record = cuda_graphs.CudaCapture()
     replay = record(lambda: result)
     assert fake.asked == [("pool", "thread_local")]
     assert replay() is result
@@ -240,7 +240,7 @@ def test_a_cuda_recording_that_fails_leaves_stream_and_generator_usable(monkeypa
 
     fake = FakeCuda(monkeypatch)
     with pytest.raises(RuntimeError, match="not permitted"):
-        cuda_graphs.CudaRecord()(work)
+        cuda_graphs.CudaCapture()(work)
     assert fake.asked[1:] == [("stream", True), 7, "new"]
 
 
@@ -250,9 +250,9 @@ def test_cuda_graphs_compute_what_unrecorded_kernels_compute(start, monkeypatch)
     """With dropout: a replay draws the masks that the unrecorded work would draw."""
     recorded = start(device="cuda")
     recorded.run()
-    assert recorded.replays.recordings
-    assert not recorded.replays.failed
-    monkeypatch.setattr(cuda_graphs, "VISITS", 10**9)
+    assert recorded.cuda_graphs.recordings
+    assert not recorded.cuda_graphs.failed
+    monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 10**9)
     unrecorded = start(device="cuda")
     unrecorded.run()
     for name, tensor in weights(recorded).items():

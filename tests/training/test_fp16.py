@@ -80,7 +80,7 @@ def start(recipe, tmp_path) -> Iterator[Start]:
 
 def at_scale(trainer: Trainer, scale: float, updates: int = 0) -> Trainer:
     """As if it had got there by itself."""
-    found = trainer.loss_scale._scaler
+    found = trainer.loss_scaler._scaler
     found.load_state_dict({**found.state_dict(), "scale": scale, "_growth_tracker": updates})
     return trainer
 
@@ -105,20 +105,20 @@ def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
     trainer = start(f"optim.kind={kind}", "optim.accumulate=2")
     updates = trainer.updates()
     trainer.update(next(updates))
-    assert trainer.loss_scale.stored() == (FIRST, 1)
+    assert trainer.loss_scaler.state() == (FIRST, 1)
     kept_weights, kept_moments = weights(trainer), moments(trainer)
     at_scale(trainer, 2.0**40)
     for number in (1, 2):
         trainer.update(next(updates))
         assert not all(g.isfinite().all() for g in gradients(trainer).values())
-        assert trainer.loss_scale.stored() == (2.0 ** (40 - number), 0)
+        assert trainer.loss_scaler.state() == (2.0 ** (40 - number), 0)
         assert equal(weights(trainer), kept_weights)
         assert equal(moments(trainer), kept_moments)
     assert int(trainer.bad_updates) == 0
     assert trainer.state.update == 3  # batches and rates move on
     at_scale(trainer, 2.0**10)
     trainer.update(next(updates))
-    assert trainer.loss_scale.stored() == (2.0**10, 1)
+    assert trainer.loss_scaler.state() == (2.0**10, 1)
     assert not equal(weights(trainer), kept_weights)
 
 
@@ -126,9 +126,9 @@ def test_the_scale_doubles_after_2000_finite_updates(start):
     trainer = at_scale(start(), FIRST, 1998)
     updates = trainer.updates()
     trainer.update(next(updates))
-    assert trainer.loss_scale.stored() == (FIRST, 1999)
+    assert trainer.loss_scaler.state() == (FIRST, 1999)
     trainer.update(next(updates))
-    assert trainer.loss_scale.stored() == (2 * FIRST, 0)
+    assert trainer.loss_scaler.state() == (2 * FIRST, 0)
 
 
 def test_activations_that_overflow_skip_the_update(start):
@@ -139,7 +139,7 @@ def test_activations_that_overflow_skip_the_update(start):
     kept = weights(trainer)
     trainer.update(next(trainer.updates()))
     assert equal(weights(trainer), kept)
-    assert trainer.loss_scale.stored() == (FIRST / 2, 0)
+    assert trainer.loss_scaler.state() == (FIRST / 2, 0)
 
 
 def test_the_scale_has_a_floor_where_bad_updates_are_counted(start):
@@ -148,7 +148,7 @@ def test_the_scale_has_a_floor_where_bad_updates_are_counted(start):
     updates, scales = trainer.updates(), []
     for _ in range(4):
         trainer.update(next(updates))
-        scales.append((trainer.loss_scale.stored()[0], int(trainer.bad_updates)))
+        scales.append((trainer.loss_scaler.state()[0], int(trainer.bad_updates)))
     with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 5") as e:
         trainer.update(next(updates))
     assert scales == [(2, 0), (1, 0), (1, 1), (1, 2)]
@@ -192,7 +192,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(start):
     whole, stopped = run(), run(stop_after=5)
     checkpoint = load_checkpoint(stopped.run_folder)
     assert checkpoint.state.update == 5
-    scale, updates = stopped.loss_scale.stored()
+    scale, updates = stopped.loss_scaler.state()
     assert (checkpoint.state.loss_scale, checkpoint.state.loss_scale_updates) == (scale, updates)
     assert scale not in (FIRST, 2.0**20)
     assert updates > 0
@@ -200,7 +200,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(start):
     assert resumed.state.update == whole.state.update == 12
     assert equal(weights(resumed), weights(whole))
     assert equal(moments(resumed), moments(whole))
-    assert resumed.loss_scale.stored() == whole.loss_scale.stored()
+    assert resumed.loss_scaler.state() == whole.loss_scaler.state()
 
 
 def test_a_checkpoint_of_an_older_version_begins_with_the_first_scale():
@@ -212,8 +212,8 @@ def test_other_precisions_have_no_scale(start):
     trainer = start(precision="bf16")
     trainer.update(next(trainer.updates()))
     loss = torch.tensor(3.0)
-    assert trainer.loss_scale.scale(loss) is loss
-    assert bool(trainer.loss_scale.at_floor())  # every non-finite update is a bad one
+    assert trainer.loss_scaler.scale(loss) is loss
+    assert bool(trainer.loss_scaler.at_minimum())  # every non-finite update is a bad one
 
 
 def test_updates_read_nothing_between_log_lines(start):
@@ -225,18 +225,18 @@ def test_updates_read_nothing_between_log_lines(start):
         for _ in range(3):
             trainer.update(next(updates))
     assert reads.count == 0
-    assert trainer.loss_scale.stored() == (2.0**37, 0)
+    assert trainer.loss_scaler.state() == (2.0**37, 0)
 
 
 def test_recorded_updates_read_the_scale_where_it_stays(start, monkeypatch):
-    monkeypatch.setattr(cuda_graphs, "VISITS", 2)
+    monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 2)
     found = []
     for record in (None, Recorder()):
         trainer = at_scale(start("train.validate_every=8", "train.max_validations=1"), 2.0**22)
-        trainer.replay_with(record or (lambda work: work))
-        scale = trainer.loss_scale._scaler._scale
+        trainer.use_cuda_graphs(record or (lambda work: work))
+        scale = trainer.loss_scaler._scaler._scale
         trainer.run()
-        assert trainer.loss_scale._scaler._scale is scale
+        assert trainer.loss_scaler._scaler._scale is scale
         assert scale < 2.0**22
         found.append((weights(trainer), float(scale)))
     assert equal(found[0][0], found[1][0])
@@ -261,7 +261,7 @@ def test_an_overflow_of_another_process_is_skipped_by_all(start):
     kept = weights(trainer)
     trainer.update(next(updates))
     assert equal(weights(trainer), kept)
-    assert trainer.loss_scale.stored() == (FIRST / 2, 0)
+    assert trainer.loss_scaler.state() == (FIRST / 2, 0)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

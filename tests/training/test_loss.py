@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt.training.loss import label_smoothed
+from nmt.training.loss import label_smoothed_loss
 from tests.reference import log_softmax, smoothed_loss
 
 pytestmark = pytest.mark.cpu
@@ -29,7 +29,7 @@ def by_hand(values: torch.Tensor, smoothing: float) -> tuple[float, float]:
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_sums_are_those_by_hand(masked, smoothing):
-    sums = label_smoothed(logits(masked), TARGETS, ALLOWED, smoothing)
+    sums = label_smoothed_loss(logits(masked), TARGETS, ALLOWED, smoothing)
     smoothed, true = by_hand(logits(masked), smoothing)
     assert sums.smoothed.item() == pytest.approx(smoothed, rel=1e-5)
     assert sums.nll.item() == pytest.approx(true, rel=1e-5)
@@ -40,7 +40,7 @@ def test_two_types_worked_out():
     """p = (3/4, 1/4), gold first, smoothing 0.2: mass 0.9 and 0.1."""
     values = torch.tensor([[math.log(3), 0.0, -1e9]])
     allowed = torch.tensor([True, True, False])
-    sums = label_smoothed(values, torch.tensor([0]), allowed, 0.2)
+    sums = label_smoothed_loss(values, torch.tensor([0]), allowed, 0.2)
     assert sums.smoothed.item() == pytest.approx(-0.9 * math.log(0.75) - 0.1 * math.log(0.25))
     assert sums.nll.item() == pytest.approx(-math.log(0.75))
 
@@ -49,14 +49,14 @@ def test_two_types_worked_out():
 def test_without_a_mask_it_is_torch_s_own(smoothing):
     values, everything = logits(masked=False), torch.ones(7, dtype=torch.bool)
     theirs = F.cross_entropy(values, TARGETS, label_smoothing=smoothing, reduction="sum")
-    ours = label_smoothed(values, TARGETS, everything, smoothing).smoothed
+    ours = label_smoothed_loss(values, TARGETS, everything, smoothing).smoothed
     torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradient_is_probability_minus_smoothed_target(smoothing):
     values = logits().requires_grad_()
-    sums = label_smoothed(values, TARGETS, ALLOWED, smoothing)
+    sums = label_smoothed_loss(values, TARGETS, ALLOWED, smoothing)
     (sums.smoothed / 5).backward()
     mass = (1 - smoothing) * F.one_hot(TARGETS, 7) + smoothing * ALLOWED / ALLOWED.sum()
     torch.testing.assert_close(values.grad, (logits().softmax(-1) - mass) / 5, atol=1e-6, rtol=1e-5)
@@ -65,14 +65,14 @@ def test_gradient_is_probability_minus_smoothed_target(smoothing):
 
 def test_the_caller_s_logits_are_left_alone():
     values = logits().requires_grad_()
-    label_smoothed(values, TARGETS, ALLOWED, 0.1).smoothed.backward()
+    label_smoothed_loss(values, TARGETS, ALLOWED, 0.1).smoothed.backward()
     assert values.detach().equal(logits())
 
 
 def test_sums_add_up_over_batches():
-    whole = label_smoothed(logits(), TARGETS, ALLOWED, 0.1)
+    whole = label_smoothed_loss(logits(), TARGETS, ALLOWED, 0.1)
     parts = [
-        label_smoothed(logits()[part], TARGETS[part], ALLOWED, 0.1)
+        label_smoothed_loss(logits()[part], TARGETS[part], ALLOWED, 0.1)
         for part in (slice(0, 2), slice(2, 5))
     ]
     assert sum(part.smoothed for part in parts).item() == pytest.approx(whole.smoothed.item())
@@ -83,14 +83,14 @@ def test_sums_add_up_over_batches():
 def test_lowest_possible_value_is_the_entropy_of_the_smoothed_target():
     """Reached where the model's probabilities are the smoothed target itself."""
     mass = 0.9 * F.one_hot(TARGETS, 7) + 0.1 * ALLOWED / ALLOWED.sum()
-    best = label_smoothed(mass.log().clamp(min=-1e9), TARGETS, ALLOWED, 0.1).smoothed
+    best = label_smoothed_loss(mass.log().clamp(min=-1e9), TARGETS, ALLOWED, 0.1).smoothed
     entropy = -(mass * mass.log().nan_to_num(neginf=0)).sum()
     torch.testing.assert_close(best, entropy)
-    assert label_smoothed(logits(), TARGETS, ALLOWED, 0.1).smoothed > best
+    assert label_smoothed_loss(logits(), TARGETS, ALLOWED, 0.1).smoothed > best
 
 
 def test_uniform_logits_cost_the_log_of_the_number_of_types():
-    sums = label_smoothed(torch.zeros(5, 7), TARGETS, torch.ones(7, dtype=torch.bool), 0.1)
+    sums = label_smoothed_loss(torch.zeros(5, 7), TARGETS, torch.ones(7, dtype=torch.bool), 0.1)
     assert sums.smoothed.item() == pytest.approx(5 * math.log(7))
     assert sums.nll.item() == pytest.approx(5 * math.log(7))
 
@@ -98,7 +98,7 @@ def test_uniform_logits_cost_the_log_of_the_number_of_types():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_logits_are_summed_in_fp32(dtype):
     values = logits(masked=False).to(dtype).requires_grad_()
-    sums = label_smoothed(values, TARGETS, ALLOWED, 0.1)
+    sums = label_smoothed_loss(values, TARGETS, ALLOWED, 0.1)
     assert sums.smoothed.dtype == torch.float32
     assert sums.smoothed.item() == pytest.approx(by_hand(values.detach(), 0.1)[0], rel=1e-5)
     sums.smoothed.backward()
@@ -109,11 +109,13 @@ def test_huge_logits_stay_finite():
     values = torch.full((5, 7), -1e4)
     values[:, 2] = 1e4
     values.requires_grad_()
-    sums = label_smoothed(values, TARGETS, ALLOWED, 0.1)
+    sums = label_smoothed_loss(values, TARGETS, ALLOWED, 0.1)
     sums.smoothed.backward()
     assert sums.smoothed.isfinite()
     assert values.grad.isfinite().all()
 
 
 def test_nll_carries_no_gradient():
-    assert not label_smoothed(logits().requires_grad_(), TARGETS, ALLOWED, 0.1).nll.requires_grad
+    assert not label_smoothed_loss(
+        logits().requires_grad_(), TARGETS, ALLOWED, 0.1
+    ).nll.requires_grad

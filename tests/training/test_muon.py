@@ -8,7 +8,7 @@ from torch import nn
 
 from nmt.config.recipe import ModelConfig, OptimConfig
 from nmt.model.transformer import Transformer
-from nmt.training.muon import A, B, C, Muon, orthogonal
+from nmt.training.muon import A, B, C, Muon, orthogonalize
 from nmt.training.optimizer import (
     load_optimizer_tensors,
     make_optimizer,
@@ -44,7 +44,7 @@ def step(optimizer: torch.optim.Optimizer, lr: float, skip: bool = False) -> Non
 def test_singular_values_become_about_one(shape):
     x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
     u, s, v = torch.linalg.svd(x, full_matrices=False)
-    rotated = u.mT @ orthogonal(x) @ v.mT  # diagonal: the directions are those of x
+    rotated = u.mT @ orthogonalize(x) @ v.mT  # diagonal: the directions are those of x
     found = rotated.diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(rotated, torch.diag_embed(found), atol=1e-3, rtol=0)
     assert found.max() < 1.25
@@ -58,7 +58,7 @@ def test_the_gram_form_is_the_plain_iteration(shape):
     for _ in range(5):
         gram = plain @ plain.mT
         plain = A * plain + (B * gram + C * gram @ gram) @ plain
-    torch.testing.assert_close(orthogonal(x), plain, atol=1e-4, rtol=0)
+    torch.testing.assert_close(orthogonalize(x), plain, atol=1e-4, rtol=0)
 
 
 def test_steps_equal_those_of_torch():

@@ -1,6 +1,6 @@
-"""Which hypotheses a step of a search computes: the others are left out of every matrix product.
+"""Select the hypotheses that a search step computes and leave the others out of matrix products.
 
-Legend: N hypotheses of a batch, R of them that are computed.
+Shapes: N hypotheses of a batch (sentences x beams), R of them that are computed.
 """
 
 from __future__ import annotations
@@ -10,44 +10,46 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ROUND = 8  # rows are computed in multiples of this
+ROW_MULTIPLE = 8  # R is rounded up to a multiple of this
 
 
 @dataclass(frozen=True)
 class ActiveRows:
-    """Which of N rows are computed; the rest have no values that anyone looks at.
+    """Map between all N rows of a batch and the R rows that are computed.
 
     Attributes:
-        which: [R] int64; None = all, in order.
-        place: [N] int64, where each of the N has its values among the R: its own, or those of the
-            last row before it that is needed; None = all.
+        indices: [R] int64, the row among the N of each computed row; None = all N, in order.
+        positions: [N] int64, the computed row that each of the N rows reads. An active row reads
+            its own; any other row reads that of the last active row before it. None = its own.
     """
 
-    which: Tensor | None = None
-    place: Tensor | None = None
+    indices: Tensor | None = None
+    positions: Tensor | None = None
 
     @classmethod
-    def where(cls, needed: Tensor) -> ActiveRows:
-        """The rows of a mask [...] bool and a few more: a CPU has kernels for some numbers of rows,
-        made when they are first asked for. All on a GPU, where asking would wait.
+    def from_mask(cls, active: Tensor) -> ActiveRows:
+        """Return the active rows of a boolean mask of any shape with N elements.
+
+        R is rounded up with inactive rows, because oneDNN compiles a kernel for each number of rows
+        at its first use. On a GPU all rows are computed: reading the mask would synchronize.
         """
-        if needed.device.type != "cpu":
+        if active.device.type != "cpu":
             return cls()
-        needed = needed.flatten()
-        which = needed.nonzero()[:, 0]
-        more = -len(which) % ROUND
-        if len(which) == 0 or len(which) + more >= len(needed):
+        active = active.flatten()
+        indices = active.nonzero()[:, 0]
+        extra = -len(indices) % ROW_MULTIPLE
+        if len(indices) == 0 or len(indices) + extra >= len(active):
             return cls()
-        place = (needed.cumsum(0) - 1).clamp_(min=0)
-        return cls(torch.cat([which, (~needed).nonzero()[:more, 0]]), place)
+        positions = (active.cumsum(0) - 1).clamp_(min=0)
+        return cls(torch.cat([indices, (~active).nonzero()[:extra, 0]]), positions)
 
-    def take(self, x: Tensor) -> Tensor:
-        """[N, ...] -> [R, ...]."""
-        return x if self.which is None else x.index_select(0, self.which)
+    def gather(self, x: Tensor) -> Tensor:
+        """Return the computed rows: [N, ...] -> [R, ...]."""
+        return x if self.indices is None else x.index_select(0, self.indices)
 
-    def spread(self, x: Tensor) -> Tensor:
-        """[R, ...] -> [N, ...]; rows that are not needed repeat others."""
-        return x if self.place is None else x.index_select(0, self.place)
+    def expand(self, x: Tensor) -> Tensor:
+        """Return a value for every row: [R, ...] -> [N, ...]; inactive rows repeat active ones."""
+        return x if self.positions is None else x.index_select(0, self.positions)
 
 
-ALL = ActiveRows()
+ALL_ROWS = ActiveRows()

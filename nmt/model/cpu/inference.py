@@ -1,109 +1,122 @@
-"""Linear layers and norms whose weights stay as they are, for translation alone.
+"""Linear layers and norms for inference, with weights that no longer change.
 
-On a CPU the weights are laid out once in the order in which oneDNN reads them: a tenth faster for
-hundreds of rows, up to three times for the five beams of one sentence. torch has this as the
-operations that its own compiler emits; where a torch lacks them, products are the plain ones. Norms
-are one pass over memory, and write the type that the product after them reads.
+On a CPU, weights are packed once in oneDNN's memory layout. Products are then a tenth faster for
+hundreds of rows and up to three times as fast for the five beams of one sentence. torch has the
+packing as operations of its compiler; where they are missing, ``F.linear`` computes the products.
+A norm is one compiled pass over memory and writes the dtype that the next product reads.
 
-Legend: N rows, I and O features in and out.
+Shapes: N rows, I input features, O output features, D model dim.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model.cpu import kernels
-from nmt.model.cpu.linear import FUSED
+from nmt.model.cpu.linear import FUSED_DTYPES
 from nmt.model.layers import FeedForward, Residual
 from nmt.model.norms import LayerNorm, RMSNorm, ScaleNorm
 
-Product = Callable[[Tensor], Tensor]
-ROWS = 256  # for how many rows the layout is chosen; it serves any number
-WHOLE = 64  # logits are computed for a multiple of so many types
-NAMES = ("_reorder_linear_weight", "_linear_pointwise")
+LinearFunction: TypeAlias = Callable[[Tensor], Tensor]
+PACKING_ROWS = 256  # the number of rows that the layout is optimized for; it works for any number
+TYPE_MULTIPLE = 64  # logits are computed for a multiple of this many types
+ONEDNN_OPS = ("_reorder_linear_weight", "_linear_pointwise")
 
 
-def product(
+def packed_linear(
     weight: Tensor, bias: Tensor | None, dtype: torch.dtype | None, relu: bool = False
-) -> Product:
-    """``x @ weight.T + bias``, with ``relu`` that of it: [N, I] -> [N, O] of ``dtype``.
+) -> LinearFunction:
+    """Return a function that computes ``x @ weight.T + bias``: [N, I] -> [N, O] of ``dtype``.
 
-    ``dtype`` None = that of autocast, or else of the weight. Later changes of weight [O, I] and
-    bias [O] may go unseen.
+    The function may keep a copy, so it may not see later changes of the weight and the bias.
+
+    Args:
+        weight: [O, I].
+        bias: [O], or None.
+        dtype: of the product; None = that of autocast, or else that of the weight.
+        relu: apply ReLU to the result.
     """
     if dtype is None:
         device = weight.device.type
         casts = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if casts else weight.dtype
     weight, bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
-    there = all(hasattr(torch.ops.mkldnn, name) for name in NAMES)
-    if weight.device.type != "cpu" or dtype not in FUSED or not there:
+    packable = all(hasattr(torch.ops.mkldnn, name) for name in ONEDNN_OPS)
+    if weight.device.type != "cpu" or dtype not in FUSED_DTYPES or not packable:
         if relu:
             return lambda x: F.linear(x.to(dtype), weight, bias).relu_()
         return lambda x: F.linear(x.to(dtype), weight, bias)
-    reorder, linear = (getattr(torch.ops.mkldnn, name) for name in NAMES)
-    packed = reorder(weight.contiguous(), ROWS)
-    then = "relu" if relu else "none"
-    return lambda x: linear(x.to(dtype), packed, bias, then, [], "")
+    reorder, linear = (getattr(torch.ops.mkldnn, name) for name in ONEDNN_OPS)
+    packed = reorder(weight.contiguous(), PACKING_ROWS)
+    activation = "relu" if relu else "none"
+    return lambda x: linear(x.to(dtype), packed, bias, activation, [], "")
 
 
-def output(rows: Tensor, bias: Tensor, dtype: torch.dtype | None) -> Product:
-    """``product`` for logits, whose number of types is any: filled up to a whole number by -inf.
+def output_projection(table: Tensor, bias: Tensor, dtype: torch.dtype | None) -> LinearFunction:
+    """Return ``packed_linear`` for logits, padded to a multiple of types with logits of -inf.
 
-    In fp32 a product for 5,504 types takes four fifths of the time of one for 5,475.
+    In fp32, a product for 5,504 types takes four fifths of the time of one for 5,475. Padding that
+    would add more than a sixteenth costs more than it saves, so it is left out.
     """
-    more = -len(rows) % WHOLE
-    if more * 16 > len(rows):  # of so few, more would cost more
-        return product(rows, bias, dtype)
-    return product(F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more), value=-torch.inf), dtype)
+    padding = -len(table) % TYPE_MULTIPLE
+    if padding * 16 > len(table):
+        return packed_linear(table, bias, dtype)
+    table, bias = F.pad(table, (0, 0, 0, padding)), F.pad(bias, (0, padding), value=-torch.inf)
+    return packed_linear(table, bias, dtype)
 
 
 class InferenceLinear(nn.Module):
-    """A linear layer that is not trained any more."""
+    """A linear layer with packed weights; ``weight`` and ``bias`` stay readable."""
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype, relu: bool = False) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias  # as they were, for who reads them
-        self.product = product(linear.weight, linear.bias, dtype, relu)
+        self.weight, self.bias = linear.weight, linear.bias
+        self.linear = packed_linear(linear.weight, linear.bias, dtype, relu)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., I] -> [..., O]."""
+        """Return ``x @ weight.T + bias``: [..., I] -> [..., O]."""
         if x.dim() == 2:
-            return self.product(x)
-        return self.product(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+            return self.linear(x)
+        return self.linear(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
 
 
 class InferenceNorm(nn.Module):
-    """A norm that is not trained any more; its result is of the type of what reads it."""
+    """A norm whose result has the dtype of the layer that reads it; parameters stay readable."""
 
     def __init__(self, norm: LayerNorm | RMSNorm | ScaleNorm, dtype: torch.dtype) -> None:
         super().__init__()
-        self.dtype, self.plain = dtype, norm.forward
-        for name, parameter in norm.named_parameters():  # as they were, for who reads them
+        self.dtype, self.norm_forward = dtype, norm.forward
+        for name, parameter in norm.named_parameters():
             setattr(self, name, parameter)
-        length, centered = isinstance(norm, ScaleNorm), isinstance(norm, LayerNorm)
         gain = norm.g.expand(norm.dim) if isinstance(norm, ScaleNorm) else norm.weight
         bias = norm.bias if isinstance(norm, LayerNorm) else torch.zeros_like(gain)
-        how = {"centered": centered, "length": length}
-        compiles = gain.is_cpu and dtype in kernels.PRECISIONS
-        self.compiled = kernels.Norm(gain, bias, norm.eps, **how) if compiles else None
+        self.compiled = None
+        if gain.is_cpu and dtype in kernels.DTYPES:
+            self.compiled = kernels.CompiledNorm(
+                gain,
+                bias,
+                norm.eps,
+                centered=isinstance(norm, LayerNorm),
+                by_length=isinstance(norm, ScaleNorm),
+            )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, D] -> [N, D]."""
-        if self.compiled is not None and kernels.suit(x):
+        """Return the norm of x: [N, D] -> [N, D]."""
+        if self.compiled is not None and kernels.supports(x):
             return self.compiled(x, self.dtype)
-        return self.plain(x).to(self.dtype)
+        return self.norm_forward(x).to(self.dtype)
 
 
-def prepare_layers(model: nn.Module, dtype: torch.dtype) -> None:
-    """Put a frozen one in the place of each linear layer and norm, for ``torch.no_grad`` alone.
+def replace_layers(model: nn.Module, dtype: torch.dtype) -> None:
+    """Replace linear layers and norms by inference versions, which need ``torch.no_grad``.
 
-    Where only ReLU stands between two layers it is computed with the first. What sublayers pass on
-    among themselves is of ``dtype``, what they are added to stays fp32.
+    ReLU is computed with the product before it. Sublayers compute in ``dtype``; the residual
+    stream stays in fp32.
     """
     for module in list(model.modules()):
         if isinstance(module, FeedForward) and module.activation is F.relu and not module.norm:
@@ -113,5 +126,5 @@ def prepare_layers(model: nn.Module, dtype: torch.dtype) -> None:
             if isinstance(child, nn.Linear):
                 setattr(module, name, InferenceLinear(child, dtype))
             elif isinstance(child, LayerNorm | RMSNorm | ScaleNorm):
-                stays = isinstance(module, Residual) and name == "norm" and not module.pre
-                setattr(module, name, InferenceNorm(child, torch.float32 if stays else dtype))
+                on_stream = isinstance(module, Residual) and name == "norm" and not module.pre
+                setattr(module, name, InferenceNorm(child, torch.float32 if on_stream else dtype))

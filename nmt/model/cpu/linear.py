@@ -1,10 +1,10 @@
-"""Linear layers in training: on a CPU, the bias is added while the product is made.
+"""Linear layers for training: on a CPU, oneDNN adds the bias within the matrix product.
 
-torch fills the result with the bias and has the product added to that, which takes a tenth longer
-than oneDNN's linear layer, an operation that torch's own compiler emits. That one has no gradient,
-so it is given here; where a torch lacks it, the linear layer is the plain one.
+``F.linear`` first fills the result with the bias and then adds the product, which takes a tenth
+longer than oneDNN's fused operation. That operation is part of torch's compiler and has no
+gradient, so this module defines one. Where torch lacks it, the layer calls ``F.linear``.
 
-Legend: N rows, I and O features in and out.
+Shapes: N rows, I input features, O output features.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
-def _types() -> tuple[torch.dtype, ...]:
+def _fused_dtypes() -> tuple[torch.dtype, ...]:
     onednn = torch.ops.mkldnn
     if not torch.backends.mkldnn.is_available() or not hasattr(onednn, "_linear_pointwise"):
         return ()
@@ -26,38 +26,41 @@ def _types() -> tuple[torch.dtype, ...]:
     return (torch.float32,)
 
 
-FUSED = _types()  # what oneDNN's linear layer computes on this processor
+FUSED_DTYPES = _fused_dtypes()  # what oneDNN's linear operation supports on this processor
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x @ weight.T + bias``, [N, I] -> [N, O], as ``F.linear``, under autocast too."""
+    """Return ``x @ weight.T + bias`` as ``F.linear`` does, also under autocast: [N, I] -> [N, O].
+
+    The fused operation is used on a CPU when gradients are enabled and there is a bias. A search
+    has another number of rows at each step, and compiling a kernel for each costs more than the
+    fusion saves.
+    """
     device = x.device.type
-    # without a bias there is nothing to bring; a search asks for another number of rows at each
-    # step, and kernels for them take longer to make than they save
     if bias is None or device != "cpu" or not torch.is_grad_enabled():
         return F.linear(x, weight, bias)
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
-    if x.dtype not in FUSED:
+    if x.dtype not in FUSED_DTYPES:
         return F.linear(x, weight, bias)
-    return _Fused.apply(x, weight, bias)
+    return _FusedLinear.apply(x, weight, bias)
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` for rows, computed by ``linear``; its weights are drawn by the model."""
+    """``nn.Linear`` for 2-D input, computed by ``linear``; ``Transformer`` draws its weights."""
 
     def reset_parameters(self) -> None:
-        """Set weights and bias to 0: torch would draw numbers that nobody uses."""
+        """Set weights and bias to 0, because ``Transformer.init_weights`` draws them later."""
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, I] -> [N, O]."""
+        """Return ``x @ weight.T + bias``: [N, I] -> [N, O]."""
         return linear(x, self.weight, self.bias)
 
 
-class _Fused(torch.autograd.Function):
+class _FusedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)

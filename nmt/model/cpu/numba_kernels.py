@@ -1,8 +1,10 @@
-"""The loops of ``nmt.model.cpu.kernels``, compiled for one core by Numba.
+"""Functions that ``nmt.model.cpu.kernels`` calls, compiled by Numba for one CPU core.
 
-numpy has no bf16: such numbers come as the 16 bits that they are, the upper half of fp32. Whatever
-comes in, sums are fp32. The first run of each type on a machine compiles the loops, which takes
-seconds; Numba keeps them on disk.
+NumPy has no bf16, so bf16 numbers arrive as uint16, the upper half of the bits of fp32. All sums
+are fp32. The first call with each dtype compiles a function, which takes seconds once on a
+machine: Numba caches the result on disk.
+
+Shapes are those of ``nmt.model.cpu.kernels``.
 """
 
 from __future__ import annotations
@@ -14,24 +16,24 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-LANES = 128  # numbers whose highest are found side by side
-BLOCK = 32  # numbers that are looked at one by one if any of them is among the highest
-BITS = np.float32(np.log2(np.e))
-FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order, but with infinities
+LANES = 128  # columns whose maxima are computed in parallel
+BLOCK = 32  # columns that are compared one by one only if the block has a candidate
+LOG2_E = np.float32(np.log2(np.e))
+FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order, but infinities are kept
 
 
-def _kernel(loops: Callable) -> Callable:
-    """Compiled when it is first called, and kept on disk where there is a folder to write to."""
-    compiled = functools.partial(njit, nogil=True, fastmath=FAST)
+def _kernel(function: Callable) -> Callable:
+    """Compile at the first call, with a cache on disk where a folder is writable."""
+    compiled = functools.partial(njit, nogil=True, fastmath=FAST_MATH)
     try:
-        return compiled(cache=True)(loops)
+        return compiled(cache=True)(function)
     except RuntimeError:
-        return compiled()(loops)
+        return compiled()(function)
 
 
 @intrinsic
 def _float_of(context, bits):
-    """fp32 of these 32 bits."""
+    """Return the fp32 number with these 32 bits."""
 
     def generate(context, builder, signature, args):
         return builder.bitcast(args[0], context.get_value_type(types.float32))
@@ -41,7 +43,7 @@ def _float_of(context, bits):
 
 @intrinsic
 def _bits_of(context, number):
-    """The 32 bits of an fp32."""
+    """Return the 32 bits of an fp32 number."""
 
     def generate(context, builder, signature, args):
         return builder.bitcast(args[0], context.get_value_type(types.uint32))
@@ -50,7 +52,7 @@ def _bits_of(context, number):
 
 
 def _fp32(x):
-    """An element of an array as fp32."""
+    """Return an array element as fp32."""
 
 
 @overload(_fp32, inline="always")
@@ -60,29 +62,32 @@ def _fp32_of(x):
     return lambda x: x
 
 
-def _put(row, place, x):
-    """Write an fp32 into an array, rounded to the nearest bf16 if that is what it holds."""
+def _store(row, i, x):
+    """Write an fp32 number into an array; a bf16 array gets the nearest bf16, ties to even."""
 
 
-@overload(_put, inline="always")
-def _put_into(row, place, x):
-    def rounded(row, place, x):
+@overload(_store, inline="always")
+def _store_into(row, i, x):
+    def rounded(row, i, x):
         bits = _bits_of(x)
         even = (bits >> np.uint32(16)) & np.uint32(1)
-        row[place] = np.uint16((bits + np.uint32(0x7FFF) + even) >> np.uint32(16))
+        row[i] = np.uint16((bits + np.uint32(0x7FFF) + even) >> np.uint32(16))
 
-    def exact(row, place, x):
-        row[place] = x
+    def exact(row, i, x):
+        row[i] = x
 
     return rounded if row.dtype == types.uint16 else exact
 
 
 @njit(inline="always")
 def _exp2(x):
-    """2^x for x <= 0, as exact as fp32: its whole part is the exponent, the rest a polynomial."""
+    """Return 2^x for x <= 0 with fp32's accuracy.
+
+    The integer part becomes the exponent, a polynomial computes the power of the fraction.
+    """
     x = max(x, np.float32(-126))
-    whole = np.rint(x)
-    x -= whole
+    integer = np.rint(x)
+    x -= integer
     power = np.float32(1.5353362e-4)
     power = power * x + np.float32(1.3398875e-3)
     power = power * x + np.float32(9.618437e-3)
@@ -90,32 +95,32 @@ def _exp2(x):
     power = power * x + np.float32(0.24022648)
     power = power * x + np.float32(0.6931472)
     power = power * x + np.float32(1)
-    return power * _float_of(np.uint32(np.int32(whole) + 127) << np.uint32(23))
+    return power * _float_of(np.uint32(np.int32(integer) + 127) << np.uint32(23))
 
 
 @_kernel
-def write(qkv, place, cache, first):
-    """Copy keys and values into a cache."""
+def write_cache(qkv, positions, cache, first):
+    """See ``kernels.write_cache``."""
     sentences, _, width = cache.shape
-    beam = (len(place) or len(qkv)) // sentences
+    beam = (len(positions) or len(qkv)) // sentences
     for n in range(sentences * beam):
-        row = qkv[place[n] if len(place) else n, width // 2 :]
+        row = qkv[positions[n] if len(positions) else n, width // 2 :]
         slot = cache[n // beam, first + n % beam]
         for i in range(width):
             slot[i] = row[i]
 
 
 @_kernel
-def attend(q, which, beam, kv, visible, mixed):
-    """Mix values by attention."""
-    rows, heads, size = mixed.shape
+def cached_attention(q, indices, beam, kv, visible, out):
+    """See ``kernels.cached_attention``."""
+    rows, heads, size = out.shape
     keys, values = kv.shape[2] - 2 * heads * size, kv.shape[2] - heads * size
-    scale = BITS / np.sqrt(np.float32(size))
+    scale = LOG2_E / np.sqrt(np.float32(size))
     seen = np.empty(visible.shape[2], np.int64)
     weight = np.empty(visible.shape[2], np.float32)
     query, sums = np.empty(size, np.float32), np.empty(size, np.float32)
     for r in range(rows):
-        n = which[r] if len(which) else r
+        n = indices[r] if len(indices) else r
         slots = kv[n // beam]
         mask = visible[n // beam, n % beam if visible.shape[1] > 1 else 0]
         count = 0
@@ -124,10 +129,10 @@ def attend(q, which, beam, kv, visible, mixed):
                 seen[count] = c
                 count += 1
         for h in range(heads):
-            first, answer = h * size, mixed[r, h]
-            asked = q[r, first : first + size]
+            first, result = h * size, out[r, h]
+            query_in = q[r, first : first + size]
             for e in range(size):
-                query[e] = _fp32(asked[e]) * scale
+                query[e] = _fp32(query_in[e]) * scale
                 sums[e] = 0
             highest = np.float32(-np.inf)
             for i in range(count):
@@ -147,15 +152,15 @@ def attend(q, which, beam, kv, visible, mixed):
                 for e in range(size):
                     sums[e] += share * _fp32(value[e])
             for e in range(size):
-                _put(answer, e, sums[e])
+                _store(result, e, sums[e])
 
 
 @_kernel
-def norm(x, gain, bias, eps, centered, length, normed):
-    """Normalize rows."""
+def normalize(x, gain, bias, eps, centered, by_length, out):
+    """See ``kernels.CompiledNorm``."""
     size = np.float32(x.shape[1])
     for r in range(len(x)):
-        row, to = x[r], normed[r]
+        row, result = x[r], out[r]
         mean = np.float32(0)
         if centered:
             for i in range(len(row)):
@@ -163,43 +168,43 @@ def norm(x, gain, bias, eps, centered, length, normed):
             mean /= size
         squares = np.float32(0)
         for i in range(len(row)):
-            off = _fp32(row[i]) - mean
-            squares += off * off
-        divisor = max(np.sqrt(squares), eps) if length else np.sqrt(squares / size + eps)
+            difference = _fp32(row[i]) - mean
+            squares += difference * difference
+        divisor = max(np.sqrt(squares), eps) if by_length else np.sqrt(squares / size + eps)
         for i in range(len(row)):
-            _put(to, i, (_fp32(row[i]) - mean) / divisor * gain[i] + bias[i])
+            _store(result, i, (_fp32(row[i]) - mean) / divisor * gain[i] + bias[i])
 
 
 @_kernel
-def log_sum_exp(logits, total):
-    """Sum the exponentials of rows."""
+def log_sum_exp(logits, out):
+    """See ``kernels.log_sum_exp``."""
     width = logits.shape[1]
-    whole = width - width % LANES
+    full_lanes = width - width % LANES
     peaks = np.empty(LANES, np.float32)
     for r in range(len(logits)):
         row = logits[r]
         peaks[:] = -np.inf
-        for first in range(0, whole, LANES):
+        for first in range(0, full_lanes, LANES):
             part = row[first : first + LANES]
             for i in range(LANES):
                 x = _fp32(part[i])
                 peaks[i] = x if x > peaks[i] else peaks[i]
-        for i in range(whole, width):
+        for i in range(full_lanes, width):
             peaks[0] = max(peaks[0], _fp32(row[i]))
-        peak = peaks.max() * BITS
+        peak = peaks.max() * LOG2_E
         powers = np.float32(0)
         for i in range(width):
-            powers += _exp2(_fp32(row[i]) * BITS - peak)
-        total[r] = (peak + np.log2(powers)) / BITS
+            powers += _exp2(_fp32(row[i]) * LOG2_E - peak)
+        out[r] = (peak + np.log2(powers)) / LOG2_E
 
 
 @_kernel
-def top(logits, highest, place):
-    """Find the highest numbers of rows."""
-    count = highest.shape[1]
+def top_k(logits, values, columns):
+    """See ``kernels.top_k``."""
+    k = values.shape[1]
     for r in range(len(logits)):
-        row, best, where = logits[r], highest[r], place[r]
-        for i in range(count):
+        row, best, where = logits[r], values[r], columns[r]
+        for i in range(k):
             best[i], where[i] = -np.inf, i
         for first in range(0, len(row), BLOCK):
             part = row[first : first + BLOCK]
@@ -209,7 +214,7 @@ def top(logits, highest, place):
             for i in range(len(part) if above else 0):
                 x = _fp32(part[i])
                 if x > best[-1]:
-                    to = count - 1
+                    to = k - 1
                     while to > 0 and best[to - 1] < x:
                         best[to], where[to] = best[to - 1], where[to - 1]
                         to -= 1
