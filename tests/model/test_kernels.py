@@ -100,7 +100,7 @@ def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
 
 def test_bits_of_another_number_format_are_not_copied():
     cache = torch.zeros(B, C, 2 * D, dtype=torch.float32)
-    with pytest.raises(TypeError, match=r"torch\.bfloat16, their cache is torch\.float32"):
+    with pytest.raises(TypeError, match=r"torch\.bfloat16, but their cache is torch\.float32"):
         kernels.write_cache(numbers(B * K, 3 * D).bfloat16(), None, cache, 4)
     assert not cache.any()
 
