@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
 from nmt.config.recipe import ModelConfig, Recipe
-from nmt.data.batches import Prefetcher, make_batches
+from nmt.data.batches import make_batches
+from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
@@ -122,7 +123,7 @@ def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
 def shuffled_plan(
     src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int, seed: int, epoch: int
 ) -> Iterator[np.ndarray]:
-    """Batches as ``nmt.data.batches.plan`` makes them, but of rows in random order."""
+    """Batches as ``nmt.data.batches.make_batches`` makes them, but of rows in random order."""
     longest = np.maximum(src_len, tgt_len) + 1
     batch: list[int] = []
     widest = 0

@@ -35,7 +35,8 @@ from benchmarks.eager_loop import EagerLoop, first_batch, plain
 from benchmarks.flops import flops_per_token, peak_flops
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Prefetcher, collate
+from nmt.data.batches import collate
+from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared, prepare
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger

@@ -1,18 +1,14 @@
-"""From encoded pairs to batches of flat tokens.
+"""Encoded pairs to batches of flat tokens.
 
 Legend: B sentences, Ns and Nt flat source and target tokens.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,20 +18,17 @@ from nmt.data.buckets import Bucket
 from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
 
-POOL_BATCHES = 100  # a pool this many batches large is sorted by length, then cut into batches
-
-
-T = TypeVar("T")
+POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
 
 
 class Corpus(Protocol):
-    """What batches need of an encoded corpus."""
+    """Pairs of id sequences without EOS."""
 
     def src(self, row: int) -> np.ndarray:
-        """Source ids of a pair, without EOS."""
+        """Return the source ids of a pair."""
 
     def tgt(self, row: int) -> np.ndarray:
-        """Target ids of a pair, without EOS."""
+        """Return the target ids of a pair."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +36,14 @@ class Batch:
     """B sentence pairs as flat tokens.
 
     Attributes:
-        src: [Ns] int64, every sentence ends with EOS.
-        tgt_in: [Nt] int64, BOS and the target's ids: what the decoder sees.
-        tgt_out: [Nt] int64, the target's ids and EOS: what it shall say.
-        src_layout, tgt_layout: where the tokens sit; ``tgt_in`` and ``tgt_out`` share one.
+        src: [Ns] int64, source ids, EOS at the end of each sentence.
+        tgt_in: [Nt] int64, decoder input: BOS, then the target ids.
+        tgt_out: [Nt] int64, target ids, then EOS.
+        src_layout, tgt_layout: sentences of the tokens; ``tgt_in`` and ``tgt_out`` share one.
         rows: [B] rows of the corpus.
-        shape: what the batch was filled up to; None = it is as large as its pairs.
-        weights: [Nt] fp32, 1 and for filler 0; None = no filler.
-        buffer: what all tensors are parts of, bytes; None = each is its own.
+        bucket: size that the batch is padded to; None = no padding.
+        weights: [Nt] fp32, 1 at tokens and 0 at padding; None = no padding.
+        buffer: bytes that hold all tensors; None = each tensor has its own memory.
     """
 
     src: Tensor
@@ -59,17 +52,17 @@ class Batch:
     tgt_out: Tensor
     tgt_layout: Layout
     rows: np.ndarray
-    shape: Bucket | None = None
+    bucket: Bucket | None = None
     weights: Tensor | None = None
     buffer: Tensor | None = None
 
     @property
     def tokens(self) -> int:
-        """Target tokens incl. EOS and filler, Nt."""
+        """Target tokens including EOS and padding, Nt."""
         return self.tgt_out.numel()
 
     def map(self, f: Callable[[Tensor], Tensor]) -> Batch:
-        """The same batch with ``f`` applied to each tensor, in the order of the fields."""
+        """Return this batch with ``f`` applied to each tensor, in the order of the fields."""
         return replace(
             self,
             src=f(self.src),
@@ -81,11 +74,11 @@ class Batch:
         )
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
+        """Return this batch on another device."""
         return self if device.type == "cpu" else self.pack(device)
 
     def pack(self, device: torch.device) -> Batch:
-        """A copy on a device whose tensors are parts of one buffer: a single transfer."""
+        """Return a copy on a device whose tensors share one buffer: a single transfer."""
         tensors: list[Tensor] = []
 
         def collect(tensor: Tensor) -> Tensor:
@@ -99,10 +92,10 @@ class Batch:
 
 
 def move(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, list[Tensor]]:
-    """A buffer on a device, and the copies of the tensors that it holds behind each other.
+    """Copy tensors into one buffer on a device; return the buffer and the copies.
 
-    A GPU gets it from pinned memory without waiting. The transfer takes its turn on the stream that
-    computes: some 20 microseconds of an update, less than what a stream of its own needs in events.
+    The transfer to a GPU starts from pinned memory and does not block. It uses the stream that
+    computes: about 20 microseconds of an update, less than the events of a second stream cost.
     """
     ends = list(itertools.accumulate(-(-t.nbytes // 16) * 16 for t in tensors))  # 16: alignment
 
@@ -120,7 +113,7 @@ def move(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, list[
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch and its place: the pair that its dropout masks are a function of."""
+    """A batch and its place in training, which determines its dropout masks."""
 
     epoch: int
     index: int
@@ -129,12 +122,12 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class Update:
-    """What one optimizer step learns from.
+    """The batches of one optimizer step.
 
     Attributes:
         planned: the batches that this process computes.
-        tokens: target tokens incl. EOS of all batches, those of other processes too.
-        epoch, next_batch: the place behind it in the plans, where the next update begins.
+        tokens: target tokens including EOS of all batches, also those of other processes.
+        epoch, next_batch: where the next update begins.
     """
 
     planned: list[PlannedBatch]
@@ -151,20 +144,20 @@ def make_batches(
     epoch: int,
     rebatch: bool = True,
 ) -> list[np.ndarray]:
-    """The batches of one pass over the data, as rows: a pure function of its arguments.
+    """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
 
-    Pairs are shuffled into pools, each pool is sorted by length and cut into batches with
-    sentences x max(longest source, longest target) <= batch_tokens [A], lengths incl. EOS; a pair
-    that is longer alone is a batch alone. Then the batches are shuffled.
+    Pairs are shuffled into pools. Each pool is sorted by length and cut into batches with
+    sentences x max(longest source, longest target) <= batch_tokens [A], lengths including EOS. A
+    pair longer than that is a batch of its own. Then the batches are shuffled.
 
     Args:
         src_len, tgt_len: [n] pieces without EOS.
-        epoch: number of the pass; without ``rebatch`` it changes the order of batches only.
+        rebatch: make other batches in each epoch; otherwise only their order changes.
     """
     n = len(src_len)
-    makeup = np.random.default_rng([seed, epoch if rebatch else 0])
+    rng = np.random.default_rng([seed, epoch if rebatch else 0])
     longest = np.maximum(src_len, tgt_len).astype(np.int64) + 1
-    order = makeup.permutation(n)
+    order = rng.permutation(n)
     pool = max(1, int(POOL_BATCHES * batch_tokens / longest.mean())) if n else 1
     batches: list[np.ndarray] = []
     for first in range(0, n, pool):
@@ -176,7 +169,7 @@ def make_batches(
 
 
 def _cuts(longest: np.ndarray, batch_tokens: int) -> list[int]:
-    """Where to cut rows sorted by length; the last row of a batch is its longest."""
+    """Return where to cut rows sorted by length; the last row of a batch is its longest."""
     cuts, first = [], 0
     while first < len(longest):
         window = longest[first : first + max(1, batch_tokens // int(longest[first]))]
@@ -186,8 +179,8 @@ def _cuts(longest: np.ndarray, batch_tokens: int) -> list[int]:
     return cuts[:-1]
 
 
-def collate(corpus: Corpus, rows: np.ndarray, shape: Bucket | None = None) -> Batch:
-    """The batch of these rows, filled up to a shape if one is given."""
+def collate(corpus: Corpus, rows: np.ndarray, bucket: Bucket | None = None) -> Batch:
+    """Return the batch of these rows, padded to the size of a bucket if one is given."""
     src = [corpus.src(int(row)) for row in rows]
     tgt = [corpus.tgt(int(row)) for row in rows]
     eos, bos = np.array([EOS]), np.array([BOS])
@@ -195,31 +188,31 @@ def collate(corpus: Corpus, rows: np.ndarray, shape: Bucket | None = None) -> Ba
     tgt_in = [part for ids in tgt for part in (bos, ids)]
     tgt_out = [part for ids in tgt for part in (ids, eos)]
     src_len, tgt_len = ([len(ids) + 1 for ids in side] for side in (src, tgt))
-    if shape is None:
+    if bucket is None:
         layouts = Layout.of(src_len), Layout.of(tgt_len)
         return Batch(_join(src_ids), layouts[0], _join(tgt_in), _join(tgt_out), layouts[1], rows)
-    sizes, grid = (shape.src_tokens, shape.tgt_tokens), (shape.sentences, shape.longest)
+    sizes, grid = (bucket.src_tokens, bucket.tgt_tokens), (bucket.sentences, bucket.max_length)
     return Batch(
         _join(src_ids, sizes[0]),
-        Layout.filled(src_len, sizes[0], *grid),
+        Layout.with_padding(src_len, sizes[0], *grid),
         _join(tgt_in, sizes[1]),
         _join(tgt_out, sizes[1]),
-        Layout.filled(tgt_len, sizes[1], *grid),
+        Layout.with_padding(tgt_len, sizes[1], *grid),
         rows,
-        shape,
+        bucket,
         weights=(torch.arange(sizes[1]) < sum(tgt_len)).float(),
     )
 
 
 def collate_sources(sources: Sequence[np.ndarray]) -> tuple[Tensor, Layout]:
-    """Source ids without EOS -> flat ids [Ns], EOS after each sentence, and their layout."""
+    """Append EOS to each source; return the flat ids [Ns] and their layout."""
     eos = np.array([EOS])
     ids = _join([part for source in sources for part in (source, eos)])
     return ids, Layout.of([len(source) + 1 for source in sources])
 
 
 def _join(parts: list[np.ndarray], size: int = 0) -> Tensor:
-    """The ids behind each other, with PAD up to a size."""
+    """Concatenate ids, with PAD up to a size."""
     length = sum(map(len, parts))
     ids = np.full(max(size, length), PAD)
     np.concatenate(parts, out=ids[:length])
@@ -236,15 +229,15 @@ def updates(
     rank: int = 0,
     ranks: int = 1,
 ) -> Iterator[Update]:
-    """The updates from a place in the plans on, without end.
+    """Yield updates without end, starting at a batch of an epoch.
 
-    An update is the next ``accumulate * ranks`` batches, also across the end of an epoch; process
-    ``rank`` of ``ranks`` computes every ``ranks``-th of them.
+    An update takes the next ``accumulate * ranks`` batches, also across the end of an epoch.
+    Process ``rank`` of ``ranks`` computes every ``ranks``-th of them.
 
     Args:
         tgt_len: [n] pieces of each pair without EOS.
-        plan_epoch: the plan of a pass.
-        make: the batch of these rows, where it is computed.
+        plan_epoch: returns the batches of an epoch as rows.
+        make: returns the batch of these rows, on the device that computes it.
     """
 
     def places() -> Iterator[tuple[int, int, np.ndarray]]:
@@ -262,52 +255,3 @@ def updates(
             taken[-1][0],
             taken[-1][1] + 1,
         )
-
-
-class Prefetcher(Generic[T]):
-    """Runs an iterator ahead in one thread: same items, same order.
-
-    Use as a context manager, which ends the thread; an error in it is raised to the consumer.
-    """
-
-    def __init__(self, items: Iterable[T], ahead: int = 8) -> None:
-        self._items = items
-        self._ready: queue.Queue[tuple[tuple[T, ...], BaseException | None]] = queue.Queue(ahead)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def __enter__(self) -> Prefetcher[T]:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Empty):
-                self._ready.get(timeout=0.05)
-
-    def __iter__(self) -> Iterator[T]:
-        while True:
-            items, error = self._ready.get()
-            yield from items
-            if error is not None:
-                self._ready.put(((), error))  # who asks again is not left waiting
-                if isinstance(error, StopIteration):
-                    return
-                raise error
-
-    def _work(self) -> None:
-        end: BaseException = StopIteration()
-        try:
-            for item in self._items:
-                if self._ended.is_set():
-                    return
-                self._ready.put(((item,), None))
-        except BaseException as error:
-            end = error
-        self._ready.put(((), end))

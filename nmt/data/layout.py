@@ -1,7 +1,7 @@
-"""Where each token of a batch sits: tokens live flat, attention alone sees the padded grid.
+"""Map between flat tokens and the padded grid, which only attention sees.
 
-Legend: N tokens in the batch, B sentences, L longest sentence. Everything token-wise (norms,
-projections, feed-forward, logits, loss) runs on [N, ...] and never touches padding.
+Legend: N tokens in the batch, B sentences, L tokens of the longest sentence. Every computation per
+token (norms, projections, feed-forward, logits, loss) runs on [N, ...], without padding.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Layout:
 
     Attributes:
         lengths: [B] int64, each at least 1.
-        positions: [N] int64, the place of each token in its sentence, from 0.
-        to_padded: [B, L] int64, flat index of each slot; padding slots repeat their sentence's
-            last token, so they hold finite values that the mask hides.
-        to_flat: [N] int64, slot (row-major in [B, L]) of each token.
+        positions: [N] int64, position of each token in its sentence, from 0.
+        to_padded: [B, L] int64, flat index of each slot. Padding slots repeat the last token of
+            their sentence, so they hold finite values, which the mask hides.
+        to_flat: [N] int64, slot of each token, row-major in [B, L].
         visible: [B, L] bool, True at tokens.
         padded: whether any slot is padding.
     """
@@ -38,7 +38,7 @@ class Layout:
 
     @classmethod
     def of(cls, lengths: Sequence[int] | np.ndarray) -> Layout:
-        """The layout of sentences of these lengths (host side, before any copy to a device)."""
+        """Return the layout of sentences of these lengths, on the CPU."""
         sizes = np.asarray(lengths, dtype=np.int64)
         if sizes.size == 0 or sizes.min() < 1:
             raise ValueError("a layout needs sentences of at least one token")
@@ -57,32 +57,39 @@ class Layout:
         )
 
     @classmethod
-    def filled(
-        cls, lengths: Sequence[int] | np.ndarray, tokens: int, sentences: int, longest: int
+    def with_padding(
+        cls, lengths: Sequence[int] | np.ndarray, tokens: int, sentences: int, max_length: int
     ) -> Layout:
-        """The layout of these sentences in a given size, the rest being filler that nothing sees.
+        """Return the layout of these sentences, padded to a fixed size.
 
-        Filler tokens follow the real ones and take slots of padding, one each. Sentences of filler
-        look at their first slot, as attention to nothing is no number. Gradients of filler are
-        zero as long as the loss of filler is.
+        Padding tokens follow the real tokens, and each takes a padding slot of the grid. No token
+        attends to them. Sentences of padding attend to their first slot, because attention to
+        nothing is NaN. Gradients of padding tokens are zero if their losses are.
+
+        Args:
+            lengths: of the real sentences.
+            tokens, sentences, max_length: N, B and L of the result.
+
+        Raises:
+            ValueError: the sentences do not fit.
         """
         sizes = np.asarray(lengths, dtype=np.int64)
-        real, filler = int(sizes.sum()), tokens - int(sizes.sum())
-        slots = np.arange(longest)[None, :]
-        visible = np.zeros((sentences, longest), dtype=bool)
+        real, padding = int(sizes.sum()), tokens - int(sizes.sum())
+        slots = np.arange(max_length)[None, :]
+        visible = np.zeros((sentences, max_length), dtype=bool)
         visible[: len(sizes)] = slots < sizes[:, None]
-        free = np.flatnonzero(~visible)[:filler]
-        if filler < 0 or len(free) < filler or visible.sum() != real:
-            raise ValueError(f"{real} tokens do not fit {tokens} in {sentences} x {longest}")
+        free = np.flatnonzero(~visible)[:padding]
+        if padding < 0 or len(free) < padding or visible.sum() != real:
+            raise ValueError(f"{real} tokens do not fit {tokens} in {sentences} x {max_length}")
         starts = np.cumsum(sizes) - sizes
-        to_padded = np.zeros((sentences, longest), dtype=np.int64)
+        to_padded = np.zeros((sentences, max_length), dtype=np.int64)
         to_padded[: len(sizes)] = starts[:, None] + np.minimum(slots, sizes[:, None] - 1)
-        to_padded.reshape(-1)[free] = real + np.arange(filler)
+        to_padded.reshape(-1)[free] = real + np.arange(padding)
         to_flat = np.concatenate([np.flatnonzero(visible), free])
         visible[len(sizes) :, 0] = True
         return cls(
             lengths=torch.from_numpy(visible.sum(1)),
-            positions=torch.from_numpy(to_flat % longest),
+            positions=torch.from_numpy(to_flat % max_length),
             to_padded=torch.from_numpy(to_padded),
             to_flat=torch.from_numpy(to_flat),
             visible=torch.from_numpy(visible),
@@ -95,29 +102,29 @@ class Layout:
         return self.to_padded.shape[0], self.to_padded.shape[1]
 
     def map(self, f: Callable[[Tensor], Tensor]) -> Layout:
-        """The same layout with ``f`` applied to each tensor, in the order of the fields."""
+        """Return this layout with ``f`` applied to each tensor, in the order of the fields."""
         tensors: dict[str, Any] = {k: f(x) for k, x in vars(self).items() if isinstance(x, Tensor)}
         return replace(self, **tensors)
 
     def to(self, device: torch.device) -> Layout:
-        """The same layout on another device."""
+        """Return this layout on another device."""
         return self.map(lambda t: t.to(device))
 
     def pad(self, x: Tensor) -> Tensor:
-        """[N, ...] -> [B, L, ...]; gradient reaches each token from its own slot alone."""
+        """Return [N, ...] as [B, L, ...]. Each token gets the gradient of its own slot only."""
         if not self.padded:
             return x.view(*self.shape, *x.shape[1:])
         return _Pad.apply(x, self.to_padded, self.to_flat)
 
     def flat(self, x: Tensor) -> Tensor:
-        """[B, L, ...] -> [N, ...]; the inverse of ``pad`` at tokens, padding slots are dropped."""
+        """Return [B, L, ...] as [N, ...], the inverse of ``pad``: padding slots are dropped."""
         if not self.padded:
             return x.reshape(-1, *x.shape[2:])
         return _Flat.apply(x, self.to_flat)
 
 
 class _Pad(torch.autograd.Function):
-    """Gather forward and gather backward: a padding slot's gradient is zero or unwanted."""
+    """Gather in both directions: the gradient of a padding slot is zero or not wanted."""
 
     @staticmethod
     def forward(ctx, x, to_padded, to_flat):  # type: ignore[no-untyped-def]
@@ -131,7 +138,7 @@ class _Pad(torch.autograd.Function):
 
 
 class _Flat(torch.autograd.Function):
-    """Gather forward; backward writes each token's gradient to its slot and zero to padding."""
+    """Gather; backward writes the gradient of each token to its slot, and zero to padding."""
 
     @staticmethod
     def forward(ctx, x, to_flat):  # type: ignore[no-untyped-def]

@@ -81,13 +81,13 @@ class CudaGraphs:
         return recording.replay()
 
     def _recording(self, batch: Batch) -> _Recording | None:
-        shape = batch.shape
-        if shape is None or shape in self.recordings:
-            return self.recordings.get(shape) if shape else None
-        self.visits[shape] += 1
+        bucket = batch.bucket
+        if bucket is None or bucket in self.recordings:
+            return self.recordings.get(bucket) if bucket else None
+        self.visits[bucket] += 1
         if (
             self.failed
-            or self.visits[shape] < CAPTURE_AT_VISIT
+            or self.visits[bucket] < CAPTURE_AT_VISIT
             or len(self.recordings) == MAX_GRAPHS
         ):
             return None
@@ -99,8 +99,8 @@ class CudaGraphs:
             reason = str(error).splitlines()[0]
             self.say(f"note: updates are not recorded as CUDA graphs, which failed: {reason}")
             return None
-        self.recordings[shape] = _Recording(batch, replay, list(self.model.buffers()))
-        return self.recordings[shape]
+        self.recordings[bucket] = _Recording(batch, replay, list(self.model.buffers()))
+        return self.recordings[bucket]
 
 
 class CudaCapture:

@@ -18,8 +18,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch, Prefetcher, Update, collate, make_batches, updates
-from nmt.data.buckets import shape_for
+from nmt.data.batches import Batch, Update, collate, make_batches, updates
+from nmt.data.buckets import bucket_for
+from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
@@ -324,8 +325,8 @@ class Trainer:
             if self.cuda_graphs is None:
                 return collate(corpus, rows).to(self.device)
             src_len, tgt_len = corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1
-            shape = shape_for(src_len, tgt_len, data.batch_tokens)
-            return collate(corpus, rows, shape).pack(self.device)
+            bucket = bucket_for(src_len, tgt_len, data.batch_tokens)
+            return collate(corpus, rows, bucket).pack(self.device)
 
         return updates(
             corpus.tgt_len,

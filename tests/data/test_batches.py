@@ -1,19 +1,17 @@
-"""Batch plans, collation and prefetching."""
+"""Batch plans and collation."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import Batch, Prefetcher, collate, collate_sources, make_batches, updates
+from nmt.data.batches import Batch, collate, collate_sources, make_batches, updates
 from nmt.data.encoded import CorpusWriter, EncodedCorpus
 from nmt.data.vocab import BOS, EOS
-from nmt.errors import MachineError
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def padding(batches: list[np.ndarray], src: np.ndarray, tgt: np.ndarray) -> floa
     return 1 - (int(src.sum()) + int(tgt.sum()) + 2 * len(src)) / slots
 
 
-def test_a_plan_has_every_row_once_within_the_limit(lengths):
+def test_batches_hold_every_row_once_within_the_limit(lengths):
     src, tgt = lengths
     batches = make_batches(src, tgt, 1024, seed=1, epoch=0)
     assert sorted(np.concatenate(batches)) == list(range(len(src)))
@@ -43,7 +41,7 @@ def test_a_plan_has_every_row_once_within_the_limit(lengths):
     assert padding(batches, src, tgt) < 0.13
 
 
-def test_a_plan_is_a_function_of_seed_and_epoch(lengths):
+def test_batches_are_a_function_of_seed_and_epoch(lengths):
     def same(a, b):
         return len(a) == len(b) and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
@@ -57,7 +55,7 @@ def test_a_plan_is_a_function_of_seed_and_epoch(lengths):
     assert not same(fixed, first)
 
 
-def test_a_pair_over_the_limit_is_a_batch_alone():
+def test_pair_over_the_limit_is_a_batch_of_its_own():
     src = np.array([3, 50, 4, 3], dtype=np.int32)
     batches = make_batches(src, src, 20, seed=1, epoch=0)
     assert [1] in [list(b) for b in batches]
@@ -66,13 +64,13 @@ def test_a_pair_over_the_limit_is_a_batch_alone():
 
 
 @pytest.mark.slow  # learns 3,000 merges
-def test_padding_of_the_real_corpus_at_4096_tokens(tmp_path: Path):
+def test_padding_of_a_real_corpus_at_4096_tokens(tmp_path: Path):
     from nmt.config.recipe import Recipe
     from nmt.data.prepare import prepare
 
     corpus = Path(__file__).parents[2].parent / "shared/data/ted-gl-en"
     if not corpus.exists():
-        pytest.skip("ted-gl-en is not here")
+        pytest.skip("needs ted-gl-en")
     data = {name: str(corpus / name) for name in ("train", "dev")}
     recipe = Recipe.model_validate(
         {
@@ -102,7 +100,7 @@ def test_collate_is_flat_and_ends_with_eos(tmp_path: Path):
     assert layout.shape == (2, 3)
 
 
-def test_updates_go_on_over_the_end_of_an_epoch(tmp_path: Path):
+def test_updates_continue_across_the_end_of_an_epoch(tmp_path: Path):
     corpus = corpus_of(tmp_path, [([5] * n, [6] * (n + 1)) for n in range(1, 40)])
 
     def plan_epoch(epoch: int) -> list[np.ndarray]:
@@ -129,14 +127,14 @@ def test_updates_go_on_over_the_end_of_an_epoch(tmp_path: Path):
         list(itertools.islice(updates(corpus.tgt_len, plan_epoch, make, 0, first, 2, rank, 2), 3))
         for rank in (0, 1)
     ]
-    for whole, *shares in zip(alone, *halves, strict=True):
-        assert sorted(place for share in shares for place in places(share)) == places(whole)
+    for complete, *shares in zip(alone, *halves, strict=True):
+        assert sorted(place for share in shares for place in places(share)) == places(complete)
         for share in shares:
-            assert (share.tokens, share.epoch) == (whole.tokens, whole.epoch)
-            assert share.next_batch == whole.next_batch
+            assert (share.tokens, share.epoch) == (complete.tokens, complete.epoch)
+            assert share.next_batch == complete.next_batch
 
 
-def test_a_batch_moves_in_one_buffer(tmp_path: Path):
+def test_packed_batch_has_one_buffer(tmp_path: Path):
     batch = collate(corpus_of(tmp_path, [([5, 6, 7], [8]), ([9], [10, 11])]), np.array([1, 0]))
     found: list[list[torch.Tensor]] = [[], []]
     for tensors, one in zip(found, (batch, batch.pack(torch.device("cpu"))), strict=True):
@@ -146,47 +144,3 @@ def test_a_batch_moves_in_one_buffer(tmp_path: Path):
     for here, there in zip(*found, strict=True):
         assert there.dtype == here.dtype
         assert torch.equal(there, here)
-
-
-def test_prefetching_changes_nothing():
-    with Prefetcher(range(50), ahead=3) as prefetched:
-        assert list(prefetched) == list(range(50))
-
-
-def test_a_failing_prefetcher_raises_and_an_abandoned_one_ends():
-    def failing() -> Iterator[int]:
-        yield 1
-        raise IndexError("beyond")
-
-    with Prefetcher(failing()) as prefetched:
-        stream = iter(prefetched)
-        assert next(stream) == 1
-        with pytest.raises(IndexError, match="beyond"):
-            next(stream)
-        with pytest.raises(IndexError):  # who asks again is not left waiting
-            next(iter(prefetched))
-    with Prefetcher(itertools.count(), ahead=1) as prefetched:
-        next(iter(prefetched))
-    assert not prefetched._thread.is_alive()
-
-
-def test_the_width_of_ids_follows_the_vocabulary(tmp_path: Path):
-    for types, size in ((1000, 2), (70_000, 4)):
-        folder = tmp_path / str(types)
-        writer = CorpusWriter(folder, types)
-        writer.add([[types - 1, 4]], [[5]])
-        corpus = writer.close()
-        assert (folder / "src.ids").stat().st_size == 2 * size
-        assert corpus.src(0).tolist() == [types - 1, 4]
-        assert EncodedCorpus(folder).tgt(0).tolist() == [5]
-
-
-@pytest.mark.parametrize("name", ["src.ids", "tgt.len", "corpus.json"])
-def test_a_file_that_shrank_or_went_is_named(tmp_path: Path, name: str):
-    corpus_of(tmp_path, [([5, 6], [7])])
-    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
-    with pytest.raises(MachineError, match="damaged"):
-        EncodedCorpus(tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(MachineError, match="damaged"):
-        EncodedCorpus(tmp_path)

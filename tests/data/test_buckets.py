@@ -1,4 +1,4 @@
-"""Batches filled up to a few shapes: the same tokens, and filler that nothing sees."""
+"""Batches padded to a few buckets: the same tokens, and padding without effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.buckets import LENGTHS, Bucket, shape_for
+from nmt.data.buckets import MAX_LENGTHS, Bucket, bucket_for
 from nmt.data.layout import Layout
 from nmt.data.vocab import PAD
 from nmt.training.loss import label_smoothed_loss
@@ -38,51 +38,51 @@ def corpus() -> Corpus:
     return Corpus(src, np.clip(src * rng.lognormal(0, 0.25, 3000), 0, 700).astype(np.int32))
 
 
-def shape_of(corpus: Corpus, rows: np.ndarray, limit: int) -> Bucket | None:
-    return shape_for(corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1, limit)
+def bucket_of(corpus: Corpus, rows: np.ndarray, limit: int) -> Bucket | None:
+    return bucket_for(corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1, limit)
 
 
 @pytest.mark.parametrize(("limit", "most"), [(512, 70), (2048, 30)])
-def test_every_batch_of_a_plan_fits_one_of_few_shapes(corpus, limit, most):
-    shapes = set()
+def test_every_batch_fits_one_of_few_buckets(corpus, limit, most):
+    buckets = set()
     for rows in make_batches(corpus.src_len, corpus.tgt_len, limit, seed=1, epoch=0):
-        shape = shape_of(corpus, rows, limit)
+        bucket = bucket_of(corpus, rows, limit)
         longest = max(corpus.src_len[rows].max(), corpus.tgt_len[rows].max()) + 1
-        if shape is None:
-            assert longest > min(limit, LENGTHS[-1])
+        if bucket is None:
+            assert longest > min(limit, MAX_LENGTHS[-1])
             continue
-        shapes.add(shape)
-        filled, plain = collate(corpus, rows, shape), collate(corpus, rows)
-        assert filled.src.shape == (shape.src_tokens,)
-        assert filled.tgt_in.shape == filled.tgt_out.shape == (shape.tgt_tokens,)
-        for layout in (filled.src_layout, filled.tgt_layout):
-            assert layout.shape == (shape.sentences, shape.longest)
-            # a slot for each token, so that the way back is well defined
+        buckets.add(bucket)
+        padded, plain = collate(corpus, rows, bucket), collate(corpus, rows)
+        assert padded.src.shape == (bucket.src_tokens,)
+        assert padded.tgt_in.shape == padded.tgt_out.shape == (bucket.tgt_tokens,)
+        for layout in (padded.src_layout, padded.tgt_layout):
+            assert layout.shape == (bucket.sentences, bucket.max_length)
+            # each token has a slot of its own, so that the inverse is well defined
             assert len(layout.to_flat.unique()) == len(layout.to_flat)
         real = plain.tokens
-        assert torch.equal(filled.tgt_out[:real], plain.tgt_out)
-        assert (filled.tgt_out[real:] == PAD).all()
-        assert filled.weights is not None
-        assert filled.weights.tolist() == [1.0] * real + [0.0] * (shape.tgt_tokens - real)
-        assert shape.tgt_tokens - real < -(-limit // 8)
-    assert 5 < len(shapes) < most
+        assert torch.equal(padded.tgt_out[:real], plain.tgt_out)
+        assert (padded.tgt_out[real:] == PAD).all()
+        assert padded.weights is not None
+        assert padded.weights.tolist() == [1.0] * real + [0.0] * (bucket.tgt_tokens - real)
+        assert bucket.tgt_tokens - real < -(-limit // 8)
+    assert 5 < len(buckets) < most
 
 
-def test_a_filled_layout_keeps_every_token_in_its_sentence():
-    layout = Layout.filled([2, 3], tokens=8, sentences=4, longest=4)
+def test_padded_layout_keeps_every_token_in_its_sentence():
+    layout = Layout.with_padding([2, 3], tokens=8, sentences=4, max_length=4)
     x = torch.arange(1.0, 9.0)[:, None]
-    padded = layout.pad(x)[..., 0]
+    grid = layout.pad(x)[..., 0]
     assert torch.equal(layout.flat(layout.pad(x)), x)
     real = torch.tensor([[1, 2, 0, 0], [3, 4, 5, 0], [0] * 4, [0] * 4])
     seen = layout.visible.clone()
-    assert seen[2:].tolist() == [[True, False, False, False]] * 2  # attention to something
+    assert seen[2:].tolist() == [[True, False, False, False]] * 2  # attention to nothing is NaN
     seen[2:] = False
     assert torch.equal(seen, real > 0)
-    assert torch.equal(padded[seen], real[seen].float())
+    assert torch.equal(grid[seen], real[seen].float())
     with pytest.raises(ValueError, match="do not fit"):
-        Layout.filled([2, 3], tokens=4, sentences=4, longest=4)
+        Layout.with_padding([2, 3], tokens=4, sentences=4, max_length=4)
     with pytest.raises(ValueError, match="do not fit"):
-        Layout.filled([2, 5], tokens=8, sentences=4, longest=4)
+        Layout.with_padding([2, 5], tokens=8, sentences=4, max_length=4)
 
 
 def losses(model: torch.nn.Module, batch: Batch) -> tuple[list[float], dict[str, torch.Tensor]]:
@@ -94,15 +94,15 @@ def losses(model: torch.nn.Module, batch: Batch) -> tuple[list[float], dict[str,
 
 
 @pytest.mark.parametrize("keys", VARIANTS, ids=short)
-def test_filler_changes_neither_losses_nor_gradients(keys, corpus):
+def test_padding_changes_neither_losses_nor_gradients(keys, corpus):
     model = build(tiny(**{**keys, "out_bias": True})).double()
     batches = make_batches(corpus.src_len, corpus.tgt_len, 200, seed=1, epoch=0)
-    shaped = [(rows, shape_of(corpus, rows, 200)) for rows in batches]
-    few = next((r, s) for r, s in shaped if s and s.sentences > len(r) > 3)
-    long = next((r, s) for r, s in shaped if s and s.longest > 24)
-    for rows, shape in (few, long):
+    sized = [(rows, bucket_of(corpus, rows, 200)) for rows in batches]
+    few = next((r, s) for r, s in sized if s and s.sentences > len(r) > 3)
+    long = next((r, s) for r, s in sized if s and s.max_length > 24)
+    for rows, bucket in (few, long):
         plain, plain_gradients = losses(model, collate(corpus, rows))
-        filled, gradients = losses(model, collate(corpus, rows, shape))
-        assert filled == pytest.approx(plain, rel=1e-7)
+        padded, gradients = losses(model, collate(corpus, rows, bucket))
+        assert padded == pytest.approx(plain, rel=1e-7)
         for name, gradient in plain_gradients.items():
             torch.testing.assert_close(gradients[name], gradient, atol=1e-7, rtol=1e-6)

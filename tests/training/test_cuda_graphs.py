@@ -188,7 +188,7 @@ def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
     trainer.started = 0.0
     update = next(trainer.updates())
     planned = next(start().updates()).planned
-    assert planned[0].batch.shape is None
+    assert planned[0].batch.bucket is None
     trainer.update(Update(planned, update.tokens, update.epoch, update.next_batch))
     assert not trainer.cuda_graphs.visits
 
