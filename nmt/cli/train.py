@@ -62,7 +62,7 @@ def body(args: argparse.Namespace) -> int:
     """Everything that can be wrong is found before the run folder is written."""
     limit_onednn_cache(PRODUCTS)
     with init_distributed() as world:
-        return lead(args, world) if world.first else follow(world)
+        return lead(args, world) if world.is_main else follow(world)
 
 
 def lead(args: argparse.Namespace, world: World) -> int:
@@ -81,7 +81,7 @@ def lead(args: argparse.Namespace, world: World) -> int:
     from nmt.training.validation import Stopped
 
     enable_gc()
-    device = world.own(resolve_device(recipe.device))
+    device = world.local_device(resolve_device(recipe.device))
     precision = resolve_precision(recipe.precision, device)
     obtain_corpus(recipe)
     run = RunFolder.for_training(
@@ -132,10 +132,10 @@ def follow(world: World) -> int:
 
     enable_gc()
     try:
-        recipe, precision, checkpoint = world.share()
+        recipe, precision, checkpoint = world.broadcast()
     except RunError:  # it had nothing to train, or has said what is wrong
         return 0
-    device = world.own(resolve_device(recipe.device))
+    device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # not locked, nothing is written
     with stop_signals() as stop:
         trainer = Trainer(
@@ -209,7 +209,7 @@ def start(
             log.text(f"note: this run began in {began} and continues in {precision}")
         secure_best(run, checkpoint.state, shapes_of(model.state_dict()), log.text)
     write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
-    world.share((recipe, precision, checkpoint))
+    world.broadcast((recipe, precision, checkpoint))
     trainer = Trainer(
         recipe,
         prepared,

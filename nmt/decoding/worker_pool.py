@@ -23,7 +23,7 @@ from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-def
 from typing import Any, Generic, TypeVar
 
 from nmt.errors import MachineError, UserError
-from nmt.runtime.cpus import available_cpus, threads
+from nmt.runtime.cpus import available_cpus, num_threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ CAN_FORK = sys.platform == "linux"  # elsewhere libraries do not survive it
 
 def all_cores() -> int:
     """Return how many processes have a core each: what OMP_NUM_THREADS and the system allow."""
-    return min(available_cpus(), threads()) if CAN_FORK else 1
+    return min(available_cpus(), num_threads()) if CAN_FORK else 1
 
 
 def checked_workers(workers: int) -> int:

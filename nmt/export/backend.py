@@ -18,7 +18,7 @@ from nmt.errors import MachineError, UserError
 from nmt.export.program import ctranslate2_penalty
 from nmt.export.spec import SPECIALS, require_ctranslate2
 from nmt.model import MASKED_LOGIT
-from nmt.runtime.cpus import threads
+from nmt.runtime.cpus import num_threads
 
 
 class Engine:
@@ -53,7 +53,7 @@ class Engine:
             device=kind,
             device_index=index,
             inter_threads=workers if kind == "cpu" else 1,
-            intra_threads=max(1, threads() // workers),
+            intra_threads=max(1, num_threads() // workers),
         )
 
     def search(

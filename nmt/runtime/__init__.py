@@ -1,1 +1,1 @@
-"""The machine: devices, processes, signals, files."""
+"""The machine that a command runs on: devices, processes, signals, memory, files."""

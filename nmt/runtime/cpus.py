@@ -1,4 +1,4 @@
-"""How many CPUs this process may use."""
+"""Count the CPUs that this process may use."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-GROUPS = Path("/proc/self/cgroup")  # the control groups of this process
+GROUPS = Path("/proc/self/cgroup")  # lists the control groups of this process
 MOUNT = Path("/sys/fs/cgroup")
 
 
 def available_cpus(groups: Path = GROUPS, mount: Path = MOUNT) -> int:
-    """Return the CPUs of this process's affinity, or fewer if its container has a smaller quota.
+    """Return the number of CPUs in this process's affinity, or its container's quota if smaller.
 
     A quota of 1.5 CPUs counts as two.
 
     Args:
-        groups: lists the control groups of the process, of version 1 or 2.
-        mount: where their files are.
+        groups: the file that lists the control groups of the process, version 1 or 2.
+        mount: the folder where control groups are mounted.
     """
     if hasattr(os, "sched_getaffinity"):  # Linux
         count = len(os.sched_getaffinity(0))
@@ -29,8 +29,8 @@ def available_cpus(groups: Path = GROUPS, mount: Path = MOUNT) -> int:
     return max(1, min([count, *map(math.ceil, _quotas(groups, mount))]))
 
 
-def threads() -> int:
-    """Return how many threads compute: torch's if it is loaded, else as it decides."""
+def num_threads() -> int:
+    """Return the number of threads that torch computes with, without loading torch for it."""
     if "torch" in sys.modules:
         import torch
 
@@ -40,7 +40,7 @@ def threads() -> int:
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:
-    """CPUs that control groups allow, those above them included."""
+    """Yield the CPU quotas of the control groups and of their parents."""
     for folder in _folders(groups, mount):
         with contextlib.suppress(OSError, ValueError):  # no such file, or no quota: "max"
             most, period = (folder / "cpu.max").read_text().split()
@@ -52,7 +52,7 @@ def _quotas(groups: Path, mount: Path) -> Iterator[float]:
 
 
 def _folders(groups: Path, mount: Path) -> Iterator[Path]:
-    """Folders of the groups that limit CPUs, from each group up to the mount."""
+    """Yield the folders of the groups that limit CPUs, from each group up to the mount."""
     lines = []
     with contextlib.suppress(OSError):
         lines = groups.read_text().splitlines()
@@ -60,6 +60,6 @@ def _folders(groups: Path, mount: Path) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         if not controllers or "cpu" in controllers.split(","):
             top = mount / controllers if controllers else mount
-            # inside a container the path may be that of the host, and only the top is there
+            # inside a container the path may be the host's, and only the top folder exists
             group = Path(path.lstrip("/"))
             yield from (top / folder for folder in (group, *group.parents))

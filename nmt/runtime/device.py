@@ -1,4 +1,4 @@
-"""Which device and which number format a run uses, and what to say when it is not there."""
+"""Choose the device and the precision of a run, and explain what the machine lacks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def resolve_device(name: str) -> torch.device:
-    """``auto`` = a GPU if there is one, else the CPU.
+    """Return the torch device of a name; ``auto`` is a GPU if there is one, else the CPU.
 
     Raises:
-        UserError: no such name.
-        MachineError: a GPU was asked for and this machine, or this torch, has none.
+        UserError: the name is not a device.
+        MachineError: torch does not see this GPU.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -26,21 +26,21 @@ def resolve_device(name: str) -> torch.device:
         raise UserError(
             f'"{name}" is not auto, cpu, cuda or cuda:N',
             at="device",
-            fix="give one of these, such as cuda:0",
+            fix="set device to one of these, such as device=cuda:0",
         )
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise MachineError(
-            f'"{name}" was asked for, but torch {torch.__version__} sees '
+            f'"{name}" does not exist: torch {torch.__version__} sees '
             f"{torch.cuda.device_count()} GPUs",
             at="device",
-            fix="set device=cpu, or device=auto to take a GPU only when there is one",
+            fix="set device=cpu, or device=auto to use a GPU only if there is one",
         )
     return device
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
-    """Return fp32, bf16 or fp16; ``auto`` is the fastest that the device itself computes.
+    """Return fp32, bf16 or fp16; ``auto`` is the fastest that the hardware supports.
 
     | device | auto |
     |---|---|
@@ -51,7 +51,7 @@ def resolve_precision(name: str, device: torch.device) -> str:
     | other CPU | fp32 |
 
     Raises:
-        MachineError: bf16 was asked for and the GPU would emulate it.
+        MachineError: bf16 is requested and the GPU would emulate it.
     """
     if name == "auto":
         return _fastest(device)
@@ -60,7 +60,7 @@ def resolve_precision(name: str, device: torch.device) -> str:
         fast = _fastest(device) == "fp16"
         raise MachineError(
             f"{torch.cuda.get_device_name(device)} (compute capability {major}.{minor}) does not "
-            "compute in bf16; GPUs from capability 8.0 on do",
+            "support bf16, which needs capability 8.0 or higher",
             at="precision",
             fix="set precision=fp16" + ("" if fast else ", or precision=fp32, which is as fast"),
         )
@@ -68,11 +68,11 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 
 def emulation_note(precision: str, device: torch.device) -> str | None:
-    """Return what to tell the user when the CPU emulates the chosen precision, else None."""
+    """Return a note for the user if the CPU emulates this precision, else None."""
     if device.type == "cpu" and precision == "bf16" and not _cpu_has_bf16():
         return "this CPU has no bf16 instructions: bf16 is emulated and slower than fp32"
     if device.type == "cpu" and precision == "fp16":
-        return "fp16 is for GPUs: on a CPU it is emulated and slower than fp32"
+        return "fp16 is meant for GPUs: on a CPU it is emulated and slower than fp32"
     return None
 
 
@@ -81,26 +81,26 @@ def _fastest(device: torch.device) -> str:
         return "bf16" if _cpu_has_bf16() else "fp32"
     if _gpu_has_bf16(device):
         return "bf16"
-    # fp16 is faster on tensor cores. A P100 has fast fp16 arithmetic without them, but torch tells
-    # cuBLAS to accumulate fp16 products in fp32, which a P100 does at its rate for fp32: only
-    # memory is saved, and fp16 can overflow. A GTX 10 computes fp16 at 1/64 of that rate.
+    # fp16 is faster on tensor cores, which start at 7.0. A P100 computes fp16 fast without them,
+    # but torch makes cuBLAS accumulate in fp32, at the P100's rate for fp32: fp16 would only save
+    # memory, and it can overflow. A GTX 10 computes fp16 at 1/64 of its rate for fp32.
     return "fp16" if torch.cuda.get_device_capability(device) >= (7, 0) else "fp32"
 
 
 def _gpu_has_bf16(device: torch.device) -> bool:
-    """Whether the GPU computes bf16 itself; torch otherwise counts emulation, and a T4 as able."""
+    """Return whether the GPU supports bf16 in hardware; by default torch counts emulation too."""
     with torch.cuda.device(device):  # torch answers for the current GPU
         real = torch.cuda.is_bf16_supported(including_emulation=False)
     return real and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _cpu_has_bf16() -> bool:
-    """Whether the processor multiplies bf16 itself; without that it is slower than fp32."""
+    """Return whether the CPU multiplies bf16 in hardware; emulated, it is slower than fp32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """Compute forward passes in bf16 or fp16 with fp32 weights; in fp32 change nothing."""
+    """Run forward passes in bf16 or fp16 with fp32 weights; with fp32 do nothing."""
     if precision == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=DTYPES[precision])

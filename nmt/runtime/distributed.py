@@ -1,4 +1,4 @@
-"""Several processes that train one model, one to a GPU, as torchrun starts them."""
+"""Data-parallel training: one model, several processes, one GPU each, as torchrun starts them."""
 
 from __future__ import annotations
 
@@ -15,99 +15,98 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# a validation keeps the other processes waiting; torchrun notices a process that has ended
+# Other processes wait while rank 0 validates. That a process has ended is noticed by torchrun.
 TIMEOUT = datetime.timedelta(hours=12)
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one training; by default this one alone, for which nothing is exchanged.
+    """The processes of one training; by default only this one, which exchanges nothing.
 
-    All processes must ask the same things in the same order. The first process alone validates,
-    decodes and writes.
+    All processes must call the collective methods in the same order.
 
     Attributes:
         rank: number of this process, from 0.
-        size: how many there are.
-        gpu: the GPU of this process on its machine.
+        size: number of processes.
+        local_rank: number of this process on its machine, and of its GPU.
     """
 
     rank: int = 0
     size: int = 1
-    gpu: int = 0
+    local_rank: int = 0
 
     @property
-    def first(self) -> bool:
-        """Whether this is the process that validates and writes."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, the only process that validates, decodes and writes."""
         return self.rank == 0
 
-    def own(self, device: torch.device) -> torch.device:
-        """The device of this process where the recipe says ``device``.
+    def local_device(self, device: torch.device) -> torch.device:
+        """Return the device of this process, where ``device`` is the recipe's.
 
         Raises:
-            UserError: the recipe names one GPU for all of them.
+            UserError: the recipe names one GPU for all processes.
         """
         if self.size == 1 or device.type != "cuda":
             return device
         if device.index is not None:
             raise UserError(
-                f'"{device}" is one GPU, and torchrun gives each process its own',
+                f'"{device}" names one GPU, but torchrun gives each process its own GPU',
                 at="device",
                 fix="set device=cuda",
             )
         import torch
 
-        torch.cuda.set_device(self.gpu)
-        return torch.device("cuda", self.gpu)
+        torch.cuda.set_device(self.local_rank)
+        return torch.device("cuda", self.local_rank)
 
-    def add(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over the processes: one exchange, no waiting for a GPU."""
+    def all_reduce_sum(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over the processes, without waiting for a GPU."""
         if self.size == 1:
             return
         import torch
         import torch.distributed as dist
 
         flat = torch.cat([t.reshape(-1) for t in tensors])
-        with _others():
+        with _peer_errors():
             dist.all_reduce(flat)
         parts = flat.split([t.numel() for t in tensors])
         views = [part.view_as(t) for part, t in zip(parts, tensors, strict=True)]
         torch._foreach_copy_(list(tensors), views)
 
-    def highest(self, *numbers: float) -> list[float]:
-        """The highest that any process has of each number."""
+    def all_reduce_max(self, *numbers: float) -> list[float]:
+        """Return the maximum of each number over the processes."""
         if self.size == 1:
             return list(numbers)
         import torch
         import torch.distributed as dist
 
-        found = torch.tensor(numbers, dtype=torch.float64)
-        with _others():
-            dist.all_reduce(found, op=dist.ReduceOp.MAX)
-        return found.tolist()
+        highest = torch.tensor(numbers, dtype=torch.float64)
+        with _peer_errors():
+            dist.all_reduce(highest, op=dist.ReduceOp.MAX)
+        return highest.tolist()
 
-    def share(self, value: Any = None) -> Any:
-        """What the first process has."""
+    def broadcast(self, value: Any = None) -> Any:
+        """Return the value of rank 0; that of other processes is ignored."""
         if self.size == 1:
             return value
         import torch.distributed as dist
 
-        box = [value]
-        with _others():
-            dist.broadcast_object_list(box, src=0)
-        return box[0]
+        values = [value]
+        with _peer_errors():
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
 
 @contextlib.contextmanager
 def init_distributed() -> Iterator[World]:
-    """The processes that torchrun started, or this one alone."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:  # what torchrun sets
+    """Connect the processes that torchrun started; without torchrun, yield this one alone."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun sets it
         yield World()
         return
     import torch
     import torch.distributed as dist
 
-    # numbers that the host decides by go over gloo, so that no GPU is waited for
+    # CPU tensors go over gloo, so that numbers for Python's control flow need not wait for a GPU
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
     try:
@@ -117,11 +116,12 @@ def init_distributed() -> Iterator[World]:
 
 
 @contextlib.contextmanager
-def _others() -> Iterator[None]:
+def _peer_errors() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # torch's for a connection that was closed
+    except RuntimeError as error:  # what torch raises for a closed connection
         raise RunError(
             "another process of this training has ended",
-            fix="its message says why; --resume goes on from the last checkpoint",
+            fix="read the error message of that process, then continue from the last checkpoint "
+            "with --resume",
         ) from error

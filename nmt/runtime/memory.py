@@ -1,4 +1,4 @@
-"""Whether a model fits in memory, found out before it is built."""
+"""Check that a model fits in memory before it is built."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PER_PARAMETER = 16  # bytes: weight, gradient and Adam's two moments, each in fp
 
 
 def require_memory(parameters: int, device: torch.device) -> None:
-    """Raise MachineError when not even the weights and what the optimizer keeps of them fit."""
+    """Raise MachineError if the weights, gradients and optimizer state do not fit."""
     needed, free = PER_PARAMETER * parameters, free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
-            f"a model of {parameters:,} parameters needs {human_bytes(needed)} to train, without "
-            f"its batches; {device} has {human_bytes(free)} free",
+            f"a model of {parameters:,} parameters needs {human_bytes(needed)} to train, batches "
+            f"not included; {device} has {human_bytes(free)} free",
             at="model",
-            fix="make model.dim, model.ffn_dim, the number of layers or the vocabulary smaller, or "
-            "use a machine with more memory",
+            fix="lower model.dim, model.ffn_dim, model.enc_layers, model.dec_layers or the "
+            "vocabulary size, or use a machine with more memory",
         )
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that a process can still have on a device; None where the system does not say."""
+    """Return the free bytes of a device; None if the system does not report them."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     found = []
@@ -35,6 +35,6 @@ def free_memory(device: torch.device) -> int | None:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         available = next(line for line in lines if line.startswith("MemAvailable:"))
         found.append(1024 * int(available.split()[1]))
-    with contextlib.suppress(OSError, ValueError):  # of a container; "max" is none
+    with contextlib.suppress(OSError, ValueError):  # a container's limit; "max" = no limit
         found.append(int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
     return min(found, default=None)

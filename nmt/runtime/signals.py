@@ -1,4 +1,4 @@
-"""SIGTERM and the first Ctrl-C ask a command to save and leave; a second Ctrl-C leaves at once."""
+"""SIGTERM and the first Ctrl-C ask a command to save and end; a second Ctrl-C ends it at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from types import FrameType
 
 @dataclass
 class StopRequest:
-    """``requested`` is the name of the first signal that asked to stop, None while nothing did."""
+    """Whether a signal asked to stop.
+
+    Attributes:
+        requested: name of the first such signal, or None.
+    """
 
     requested: str | None = None
 
 
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Within the block, signals set ``requested`` in place of killing; handlers are restored after.
+    """Yield a StopRequest that SIGTERM and Ctrl-C set inside the block instead of killing.
 
-    Outside of the main thread Python cannot install handlers: then nothing is ever requested.
+    Outside of the main thread Python cannot install handlers, so nothing is ever requested.
     """
     stop = StopRequest()
     interrupted = False

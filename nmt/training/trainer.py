@@ -160,7 +160,7 @@ class Trainer:
             self.model.dropout_rng.seed(self.recipe.seed, p.epoch, p.index)
             losses += compute(p.batch, update.tokens)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        self.world.add([*gradients, losses])
+        self.world.all_reduce_sum([*gradients, losses])
         self.interval.add(losses[0], losses[1], update.tokens)
         self.loss_scaler.unscale(self.optimizer)
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -201,10 +201,10 @@ class Trainer:
     def validate(self) -> None:
         """Perplexities, hypotheses and scores on dev; one line, one record, one checkpoint."""
         measured = None
-        if self.world.first:
+        if self.world.is_main:
             with contextlib.suppress(Stopped):
                 measured = self.evaluate(self.prepared.dev)
-        result: Evaluation | None = self.world.share(measured)
+        result: Evaluation | None = self.world.broadcast(measured)
         if result is None:
             raise Stopped
         score = result.value(self.recipe.score.select_by)
@@ -237,13 +237,13 @@ class Trainer:
 
     def write_hypotheses(self, checkpoint: str, dev: Evaluation) -> None:
         """What a checkpoint makes of dev, for nmt-score."""
-        if not self.world.first:
+        if not self.world.is_main:
             return
         dev.write(self.run_folder.dev_dir / f"{checkpoint}.hyp")
 
     def save(self) -> None:
         """Write a checkpoint of this very update, unless there is one."""
-        if not self.world.first or self._saved == (self.state.update, len(self.state.history)):
+        if not self.world.is_main or self._saved == (self.state.update, len(self.state.history)):
             return
         self.state.seconds = time.monotonic() - self.started
         self.state.bad_updates = int(self.bad_updates)
@@ -261,7 +261,9 @@ class Trainer:
 
     def _stopping(self) -> bool:
         """Whether any process was asked to stop; all agree on that, and on the time."""
-        asked, self.state.seconds = self.world.highest(self.stop_requested(), self.state.seconds)
+        asked, self.state.seconds = self.world.all_reduce_max(
+            self.stop_requested(), self.state.seconds
+        )
         return bool(asked)
 
     def out_of_time(self) -> bool:
@@ -354,7 +356,7 @@ class Trainer:
             initial=self.state.update % validate_every,
             unit=" updates",
             leave=False,
-            disable=None if self.world.first else True,
+            disable=None if self.world.is_main else True,
         )
 
     def _finished(self) -> str | None:

@@ -253,7 +253,7 @@ def test_a_model_that_no_memory_holds_is_refused_before_it_is_built(monkeypatch)
     with pytest.raises(MachineError) as caught:
         memory.require_memory(1000, cpu)
     said = (
-        "a model of 1,000 parameters needs 15.6 KB to train, without its batches; cpu has 15.6 KB"
+        "a model of 1,000 parameters needs 15.6 KB to train, batches not included; cpu has 15.6 KB"
     )
     assert said in str(caught.value)
     assert "model.dim" in str(caught.value)

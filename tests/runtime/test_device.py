@@ -57,7 +57,7 @@ class Gpus:
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_auto_takes_what_the_gpu_computes_fast(name, monkeypatch):
+def test_auto_takes_the_fastest_precision_of_a_gpu(name, monkeypatch):
     Gpus(monkeypatch, name)
     gpu = resolve_device("auto")
     assert gpu.type == "cuda"
@@ -67,7 +67,7 @@ def test_auto_takes_what_the_gpu_computes_fast(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_bf16_is_refused_where_a_gpu_would_emulate_it(name, monkeypatch):
+def test_bf16_is_refused_if_the_gpu_would_emulate_it(name, monkeypatch):
     Gpus(monkeypatch, name)
     capability, auto = GPUS[name]
     if auto == "bf16":
@@ -82,7 +82,7 @@ def test_bf16_is_refused_where_a_gpu_would_emulate_it(name, monkeypatch):
     assert "set precision=fp16" in error.value.fix
 
 
-def test_the_gpu_that_is_asked_about_is_the_one_that_is_used(monkeypatch):
+def test_precision_depends_on_the_selected_gpu(monkeypatch):
     Gpus(monkeypatch, "Tesla T4", "NVIDIA A100")
     assert resolve_precision("auto", torch.device("cuda", 0)) == "fp16"
     assert resolve_precision("auto", torch.device("cuda", 1)) == "bf16"
@@ -100,7 +100,7 @@ def test_auto_on_a_cpu_with_bf16(instruction, monkeypatch):
     assert emulation_note("bf16", CPU) is None
 
 
-def test_a_cpu_without_bf16_says_that_it_emulates_it(monkeypatch):
+def test_a_cpu_without_bf16_notes_the_emulation(monkeypatch):
     monkeypatch.setattr(module, "_cpu_has_bf16", lambda: False)
     assert resolve_precision("auto", CPU) == "fp32"
     assert resolve_precision("bf16", CPU) == "bf16"
@@ -111,7 +111,7 @@ def test_a_cpu_without_bf16_says_that_it_emulates_it(monkeypatch):
     assert emulation_note("fp32", CPU) is None
 
 
-def test_fp16_on_a_cpu_is_allowed_and_said_to_be_slow():
+def test_fp16_on_a_cpu_is_allowed_with_a_note():
     assert resolve_precision("fp16", CPU) == "fp16"
     assert "slower than fp32" in str(emulation_note("fp16", CPU))
     assert emulation_note("fp16", torch.device("cuda")) is None

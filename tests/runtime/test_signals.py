@@ -13,19 +13,19 @@ def send(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def test_nothing_is_requested_by_itself():
+def test_without_a_signal_nothing_is_requested():
     with stop_signals() as stop:
         assert stop.requested is None
 
 
-def test_sigterm_asks_as_often_as_it_comes():
+def test_sigterm_can_arrive_more_than_once():
     with stop_signals() as stop:
         send(signal.SIGTERM)
         send(signal.SIGTERM)
         assert stop.requested == "SIGTERM"
 
 
-def test_the_first_ctrl_c_asks_and_the_second_leaves():
+def test_the_first_ctrl_c_requests_and_the_second_interrupts():
     with stop_signals() as stop:
         send(signal.SIGINT)
         assert stop.requested == "SIGINT"
@@ -33,7 +33,7 @@ def test_the_first_ctrl_c_asks_and_the_second_leaves():
             send(signal.SIGINT)
 
 
-def test_ctrl_c_after_sigterm_still_saves_first():
+def test_ctrl_c_after_sigterm_is_a_request():
     with stop_signals() as stop:
         send(signal.SIGTERM)
         send(signal.SIGINT)
@@ -49,7 +49,7 @@ def test_handlers_are_restored_even_after_an_error():
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_outside_of_the_main_thread_it_is_quiet():
+def test_outside_of_the_main_thread_nothing_is_requested():
     seen = []
 
     def work():

@@ -128,18 +128,18 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
 def test_alone_nothing_is_exchanged():
     with init_distributed() as world:
         assert world == World()
-    assert world.own(torch.device("cuda", 1)) == torch.device("cuda", 1)
+    assert world.local_device(torch.device("cuda", 1)) == torch.device("cuda", 1)
     tensor = torch.ones(2)
-    world.add([tensor])
+    world.all_reduce_sum([tensor])
     assert tensor.tolist() == [1, 1]
-    assert world.highest(True, 2.5) == [True, 2.5]
-    assert world.share("x") == "x"
+    assert world.all_reduce_max(True, 2.5) == [True, 2.5]
+    assert world.broadcast("x") == "x"
 
 
 def test_one_gpu_cannot_serve_all():
     with pytest.raises(UserError, match="device=cuda"):
-        World(1, 2, 1).own(torch.device("cuda", 1))
-    assert World(1, 2, 1).own(torch.device("cpu")) == torch.device("cpu")
+        World(1, 2, 1).local_device(torch.device("cuda", 1))
+    assert World(1, 2, 1).local_device(torch.device("cpu")) == torch.device("cpu")
 
 
 @pytest.mark.slow
