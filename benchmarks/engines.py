@@ -35,7 +35,7 @@ from nmt.data.text import read_lines
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.errors import UserError
-from nmt.export.translator import load_exported
+from nmt.export.backend import load_exported
 from nmt.model.cpu import active_rows
 
 OURS, BF16, BASE = "ours", "ours bf16", "CTranslate2"

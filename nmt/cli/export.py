@@ -1,4 +1,4 @@
-"""nmt-export: a trained model for another engine, with all that stands between it and text."""
+"""nmt-export: write a trained model as a folder for another inference engine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ QUANTIZATIONS = [
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-export."""
+    """Return the command line of nmt-export."""
     p = argparse.ArgumentParser(
         prog="nmt-export",
-        description="Write a trained model as a folder that CTranslate2 translates with: weights, "
-        "segmenter, vocabulary, and a README with a program that needs nothing else.",
+        description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
+        "vocabulary, and a short Python program that translates without this toolkit.",
     )
-    p.add_argument("run", help="run folder that nmt-train wrote")
+    p.add_argument("run", help="a run folder that nmt-train wrote")
     p.add_argument(
         "--format", choices=["ctranslate2"], default="ctranslate2", help="default: %(default)s"
     )
@@ -30,12 +30,12 @@ def parser() -> argparse.ArgumentParser:
         "--quantization",
         choices=QUANTIZATIONS,
         metavar="TYPE",
-        help=f"how weights are stored: {', '.join(QUANTIZATIONS)}; default: float32",
+        help=f"type of the stored weights: {', '.join(QUANTIZATIONS)}; default: float32",
     )
     p.add_argument(
-        "--output", metavar="DIR", help="default: RUN/ctranslate2, or RUN/ctranslate2-TYPE"
+        "--output", metavar="DIR", help="default: RUN/ctranslate2 or RUN/ctranslate2-TYPE"
     )
-    p.add_argument("--force", action="store_true", help="replace an exported model in --output")
+    p.add_argument("--force", action="store_true", help="replace an exported model at --output")
     p.add_argument(
         "--checkpoint", default="best", help="best (default), latest, or a name such as u001500"
     )
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Refuse what can be refused before the weights are read."""
+    """Check the run and the output before reading the weights, then export."""
     from nmt.run.folder import RunFolder
     from nmt.runtime.files import human_bytes
 
@@ -66,7 +66,7 @@ def body(args: argparse.Namespace) -> None:
     check_output(output, args.force)
     export(Translator.load(args.run, "cpu", args.checkpoint), output, args.quantization, args.force)
     size = human_bytes(sum(file.stat().st_size for file in output.iterdir()))
-    print(f"{output}: {size}; {output / 'README.md'} shows how to use it", file=sys.stderr)
+    print(f"wrote {output} ({size}); {output / 'README.md'} shows how to use it", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -204,7 +204,7 @@ def _load(args: argparse.Namespace) -> Translator:
     workers = all_cores() if args.workers is None else args.workers
     exported = args.engine is None and any(is_export(Path(run)) for run in args.run)
     if args.engine == "ctranslate2" or exported:
-        from nmt.export.translator import load_exported
+        from nmt.export.backend import load_exported
 
         if len(args.run) > 1:
             raise UserError(

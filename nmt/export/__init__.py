@@ -1,1 +1,1 @@
-"""Trained models for other engines: weights folded into what the engine has, and text beside."""
+"""Export trained models to other inference engines, and translate with them."""

@@ -1,53 +1,71 @@
-"""CTranslate2 as a search: encoded sentences in, hypotheses as ids out, like beam_search."""
+"""Translate with CTranslate2: a search over encoded sentences, and the Translator that uses it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nmt.data.segment import load_segmenter
 from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.codec import SearchInput, TextCodec, Translation
 from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import checked_workers
 from nmt.errors import MachineError, UserError
-from nmt.export.program import ctranslate2_penalty
-from nmt.export.spec import SPECIALS, require_ctranslate2
+from nmt.export.metadata import is_export, read_metadata
+from nmt.export.spec import (
+    SPECIALS,
+    check_expressible,
+    ctranslate2_length_penalty,
+    require_ctranslate2,
+)
 from nmt.model import MASKED_LOGIT
 from nmt.runtime.cpus import num_threads
 
+SUPPORTED_OPTIONS = {
+    "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
+    "no_repeat_ngram", "mbr", "candidates",
+}  # fmt: skip
 
-class Engine:
-    """An exported model.
 
-    CTranslate2 ends a sentence when K hypotheses have ended and ranks them by ``log_prob / n^p``;
-    here they are ranked anew, by the length penalty asked for.
+class CTranslate2Search:
+    """Beam search by CTranslate2, with the results of a search by this toolkit: hypotheses as ids.
 
-    It takes one length limit for a batch, that of its longest sentence. What a shorter one finds
-    is what it would have found within its own limit, if its search ended before: the hypothesis
-    that ended last is always among the K. Otherwise the sentence is searched again among its like,
-    so that no result depends on the batch.
+    CTranslate2 stops searching a sentence when K hypotheses have ended and ranks them by
+    ``log_prob / n^p``. This class ranks them again, by the requested length penalty.
+
+    CTranslate2 has one length limit for a batch; this class sets it to the limit of the longest
+    sentence. If the search of a shorter sentence stopped before its own limit, its result is the
+    same as with its own limit: the hypothesis that ended last is always among the K. Otherwise the
+    sentence is searched again, in a batch of sentences of the same length. So a result does not
+    depend on the other sentences of the batch.
 
     Args:
-        folder: with CTranslate2's model.
-        vocab: of the folder.
-        never: tokens that must not be produced, beside UNK.
+        folder: contains CTranslate2's model.
+        vocab: the vocabulary of the folder.
+        suppressed: tokens that must not be produced, besides UNK.
         device: auto, cpu, cuda or cuda:N.
-        workers: batches that are searched at once on a CPU.
+        workers: batches that are searched at the same time on a CPU.
     """
 
     def __init__(
-        self, folder: Path, vocab: Vocab, never: Sequence[str], device: str, workers: int = 1
+        self, folder: Path, vocab: Vocab, suppressed: Sequence[str], device: str, workers: int = 1
     ) -> None:
         kind, index = resolve_device(device)
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
-        self.never = [[token] for token in never]
-        # several translators of one thread each beat one of several threads
+        self.suppressed = [[token] for token in suppressed]
+        # several translators of one thread each are faster than one of several threads
         self.translator = require_ctranslate2().Translator(
             str(folder),
             device=kind,
@@ -59,44 +77,53 @@ class Engine:
     def search(
         self, sources: Sequence[np.ndarray], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """The n best hypotheses of each sentence, best first; ``sources`` are without EOS."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        order = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
-        alike = defaultdict(list)
-        for row in self._search(sources, _batches(sources, order, options), options, found):
-            alike[len(sources[row])].append(row)
-        equal = (batch for rows in alike.values() for batch in _batches(sources, rows, options))
-        self._search(sources, equal, options, found)
-        return [of_one[: options.wanted] for of_one in found]
+        """Return the n best hypotheses of each sentence, best first.
+
+        Args:
+            sources: ids of each sentence without EOS.
+
+        Raises:
+            MachineError: CTranslate2 failed, for example because memory is short.
+            NonFiniteScores: a sentence has a score that is NaN.
+        """
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+        by_length = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+        beyond_limit = defaultdict(list)
+        for row in self._search(sources, _batches(sources, by_length, options), options, results):
+            beyond_limit[len(sources[row])].append(row)
+        batches = (b for rows in beyond_limit.values() for b in _batches(sources, rows, options))
+        self._search(sources, batches, options, results)
+        return [hypotheses[: options.wanted] for hypotheses in results]
 
     def _search(
         self,
         sources: Sequence[np.ndarray],
         batches: Iterable[list[int]],
         options: SearchOptions,
-        found: list[list[Hypothesis]],
+        results: list[list[Hypothesis]],
     ) -> list[int]:
-        """Fill in what is found, and return the rows that went to or beyond their own limit."""
+        """Fill in ``results``; return the rows whose search reached or exceeded their own limit."""
         pending: list[tuple[int, int, Any]] = []
         for batch in batches:
             longest = len(sources[batch[0]])
-            results = self._submit([sources[row] for row in batch], longest, options)
-            pending += [(row, longest, result) for row, result in zip(batch, results, strict=True)]
-        beyond = []
+            futures = self._submit([sources[row] for row in batch], longest, options)
+            pending += [(row, longest, future) for row, future in zip(batch, futures, strict=True)]
+        beyond_limit = []
         for row, longest, future in pending:
             try:
                 length, result = len(sources[row]), future.result()
             except RuntimeError as error:
                 raise MachineError(
                     f"CTranslate2 failed: {error}",
-                    fix="if it is out of memory, take a smaller beam, fewer batch tokens, or cpu",
+                    fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
+                    "--device cpu",
                 ) from error
             limit = length + 1 + options.max_len_offset
             if length < longest and max(map(len, result.hypotheses)) >= limit:
-                beyond.append(row)
+                beyond_limit.append(row)
             else:
-                found[row] = self._ranked(row, result, options)
-        return beyond
+                results[row] = self._rank(row, result, options)
+        return beyond_limit
 
     def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
         return self.translator.translate_batch(
@@ -109,30 +136,162 @@ class Engine:
             max_decoding_length=longest + 1 + options.max_len_offset,
             no_repeat_ngram_size=options.no_repeat_ngram,
             disable_unk=not options.allow_unk,
-            suppress_sequences=self.never or None,
+            suppress_sequences=self.suppressed or None,
             return_scores=True,
             return_end_token=True,
         )
 
-    def _ranked(self, row: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
-        found = []
+    def _rank(self, row: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
+        hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
             log_prob = score * len(ids) ** _power(options)
-            ended = ids[-1] == EOS
+            finished = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
             if math.isnan(log_prob):
                 raise NonFiniteScores(row)
-            # a beam wider than there are hypotheses holds impossible ones
+            # if fewer hypotheses than beams exist, the other beams hold masked tokens
             if log_prob > MASKED_LOGIT / 2:
-                found.append(Hypothesis(ids[: len(ids) - ended], log_prob, float(ranked_by), ended))
-        return sorted(found, key=lambda f: -f.score)
+                ids = ids[: len(ids) - finished]
+                hypotheses.append(Hypothesis(ids, log_prob, float(ranked_by), finished))
+        return sorted(hypotheses, key=lambda h: -h.score)
+
+
+class ExportedTranslator(Translator):
+    """A Translator that searches with CTranslate2; text and options are handled as without it.
+
+    Args:
+        folder: an exported folder, which may be deleted afterwards.
+        device: auto, cpu, cuda or cuda:N.
+        source: where the weights are from, for errors.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+
+    Raises:
+        UserError: the folder is damaged.
+    """
+
+    def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
+        self.source, self.workers = source, checked_workers(workers)
+        metadata, self.decode = read_metadata(folder)
+        self.precision = "fp32"  # the precision of the stored weights is part of the fingerprint
+        self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
+        self.src, self.tgt = metadata.src, metadata.tgt
+        self.sentences = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
+        self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
+        self.engine = _open(folder, self.vocab, metadata.suppressed_tokens, device, workers)
+        weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
+        self._fingerprint = f"{self.text_fingerprint} {weights}"
+
+    def _search(
+        self,
+        sentences: Sequence[SearchInput],
+        options: SearchOptions,
+        stop: Callable[[], None] | None = None,
+        done: Callable[[Sequence[SearchInput]], None] = lambda searched: None,
+    ) -> list[list[Hypothesis]]:
+        if stop is not None:
+            stop()
+        with self._finite_scores(sentences):
+            found = self.engine.search([s.ids for s in sentences], options)
+        done(sentences)
+        return found
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
+        return self._fingerprint
+
+    def score_stream(self, *texts: Any, **options: Any) -> Iterator[Translation]:
+        """Raise a UserError: CTranslate2 does not score given translations here."""
+        raise UserError(
+            "engine ctranslate2 cannot score given translations",
+            fix="pass a run folder, with --engine torch",
+        )
+
+    def checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+        """Return the options of one call.
+
+        Raises:
+            UserError: CTranslate2 does not support one of them.
+        """
+        options = super().checked(given, wishes)
+        unsupported = [
+            name.replace("_", "-")
+            for name, field in SearchOptions.model_fields.items()
+            if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
+        ]
+        unsupported += sorted(wishes)
+        if unsupported:
+            raise UserError(
+                f"engine ctranslate2 does not support {', '.join(unsupported)}",
+                fix="leave the option out, or translate a run folder with --engine torch",
+            )
+        return options
+
+
+def load_exported(
+    path: str | Path, device: str = "auto", checkpoint: str = "best", workers: int = 1
+) -> Translator:
+    """Return the translator of an exported folder, or of a run folder after a temporary export.
+
+    Args:
+        path: a folder that nmt-export or nmt-train wrote.
+        device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
+        checkpoint: of a run folder.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+
+    Raises:
+        UserError: CTranslate2 is not installed or cannot express the model, the folder is damaged,
+            or it is neither an exported folder nor a run folder.
+    """
+    require_ctranslate2()
+    if is_export(Path(path)):
+        if checkpoint != "best":
+            raise UserError(
+                "an exported folder contains a single checkpoint",
+                at="--checkpoint",
+                fix="pass --checkpoint to nmt-export, or translate the run folder",
+            )
+        return ExportedTranslator(Path(path), device, str(path), workers)
+    original = Translator.load(path, "cpu", checkpoint)
+    check_expressible(original.transformer.config)
+    with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
+        from nmt.export.folder import write_folder
+
+        write_folder(original, Path(folder), None)
+        assert original.source is not None
+        return ExportedTranslator(Path(folder), device, original.source, workers)
+
+
+def resolve_device(name: str) -> tuple[str, int]:
+    """Return CTranslate2's device and its number; ``auto`` is a GPU if CTranslate2 finds one.
+
+    Raises:
+        UserError: the name is not a device's.
+        MachineError: CTranslate2 does not find this GPU.
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise UserError(
+            f'"{name}" is not auto, cpu, cuda or cuda:N',
+            at="device",
+            fix="pass one of these, for example --device cuda:0",
+        )
+    count = require_ctranslate2().get_cuda_device_count()
+    if name == "auto":
+        name = "cuda" if count else "cpu"
+    kind, _, number = name.partition(":")
+    if kind == "cuda" and int(number or 0) >= count:
+        raise MachineError(
+            f'"{name}" is not available: CTranslate2 finds {count} GPUs',
+            at="device",
+            fix="pass --device cpu, or --device auto to use a GPU only if there is one",
+        )
+    return kind, int(number or 0)
 
 
 def _batches(
     sources: Sequence[np.ndarray], rows: Sequence[int], options: SearchOptions
 ) -> Iterator[list[int]]:
-    """Rows, longest first, in batches of source pieces x beam."""
+    """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
     first = 0
     while first < len(rows):
         each = (len(sources[rows[first]]) + 1) * options.beam
@@ -142,29 +301,22 @@ def _batches(
 
 
 def _power(options: SearchOptions) -> float:
-    """p > 0: without, CTranslate2 ends a sentence when the first of its beams has ended."""
-    return ctranslate2_penalty(options.length_alpha) or 1e-9
+    """Return p > 0: with p = 0, CTranslate2 stops when the first beam has ended."""
+    return ctranslate2_length_penalty(options.length_alpha) or 1e-9
 
 
-def resolve_device(name: str) -> tuple[str, int]:
-    """CTranslate2's device and its number; ``auto`` = a GPU if it sees one.
-
-    Raises:
-        UserError: no such name.
-        MachineError: a GPU was asked for and CTranslate2 sees none.
-    """
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+def _open(
+    folder: Path, vocab: Vocab, suppressed: Sequence[str], device: str, workers: int
+) -> CTranslate2Search:
+    try:
+        tokens = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
+        search = CTranslate2Search(folder, vocab, suppressed, device, workers)
+        if tokens != search.tokens:
+            raise ValueError("vocab.txt and shared_vocabulary.json differ")
+        return search
+    except (OSError, ValueError, RuntimeError, RecursionError) as error:
         raise UserError(
-            f'"{name}" is not auto, cpu, cuda or cuda:N', at="device", fix="give one of these"
-        )
-    seen = require_ctranslate2().get_cuda_device_count()
-    if name == "auto":
-        name = "cuda" if seen else "cpu"
-    kind, _, number = name.partition(":")
-    if kind == "cuda" and int(number or 0) >= seen:
-        raise MachineError(
-            f'"{name}" was asked for, but CTranslate2 sees {seen} GPUs',
-            at="device",
-            fix="take cpu, or auto to take a GPU only when there is one",
-        )
-    return kind, int(number or 0)
+            f"CTranslate2's model cannot be read: {error}",
+            at=str(folder),
+            fix="export the run again with nmt-export",
+        ) from error

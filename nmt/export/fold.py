@@ -1,19 +1,19 @@
-"""Folds: a model as an equal one of plain parts, as functions from weights to weights.
+"""Fold norms and scales into the weights: an equivalent model of the parts that engines support.
 
-An inference engine has LayerNorm and RMSNorm, tables, linear layers and skip connections. What else
-the papers have, as far as it can be said in those, is multiplied into the weights:
+An inference engine has LayerNorm and RMSNorm, embedding tables, linear layers and residual
+connections. The papers' other parts are multiplied into the weights where that is possible:
 
 | part | fold |
 |---|---|
-| ScaleNorm ``g x / |x|`` | RMSNorm of weight ``g / sqrt(D)``: ``x / rms(x) = sqrt(D) x / |x|`` |
-| FixNorm | tables of unit rows; the factor sqrt(D) on the input stays where it is |
-| HeadScale | columns of the output projection, ``W (s z) = (W diag(s)) z``, or its rows outside |
+| ScaleNorm ``g x / |x|`` | RMSNorm with weight ``g / sqrt(D)``: ``x / rms(x) = sqrt(D) x / |x|`` |
+| FixNorm | tables of unit rows; the factor sqrt(D) on the input stays |
+| HeadScale | columns of the output projection, ``W (s z) = (W diag(s)) z``; its rows if outside |
 | logit mask | output bias |
-| scalar ResScale | the branch's last layer, see ``_fold_skips`` |
+| scalar ResScale | the last layer of the branch, see ``_fold_residuals`` |
 
-The result is again weights and a configuration of ours, so an equal model can be built from it.
-Epsilons: ScaleNorm clamps |x| where RMSNorm adds D * eps to its square. With 1e-12 they agree but
-for vectors shorter than ``norm_eps``.
+The result is again weights and a ModelConfig, from which an equivalent Transformer can be built.
+Epsilons: ScaleNorm clamps |x|, where RMSNorm adds D * eps to its square. With eps = 1e-12 they
+agree except for vectors shorter than ``norm_eps``.
 
 Legend: D model dim, H heads, E = D / H, V types.
 """
@@ -40,30 +40,31 @@ PARTS = {"encoder": ("self_attn", "ffn"), "decoder": ("self_attn", "cross_attn",
 def fold(
     state: Mapping[str, Tensor], config: ModelConfig, allowed: Tensor
 ) -> tuple[ModelConfig, Weights]:
-    """The plain configuration and weights of an equal model; ``state`` is left as it is.
+    """Return the configuration and weights of an equivalent plain model.
 
     Args:
-        state: a Transformer's state_dict; the result has its precision, on the CPU.
-        config: without ffn_norm, post_attn_norm, qkv_norm and a ResScale per dimension.
-        allowed: [V] bool, the target language's types.
+        state: a Transformer's state_dict, which is not changed. The result has its dtype and is on
+            the CPU.
+        config: without ffn_norm, post_attn_norm, qkv_norm and ResScale for each dimension.
+        allowed: [V] bool, True for the types of the target language.
 
     Raises:
         UserError: a scalar ResScale is 0.
     """
-    kind = state["embed.weight"].dtype
+    dtype = state["embed.weight"].dtype
     weights = {
         name: tensor.detach().to("cpu", torch.float64, copy=True) for name, tensor in state.items()
     }
     _fold_norms(weights, config)
     _fold_tables(weights, config)
     _fold_heads(weights, config)
-    _fold_skips(weights, config)
+    _fold_residuals(weights, config)
     _fold_mask(weights, config, allowed.cpu())
-    return plain(config), {name: tensor.to(kind) for name, tensor in weights.items()}
+    return folded_config(config), {name: tensor.to(dtype) for name, tensor in weights.items()}
 
 
-def plain(config: ModelConfig) -> ModelConfig:
-    """The configuration of the folded model."""
+def folded_config(config: ModelConfig) -> ModelConfig:
+    """Return the configuration of the folded model."""
     changes = {
         "fixnorm": False,
         "head_scale": False,
@@ -78,14 +79,14 @@ def plain(config: ModelConfig) -> ModelConfig:
     return ModelConfig(**{**config.model_dump(), **changes})
 
 
-def layers(config: ModelConfig, stack: str) -> range:
-    """The layer numbers of ``encoder`` or ``decoder``."""
+def layers_of(config: ModelConfig, stack: str) -> range:
+    """Return the layer numbers of ``encoder`` or ``decoder``."""
     return range(config.enc_layers if stack == "encoder" else config.dec_layers)
 
 
 def _residuals(config: ModelConfig, stack: str) -> Iterator[tuple[str, str]]:
-    """(residual, the linear layer that ends its branch) from the bottom of a stack to its top."""
-    for number in layers(config, stack):
+    """Yield (residual, last linear layer of its branch), from a stack's first layer to its last."""
+    for number in layers_of(config, stack):
         for part in PARTS[stack]:
             branch = f"{stack}.layers.{number}.{part}"
             yield f"{branch}_res", f"{branch}.{'fc2' if part == 'ffn' else 'out'}"
@@ -103,7 +104,7 @@ def _fold_norms(weights: Weights, config: ModelConfig) -> None:
     if config.norm != "scalenorm":
         return
     root = float(config.dim) ** 0.5
-    fixed = torch.tensor(root, dtype=torch.float64)  # a fixed gain is not in a checkpoint
+    fixed = torch.tensor(root, dtype=torch.float64)  # checkpoints do not store a fixed gain
     for norm in _norms(config):
         gain = weights.pop(f"{norm}.g", fixed)
         weights[f"{norm}.weight"] = (gain / root).repeat(config.dim)
@@ -120,7 +121,7 @@ def _fold_heads(weights: Weights, config: ModelConfig) -> None:
     if not config.head_scale:
         return
     for stack, parts in PARTS.items():
-        for number in layers(config, stack):
+        for number in layers_of(config, stack):
             for part in parts[:-1]:
                 attention = f"{stack}.layers.{number}.{part}"
                 scale = weights.pop(f"{attention}.head_scale").flatten()  # [H]
@@ -133,18 +134,20 @@ def _fold_heads(weights: Weights, config: ModelConfig) -> None:
                     weights[f"{attention}.out.bias"] *= scale
 
 
-def _fold_skips(weights: Weights, config: ModelConfig) -> None:
-    """Skip connections without a factor, the branches divided by it instead.
+def _fold_residuals(weights: Weights, config: ModelConfig) -> None:
+    """Remove the factors of residual connections and divide the branches by them instead.
 
-    PostNorm, ``norm(a x + f(x))``: a norm does not see its input's length, only its sign, so this
-    is ``sign(a) norm(x + f(x) / a)``.
+    PostNorm, ``norm(a x + f(x))``: a norm is invariant to the length of its input but not to its
+    sign, so this equals ``sign(a) norm(x + f(x) / a)``.
 
-    PreNorm, ``x' = a x + f(norm(x))``: with A the product of the factors up to here and x = A z,
-    ``x' = a A z + f(norm(A z)) = A' (z + f(sign(A) norm(z)) / A')`` where A' = a A. So each branch
-    is divided by the product of the factors up to and including its own, each norm takes the sign
-    of the product before it, and what follows the stack is a norm too.
+    PreNorm, ``x' = a x + f(norm(x))``: let A be the product of the factors of all earlier
+    residuals, x = A z and A' = a A. Then
+    ``x' = a A z + f(norm(A z)) = A' (z + f(sign(A) norm(z)) / A')``. So each branch is divided by
+    the product of the factors up to and including its own, and each norm is multiplied by the sign
+    of the product before it, including the norm at the end of the stack.
 
-    Under LayerNorm and RMSNorm this holds but for their epsilon, which now meets z in place of x.
+    With LayerNorm and RMSNorm this is exact except for their epsilon, which is added to the
+    variance of z instead of x.
     """
     if config.res_scale != "scalar":
         return
@@ -155,8 +158,9 @@ def _fold_skips(weights: Weights, config: ModelConfig) -> None:
             scale = weights.pop(f"{residual}.scale")
             if scale == 0:
                 raise UserError(
-                    "a ResScale of 0 drops a skip connection, which CTranslate2 always has",
+                    "a ResScale of 0 removes a residual connection, which CTranslate2 cannot do",
                     at=f"{residual}.scale",
+                    fix="translate with nmt-translate",
                 )
             before, product = product, (product if pre else 1.0) * scale
             weights[f"{residual}.norm.weight"] *= (before if pre else scale).sign()

@@ -1,60 +1,73 @@
-"""The exported folder: all that translating needs, for the package ctranslate2 or for this one.
+"""Write the exported folder: what CTranslate2 or this toolkit needs to translate.
 
-It refers to nothing outside, so it can be moved and copied. ::
+The folder refers to no file outside, so it can be moved and copied. ::
 
     DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
-    DIR/segmenter.json and what it names, vocab.txt       text to pieces and back
-    DIR/nmt.json                                          languages and decode settings
-    DIR/README.md, translate.py                           how to use it without this toolkit
+    DIR/segmenter.json and the files it names, vocab.txt  text to pieces and back
+    DIR/nmt.json                                          languages and settings
+    DIR/README.md, translate.py                           use without this toolkit
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import asdict
 from pathlib import Path
+from string import Template
 
 import nmt
-from nmt.data.segment import save_segmenter
+from nmt.data.segment import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
 from nmt.decoding.codec import LONGEST
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
 from nmt.export.metadata import METADATA, Metadata, is_export
-from nmt.export.program import program
-from nmt.export.readme import readme
-from nmt.export.spec import SPECIALS, build_spec, check_expressible, require_ctranslate2
+from nmt.export.spec import (
+    SPECIALS,
+    TYPICAL_LENGTH,
+    build_spec,
+    check_expressible,
+    ctranslate2_length_penalty,
+    require_ctranslate2,
+)
 from nmt.runtime.files import atomic_folder
 
-POSITIONS = 2048  # a sentence's pieces with EOS, source or target, unless decode asks for more
+TEMPLATES = Path(__file__).with_name("templates")
+POSITIONS = 2048  # maximum pieces of a sentence with EOS, unless the decode settings need more
+_MOSES_NOTE = """\
+- translate.py uses sacremoses without changes. nmt-translate also corrects the spacing of quotes,
+  of non-Latin punctuation and of words with combining characters{bpe}.
+"""
 
 
 def export(
     translator: Translator, output: Path, quantization: str | None = None, force: bool = False
 ) -> None:
-    """Write a model as a folder for CTranslate2; it has its name when it is whole.
+    """Write a model as a folder for CTranslate2. The folder gets its name when it is complete.
 
     Args:
         translator: of a run folder, on any device.
         output: the folder.
-        quantization: one of CTranslate2's types, None = fp32.
-        force: an export that is there may be replaced.
+        quantization: one of CTranslate2's types; None = fp32.
+        force: replace an exported folder of this name.
 
     Raises:
-        UserError: CTranslate2 is not installed or cannot express the model; the output is refused.
+        UserError: CTranslate2 is not installed or cannot express the model, or ``check_output``
+            rejects the output.
     """
     require_ctranslate2()
     check_expressible(translator.transformer.config)
     check_output(output, force)
     with atomic_folder(output.absolute(), replace=force) as folder:
-        write(translator, folder, quantization)
+        write_folder(translator, folder, quantization)
         check_output(output, force)  # another process may have written it meanwhile
 
 
-def write(translator: Translator, folder: Path, quantization: str | None) -> None:
-    """Fill an empty folder."""
+def write_folder(translator: Translator, folder: Path, quantization: str | None) -> None:
+    """Write the exported files of a model into an empty folder."""
     model, vocab, segmenter = translator.transformer, translator.vocab, translator.segmenter
     decode = translator.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
@@ -65,40 +78,78 @@ def write(translator: Translator, folder: Path, quantization: str | None) -> Non
     spec.save(str(folder))
     vocab.save(folder)
     save_segmenter(segmenter, folder)
-    facts = Metadata(
+    metadata = Metadata(
+        version=nmt.__version__,
         src=translator.src,
         tgt=translator.tgt,
-        decode=decode.model_dump(),
-        never=[] if model.config.logit_mask else [SPECIALS[PAD], SPECIALS[BOS]],
         quantization=quantization,
-        version=nmt.__version__,
+        decode=decode.model_dump(),
+        suppressed_tokens=[] if model.config.logit_mask else [SPECIALS[PAD], SPECIALS[BOS]],
+        segmentation={
+            "kind": segmenter.kind,
+            "tokenized": segmenter.moses.tokenized,
+            "nfc": segmenter.moses.nfc,
+            "byte_fallback": bool(segmenter.alphabet()),
+        },
+        length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
     )
-    script, packages = program(segmenter, facts.src, facts.tgt, decode, facts.never)
-    about = readme(
-        segmenter, facts.src, facts.tgt, decode, script, packages, quantization, positions
-    )
-    for name, text in (
-        (METADATA, json.dumps(asdict(facts), indent=1) + "\n"),
-        ("translate.py", script),
-        ("README.md", about),
-    ):
-        (folder / name).write_text(text, encoding="utf-8")
+    (folder / METADATA).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
+    readme = _readme(segmenter, metadata, positions)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
 
 
 def check_output(output: Path, force: bool) -> None:
-    """Refuse a place that holds something, or that cannot be.
+    """Check that a folder can be written here without deleting other files.
 
     Raises:
-        UserError: it is refused.
+        UserError: the parent folder is missing, the output exists and is not an exported folder,
+            or it is one and ``force`` is false.
     """
     if not output.absolute().parent.is_dir():
-        raise UserError("no such folder", at=str(output.parent), fix="create it")
+        raise UserError(
+            "no such folder",
+            at=str(output.parent),
+            fix="create it, or choose another --output",
+        )
     if not os.path.lexists(output):
         return
-    ours = output.is_dir() and (is_export(output) or not any(output.iterdir()))
-    if not ours:  # never delete what somebody else put there
+    replaceable = output.is_dir() and (is_export(output) or not any(output.iterdir()))
+    if not replaceable:
         raise UserError(
-            "exists and is no exported model", at=str(output), fix="choose another --output"
+            "exists and is not an exported model", at=str(output), fix="choose another --output"
         )
     if not force:
-        raise UserError("exists already", at=str(output), fix="choose another, or give --force")
+        raise UserError(
+            "exists already",
+            at=str(output),
+            fix="choose another --output, or pass --force to replace it",
+        )
+
+
+def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
+    """Return the text of README.md."""
+    bpe, uses_moses = segmenter.kind == "fastbpe", True
+    packages = ["ctranslate2"]
+    if segmenter.kind == "sentencepiece":
+        packages.append("sentencepiece")
+        uses_moses = segmenter.moses.tokenized
+    if uses_moses:
+        packages.append("sacremoses")
+    if bpe:
+        packages.append("subword-nmt")
+    note = _MOSES_NOTE.format(bpe=", and protects `@@` in the text" if bpe else "")
+    template = Template((TEMPLATES / "README.md").read_text(encoding="utf-8"))
+    text = template.substitute(
+        src=metadata.src,
+        tgt=metadata.tgt,
+        quantization=metadata.quantization or "fp32",
+        packages=" ".join(packages),
+        segmenter_files=", ".join(f"`{name}`" for name in ("segmenter.json", *segmenter.files())),
+        positions=f"{positions:,}",
+        length_alpha=f"{metadata.decode['length_alpha']:g}",
+        length_penalty=metadata.length_penalty,
+        typical_length=TYPICAL_LENGTH,
+        moses_note=note if uses_moses else "",
+    )
+    return text.rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""nmt.json of an exported folder: what CTranslate2's own files do not say."""
+"""nmt.json of an exported folder: what CTranslate2's own files do not contain."""
 
 from __future__ import annotations
 
@@ -15,39 +15,50 @@ METADATA = "nmt.json"
 
 @dataclass(frozen=True)
 class Metadata:
-    """The contents of nmt.json.
+    """The contents of nmt.json. The exported ``translate.py`` reads it too.
 
     Attributes:
-        src, tgt: languages, for the tokenizer's rules.
-        decode: the recipe's settings.
-        never: tokens that must not be produced, beside UNK.
-        quantization: of the stored weights, None = fp32.
         version: of this toolkit.
+        src, tgt: language codes, for the tokenizer's rules.
+        quantization: CTranslate2's type of the stored weights; None = fp32.
+        segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; whether
+            input is normalized to Unicode ``nfc``; whether the segmenter has ``byte_fallback``.
+            Empty in a folder that version 0.2 wrote.
+        decode: the recipe's ``decode`` keys.
+        length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
+            None in a folder that version 0.2 wrote.
+        suppressed_tokens: tokens that must not be produced, besides UNK.
     """
 
+    version: str
     src: str
     tgt: str
-    decode: dict[str, Any]
-    never: list[str]
     quantization: str | None
-    version: str
+    decode: dict[str, Any]
+    suppressed_tokens: list[str]
+    segmentation: dict[str, Any]
+    length_penalty: float | None
 
 
 def is_export(folder: Path) -> bool:
-    """Whether a folder looks like one that nmt-export wrote."""
+    """Return whether nmt-export wrote this folder."""
     return (folder / METADATA).is_file()
 
 
 def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
-    """nmt.json, and its decode settings as such.
+    """Return the contents of nmt.json, and its decode settings as a DecodeConfig.
 
     Raises:
-        UserError: it is damaged, or of another version with other settings.
+        UserError: the file is damaged, or another version wrote other settings into it.
     """
     path = folder / METADATA
     try:
-        facts = Metadata(**json.loads(path.read_text(encoding="utf-8")))
-        return facts, DecodeConfig.model_validate(facts.decode)
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if "never" in values:  # written by version 0.2
+            values["suppressed_tokens"] = values.pop("never")
+            values |= {"segmentation": {}, "length_penalty": None}
+        metadata = Metadata(**values)
+        return metadata, DecodeConfig.model_validate(metadata.decode)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(
             f"cannot be read: {str(error).splitlines()[0]}",

@@ -1,4 +1,4 @@
-"""A folded model as CTranslate2's specification: what goes where, and what does not go at all."""
+"""Build CTranslate2's specification of a folded model; reject models that it cannot express."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
-"""PAD, BOS, EOS and UNK in an exported vocabulary: no piece of text has a space, so none is one."""
+"""PAD, BOS, EOS and UNK in an exported vocabulary. No piece of text contains a space."""
 
-SHORTEST = 1e-3  # a ScaleNorm that clamps vectors shorter than this is taken for one without clamp
+LARGEST_CLAMP = 1e-3  # a ScaleNorm that clamps at this length or less is exported without clamp
+TYPICAL_LENGTH = 25  # pieces; there the two length penalties grow at the same rate
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def require_ctranslate2() -> ModuleType:
-    """The package ctranslate2.
+    """Return the package ctranslate2.
 
     Raises:
-        UserError: it is not installed.
+        UserError: the package is not installed.
     """
     try:
         import ctranslate2
@@ -39,51 +40,77 @@ def require_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
+def ctranslate2_length_penalty(alpha: float) -> float:
+    """Return CTranslate2's ``length_penalty`` that is closest to GNMT's alpha.
+
+    CTranslate2 divides by ``n^p``, this toolkit by ``((5 + n) / 6)^alpha`` (W equation 14). Their
+    relative growth with n is ``p / n`` and ``alpha / (5 + n)``: equal at n = 25 if p = 5/6 alpha.
+    """
+    return alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH)
+
+
 def check_expressible(config: ModelConfig) -> None:
-    """Refuse what CTranslate2's transformer cannot express.
+    """Check that CTranslate2's transformer can express a model.
 
     Raises:
-        UserError: naming every key that stands in the way.
+        UserError: it cannot; the message names every key that prevents it.
     """
-    found = [
-        f"model.{key}: {value}, {why}"
-        for key, value, broken, why in (
-            ("ffn_norm", "true", config.ffn_norm, "no norm inside of the feed-forward"),
-            ("post_attn_norm", "true", config.post_attn_norm, "no norm on attention outputs alone"),
-            ("qkv_norm", "true", config.qkv_norm, "queries and keys are normed head by head only"),
+    obstacles = [
+        f"model.{key}: {value}, {reason}"
+        for key, value, is_obstacle, reason in (
+            (
+                "ffn_norm",
+                "true",
+                config.ffn_norm,
+                "CTranslate2 has no norm inside the feed-forward layer",
+            ),
+            (
+                "post_attn_norm",
+                "true",
+                config.post_attn_norm,
+                "CTranslate2 has no norm on attention outputs alone",
+            ),
+            (
+                "qkv_norm",
+                "true",
+                config.qkv_norm,
+                "CTranslate2 normalizes queries and keys of each head only",
+            ),
             (
                 "res_scale",
                 config.res_scale,
                 config.res_scale in ("ffn", "all"),
-                "no factor per dimension on a skip connection; scalar can be exported",
+                "CTranslate2 has no factor for each dimension of a residual connection; scalar "
+                "can be exported",
             ),
             (
                 "norm_eps",
                 f"{config.norm_eps:g}",
-                config.norm == "scalenorm" and config.norm_eps > SHORTEST,
-                f"no clamp in a norm; a ScaleNorm's of up to {SHORTEST:g} does not matter",
+                config.norm == "scalenorm" and config.norm_eps > LARGEST_CLAMP,
+                "CTranslate2's norms do not clamp; for ScaleNorm, values of up to "
+                f"{LARGEST_CLAMP:g} can be exported",
             ),
         )
-        if broken
+        if is_obstacle
     ]
-    if found:
+    if obstacles:
         raise UserError(
-            "CTranslate2 cannot express this model:\n  " + "\n  ".join(found),
-            fix="translate with nmt-translate, or train without what is listed",
+            "CTranslate2 cannot express this model:\n  " + "\n  ".join(obstacles),
+            fix="translate with nmt-translate, or train without these settings",
         )
 
 
 def build_spec(
     config: ModelConfig, weights: Mapping[str, Tensor], types: Sequence[str], positions: int
 ) -> Any:
-    """A ``ctranslate2.specs.TransformerSpec``, complete and validated.
+    """Return a complete and validated ``ctranslate2.specs.TransformerSpec``.
 
     Args:
-        config, weights: as ``fold`` gives them.
-        types: the texts of the types, without the four specials.
-        positions: how long a sentence may be, source or target, in pieces with EOS.
+        config, weights: the results of ``fold``.
+        types: the pieces of the vocabulary, without the four special tokens.
+        positions: the maximum length of a source or target sentence, in pieces including EOS.
     """
-    from nmt.export.fold import layers
+    from nmt.export.fold import layers_of
     from nmt.model.embedding import sinusoids
 
     specs = require_ctranslate2().specs
@@ -92,7 +119,7 @@ def build_spec(
         "num_heads": config.heads,
         "pre_norm": config.norm_place == "pre",
         "rms_norm": config.norm != "layernorm",
-        # relu2 is gated by itself: relu(h) * h; equal arrays are stored once
+        # relu2 is a gated layer with equal halves, relu(h) * h; equal arrays are stored once
         "ffn_glu": config.activation in ("geglu", "relu2"),
         "activation": (
             specs.Activation.RELU
@@ -122,7 +149,7 @@ def build_spec(
         stack.position_encodings.encodings = sinusoids(positions, config.dim).numpy()
         if config.norm_place == "pre":
             _set_norm(stack.layer_norm, arrays, f"{name}.norm")
-        for number in layers(config, name):
+        for number in layers_of(config, name):
             _set_layer(stack.layer[number], arrays, f"{name}.layers.{number}", config)
     spec.validate()
     return spec
@@ -139,7 +166,7 @@ def _set_layer(layer: Any, arrays: Arrays, name: str, config: ModelConfig) -> No
     _set_norm(ffn.layer_norm, arrays, f"{name}.ffn_res.norm")
     inner = [ffn.linear_0]
     if config.activation == "geglu":
-        for linear, half in ((ffn.linear_0, 0), (ffn.linear_0_noact, 1)):  # the gate comes first
+        for linear, half in ((ffn.linear_0, 0), (ffn.linear_0_noact, 1)):  # the gate is first
             linear.weight = np.split(arrays[f"{name}.ffn.fc1.weight"], 2)[half]
             if config.bias:
                 linear.bias = np.split(arrays[f"{name}.ffn.fc1.bias"], 2)[half]

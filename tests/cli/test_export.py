@@ -1,11 +1,11 @@
-"""nmt-export: what it writes, what it refuses, and that the folder is enough by itself."""
+"""nmt-export: what it writes, what it rejects, and that the folder works by itself."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_is_written_and_where(
+def test_files_and_location_of_an_export(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, error = export(capsys, run, "--format", "ctranslate2", "--quantization", "int8")
@@ -49,15 +49,15 @@ def test_what_is_written_and_where(
         "model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
         "codes.txt", "nmt.json", "README.md", "translate.py",
     }  # fmt: skip
-    facts = json.loads((folder / "nmt.json").read_text())
-    assert (facts["src"], facts["tgt"], facts["quantization"]) == ("gl", "en", "int8")
-    assert facts["decode"]["max_len_offset"] == 4
+    metadata = json.loads((folder / "nmt.json").read_text())
+    assert (metadata["src"], metadata["tgt"], metadata["quantization"]) == ("gl", "en", "int8")
+    assert metadata["decode"]["max_len_offset"] == 4
     assert export(capsys, run, "--output", tmp_path / "here")[0] == 0
     assert names(tmp_path / "here") == names(folder)
-    assert Translator.load(run, "cpu")  # the run is still one
+    assert Translator.load(run, "cpu")  # the run folder still loads
 
 
-def test_what_is_there_is_replaced_only_by_force(
+def test_an_existing_export_is_replaced_only_with_force(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "model"
@@ -73,7 +73,7 @@ def test_what_is_there_is_replaced_only_by_force(
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_other_peoples_folders_are_never_replaced(
+def test_folders_that_are_not_exports_are_never_replaced(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], force: list[str]
 ) -> None:
     (tmp_path / "thesis").mkdir()
@@ -82,7 +82,7 @@ def test_other_peoples_folders_are_never_replaced(
     for output in (tmp_path / "thesis", tmp_path / "file", run):
         code, error = export(capsys, run, "--output", output, *force)
         assert code == 2
-        assert "no exported model" in error
+        assert "not an exported model" in error
     assert export(capsys, run, "--output", tmp_path / "no" / "where")[0] == 2
     assert (tmp_path / "thesis" / "chapter").read_text() == "1"
 
@@ -105,21 +105,21 @@ def test_one_message_lists_every_obstacle(
     assert not (run / "ctranslate2").exists()
 
 
-def test_nothing_is_left_when_writing_fails(
+def test_a_failed_export_leaves_no_files(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device", "model.bin")
 
     before = names(run)
-    monkeypatch.setattr("nmt.export.folder.readme", full)
+    monkeypatch.setattr("nmt.export.folder._readme", full)
     code, error = export(capsys, run)
     assert code == 4
     assert "the disk (or your quota) is full" in error
     assert names(run) == before
 
 
-def test_the_old_export_stays_when_the_new_cannot_take_its_name(
+def test_the_old_export_stays_if_the_new_one_cannot_be_renamed(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert export(capsys, run)[0] == 0
@@ -138,7 +138,7 @@ def test_the_old_export_stays_when_the_new_cannot_take_its_name(
     assert not list(run.glob(".tmp-*"))
 
 
-def test_without_the_package(
+def test_a_missing_package_is_an_error_with_its_install_command(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
@@ -146,6 +146,11 @@ def test_without_the_package(
     assert code == 2
     assert 'pip install "ctranslate2>=4.5"' in error
 
+
+# fails if the program imports this toolkit
+RUN_WITHOUT_NMT = (
+    "import runpy, sys; sys.modules['nmt'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+)
 
 SEGMENTERS = {
     "fastbpe": (FastBpeConfig(merges=300), False, "none"),
@@ -159,22 +164,41 @@ SEGMENTERS = {
 
 
 @pytest.mark.parametrize("kind", SEGMENTERS)
-def test_the_readmes_program_needs_nothing_else(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_exported_program_translates_like_the_toolkit(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It gives the text of our own search, and imports no module of ours."""
+    """It prints the text of our own search and imports no module of this toolkit."""
     translator = made(words=learned(*SEGMENTERS[kind]), logit_mask=kind != "whitespace")
     translator.decode = translator.decode.model_copy(update={"beam": 1})
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
-    (program,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
-    assert program == (folder / "translate.py").read_text()
-    assert "nmt" not in re.findall(r"^(?:import|from) (\w+)", program, re.M)
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join([*LINES, "", LINES[0]]).encode()))
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN_WITHOUT_NMT, folder / "translate.py"],
+        input="\n".join([*LINES, "", LINES[0]]),
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        encoding="utf-8",
+        capture_output=True,
+        check=False,
     )
-    capsys.readouterr()
-    exec(program, {"__name__": "__main__"})
-    found = capsys.readouterr().out.split("\n")[:-1]
-    assert found == translator.translate([*LINES, "", LINES[0]])
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split("\n")[:-1] == translator.translate([*LINES, "", LINES[0]])
+
+
+@pytest.mark.parametrize("kind", SEGMENTERS)
+def test_the_readme_names_the_packages_that_the_program_imports(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(made(words=learned(*SEGMENTERS[kind])), tmp_path / "run")
+    assert export(capsys, run, "--output", tmp_path / "model")[0] == 0
+    readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    (packages,) = re.findall(r"^pip install (.*)$", readme, re.M)
+    ours = {"ctranslate2", "sentencepiece", "sacremoses", "subword-nmt"}
+    imported = {
+        "fastbpe": ours - {"sentencepiece"},
+        "whitespace": {"ctranslate2", "sacremoses"},
+        "sentencepiece": {"ctranslate2", "sentencepiece"},
+    }[SEGMENTERS[kind][0].kind]
+    if SEGMENTERS[kind][1]:
+        imported |= {"sacremoses"}
+    assert set(packages.split()) == imported
+    assert "$" not in readme

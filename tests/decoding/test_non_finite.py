@@ -15,8 +15,8 @@ from nmt.decoding.codec import SearchInput
 from nmt.decoding.load import load_run
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError, UserError
+from nmt.export.backend import load_exported
 from nmt.export.folder import export
-from nmt.export.translator import load_exported
 from tests.decoding.untrained import LINES, untrained
 from tests.export.cases import made, run_folder
 

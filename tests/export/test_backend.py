@@ -13,7 +13,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
-from nmt.export.backend import Engine, resolve_device
+from nmt.export.backend import CTranslate2Search, resolve_device
 from nmt.export.folder import export
 from tests.export.cases import ids, made, their_search
 
@@ -28,14 +28,16 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> CTranslate2Search:
     folder = tmp_path_factory.mktemp("export") / "model"
     export(translator, folder)
-    return Engine(folder, translator.vocab, [], "cpu")
+    return CTranslate2Search(folder, translator.vocab, [], "cpu")
 
 
 @pytest.mark.parametrize("ngram", [0, 2])
-def test_greedy_search_is_ours(translator: Translator, engine: Engine, ngram: int) -> None:
+def test_greedy_search_is_ours(
+    translator: Translator, engine: CTranslate2Search, ngram: int
+) -> None:
     options = {"beam": 1, "max_len_offset": 3, "no_repeat_ngram": ngram}
     ours = translator.translate_ids(SOURCES, **options)
     found = engine.search(SOURCES, SearchOptions(**options))
@@ -46,7 +48,7 @@ def test_greedy_search_is_ours(translator: Translator, engine: Engine, ngram: in
 
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_hypotheses_are_ranked_by_the_penalty_asked_for(
-    translator: Translator, engine: Engine, alpha: float
+    translator: Translator, engine: CTranslate2Search, alpha: float
 ) -> None:
     found = engine.search(SOURCES, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
     theirs = their_search(translator, SOURCES, 4, 3, alpha * 5 / 6)
@@ -61,7 +63,9 @@ def test_hypotheses_are_ranked_by_the_penalty_asked_for(
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("offset", [1, 3, 20])
-def test_results_do_not_depend_on_batches_or_order(engine: Engine, beam: int, offset: int) -> None:
+def test_results_do_not_depend_on_batches_or_order(
+    engine: CTranslate2Search, beam: int, offset: int
+) -> None:
     """Some end before their length limit, some at it."""
     options = SearchOptions(beam=beam, max_len_offset=offset)
     order = list(range(len(SOURCES)))
@@ -73,7 +77,7 @@ def test_results_do_not_depend_on_batches_or_order(engine: Engine, beam: int, of
     assert {f.finished for (f,) in whole} == {True, False}
 
 
-def test_options_reach_the_search(translator: Translator, engine: Engine) -> None:
+def test_options_reach_the_search(translator: Translator, engine: CTranslate2Search) -> None:
     (none,) = engine.search(SOURCES[:1], SearchOptions(length_alpha=0, n_best=2))
     assert len(none) == 2
     assert [f.score for f in none] == [f.log_prob for f in none]
@@ -87,7 +91,7 @@ def test_a_beam_wider_than_there_are_hypotheses(tmp_path: Path) -> None:
     translator.model.allowed[:] = False
     translator.model.allowed[[EOS, 7]] = True
     export(translator, tmp_path / "model")
-    engine = Engine(tmp_path / "model", translator.vocab, [], "cpu")
+    engine = CTranslate2Search(tmp_path / "model", translator.vocab, [], "cpu")
     (found,) = engine.search(SOURCES[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
@@ -97,5 +101,5 @@ def test_devices() -> None:
     assert resolve_device("cpu") == ("cpu", 0)
     with pytest.raises(UserError, match="auto, cpu, cuda"):
         resolve_device("gpu")
-    with pytest.raises(MachineError, match="CTranslate2 sees"):
+    with pytest.raises(MachineError, match="CTranslate2 finds"):
         resolve_device("cuda:99")

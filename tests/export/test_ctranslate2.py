@@ -12,9 +12,9 @@ import torch
 from nmt.cli.export import QUANTIZATIONS
 from nmt.data.vocab import EOS
 from nmt.decoding.translator import Translator
+from nmt.export.backend import load_exported
 from nmt.export.folder import export
 from nmt.export.spec import SPECIALS
-from nmt.export.translator import load_exported
 from tests.export.cases import COUNT, GRID, OTHERS, ids, made, their_search
 from tests.export.conftest import LONGEST
 from tests.model_cases import batch_of, log_probs, short

@@ -1,4 +1,4 @@
-"""nmt-translate --engine ctranslate2: on a run folder and on an exported one, text in, text out."""
+"""nmt-translate --engine ctranslate2, on a run folder and on an exported folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmt.data.vocab import EOS, UNK
 from nmt.decoding.codec import LONGEST
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.translator import load_exported
+from nmt.export.backend import load_exported
 from tests.export import conftest
 from tests.export.cases import made, pairs, run_folder
 from tests.toy import lines_of_digits
@@ -65,7 +65,7 @@ def nmt_translate(
     return run
 
 
-def test_both_kinds_of_folder_give_the_text_of_our_search(
+def test_both_kinds_of_folder_give_the_text_of_the_torch_search(
     translator: Translator, run: Path, exported: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
     expected = translator.translate(LINES)
@@ -79,7 +79,7 @@ def test_both_kinds_of_folder_give_the_text_of_our_search(
     assert {path.name for path in run.iterdir()} == before
 
 
-def test_an_export_moves_and_needs_no_run(
+def test_an_export_can_be_moved_and_its_run_deleted(
     translator: Translator, exported: Path, tmp_path: Path
 ) -> None:
     moved = load_exported(shutil.copytree(exported, tmp_path / "elsewhere"), "cpu")
@@ -87,14 +87,29 @@ def test_an_export_moves_and_needs_no_run(
     assert moved.translate(LINES) == translator.translate(LINES)
 
 
-def test_scores_are_ours(translator: Translator, exported: Path) -> None:
+def test_an_export_of_version_0_2_still_translates(
+    translator: Translator, exported: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(exported, tmp_path / "old")
+    decode = json.loads((folder / "nmt.json").read_text())["decode"]
+    old = {
+        "src": "gl", "tgt": "en", "decode": decode, "never": ["< pad >", "< s >"],
+        "quantization": None, "version": "0.2.0",
+    }  # fmt: skip
+    (folder / "nmt.json").write_text(json.dumps(old, indent=1))
+    loaded = load_exported(folder, "cpu")
+    assert loaded.engine.suppressed == [["< pad >"], ["< s >"]]
+    assert loaded.translate(LINES) == translator.translate(LINES)
+
+
+def test_scores_equal_those_of_the_torch_search(translator: Translator, exported: Path) -> None:
     ours, theirs = (t.n_best(LINES, 1) for t in (translator, load_exported(exported, "cpu")))
     for (a,), (b,) in zip(ours, theirs, strict=True):
         assert (a.pieces, a.finished) == (b.pieces, b.finished)
         assert b.log_prob == pytest.approx(a.log_prob, abs=1e-2)
 
 
-def test_options_and_long_lines_are_treated_alike(
+def test_options_and_long_lines_are_handled_as_by_torch(
     translator: Translator, exported: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
     long = " ".join(["a"] * (LONGEST + 9))
@@ -111,7 +126,7 @@ def test_options_and_long_lines_are_treated_alike(
 def test_a_trained_model_gives_the_same_beams(
     trained: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
-    """Where the model is sure of what it says; the two searches end sentences by other rules."""
+    """Most lines agree: the two searches stop by different rules, and the model is confident."""
     lines = lines_of_digits(60, seed=5, longest=conftest.LONGEST)
     ours, theirs = (
         nmt_translate(trained, *engine, "--device", "cpu", lines=lines)
@@ -122,7 +137,7 @@ def test_a_trained_model_gives_the_same_beams(
     assert sum(a == b for a, b in zip(ours[1], theirs[1], strict=True)) >= 0.95 * len(lines)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 def test_an_exported_folder_has_one_checkpoint(
@@ -133,20 +148,20 @@ def test_an_exported_folder_has_one_checkpoint(
     assert "--checkpoint" in error
 
 
-def test_options_that_it_does_not_have_are_refused_by_name(
+def test_unsupported_options_are_named(
     exported: Path, monkeypatch: pytest.MonkeyPatch, nmt_translate: Callable[..., tuple]
 ) -> None:
     code, _, error = nmt_translate(exported, "--sample", "--temperature", "0.7")
     assert code == 2
-    assert "cannot do sample, temperature" in error
+    assert "does not support sample, temperature" in error
     moved = load_exported(exported, "cpu")
-    monkeypatch.setattr("nmt.export.translator.ABLE", {"beam", "max_len_offset"})
+    monkeypatch.setattr("nmt.export.backend.SUPPORTED_OPTIONS", {"beam", "max_len_offset"})
     moved.translate(LINES, beam=2)
-    with pytest.raises(UserError, match=r"cannot do length-alpha, n-best"):
+    with pytest.raises(UserError, match=r"does not support length-alpha, n-best"):
         moved.stream(LINES, n_best=2, length_alpha=1)
 
 
-def test_a_model_that_cannot_be_expressed_is_refused(
+def test_a_model_that_ctranslate2_cannot_express_is_an_error(
     tmp_path: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
     run = run_folder(made(ffn_norm=True), tmp_path / "run")
@@ -155,7 +170,7 @@ def test_a_model_that_cannot_be_expressed_is_refused(
     assert "model.ffn_norm" in error
 
 
-def damaged_facts(folder: Path) -> None:
+def damaged_metadata(folder: Path) -> None:
     (folder / "nmt.json").write_text(json.dumps({"src": "gl"}))
 
 
@@ -173,9 +188,11 @@ def no_segmenter(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "harm", [damaged_facts, damaged_model, other_vocabulary, no_segmenter], ids=lambda f: f.__name__
+    "harm",
+    [damaged_metadata, damaged_model, other_vocabulary, no_segmenter],
+    ids=lambda f: f.__name__,
 )
-def test_a_damaged_export_is_told(
+def test_a_damaged_export_is_an_error(
     harm: Callable[[Path], None], exported: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(exported, tmp_path / "model")
@@ -184,7 +201,9 @@ def test_a_damaged_export_is_told(
         load_exported(folder, "cpu")
 
 
-def test_a_folder_that_is_neither(tmp_path: Path, nmt_translate: Callable[..., tuple]) -> None:
+def test_a_folder_that_is_neither_a_run_nor_an_export_is_an_error(
+    tmp_path: Path, nmt_translate: Callable[..., tuple]
+) -> None:
     code, _, error = nmt_translate(tmp_path, "--engine", "ctranslate2")
     assert code == 2
     assert "not a run folder" in error

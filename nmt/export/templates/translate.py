@@ -1,0 +1,130 @@
+"""Translate text with the model in this folder. README.md lists the packages to install.
+
+    python translate.py < input.txt > output.txt
+
+The input has one sentence a line. In Python::
+
+    from translate import Translator
+    text = Translator("path/to/this/folder").translate("A sentence.")
+"""
+
+import io
+import json
+import sys
+import unicodedata
+from pathlib import Path
+
+import ctranslate2
+
+
+class Words:
+    """Words as pieces: split by Moses' rules or, in a model of tokenized text, at white space."""
+
+    def __init__(self, folder: Path, settings: dict) -> None:
+        from sacremoses import MosesDetokenizer, MosesTokenizer
+
+        tokenized = settings["segmentation"]["tokenized"]
+        self.tokenizer = None if tokenized else MosesTokenizer(base_language(settings["src"]))
+        self.detokenizer = MosesDetokenizer(base_language(settings["tgt"]))
+
+    def encode(self, line: str) -> list[str]:
+        """Split a line into pieces."""
+        return self.tokenizer.tokenize(line) if self.tokenizer else line.split()
+
+    def decode(self, pieces: list[str]) -> str:
+        """Join pieces into text."""
+        return self.detokenizer.detokenize(pieces)
+
+
+class BytePairs(Words):
+    """Byte-pair encoding of words: each piece but the last of a word ends with @@."""
+
+    def __init__(self, folder: Path, settings: dict) -> None:
+        from subword_nmt.apply_bpe import BPE
+
+        super().__init__(folder, settings)
+        # fastBPE adds a count to each merge, subword-nmt expects a version instead
+        merges = (folder / "codes.txt").read_text(encoding="utf-8").splitlines()
+        codes = ["#version: 0.2", *(merge.rpartition(" ")[0] for merge in merges)]
+        kept_file = folder / "kept.txt"  # the frequent pieces; rarer ones are split again
+        kept = None
+        if kept_file.exists():
+            kept = set(kept_file.read_text(encoding="utf-8").splitlines())
+        self.bpe = BPE(io.StringIO("\n".join(codes)), vocab=kept)
+
+    def encode(self, line: str) -> list[str]:
+        """Split a line into words, and these into pieces."""
+        return self.bpe.segment_tokens(super().encode(line))
+
+    def decode(self, pieces: list[str]) -> str:
+        """Join pieces into words, and these into text."""
+        words = (" ".join(pieces) + " ").replace("@@ ", "")
+        return super().decode(words.split())
+
+
+class SentencePiece:
+    """SentencePiece; a model of tokenized text also needs Moses' detokenizer."""
+
+    def __init__(self, folder: Path, settings: dict) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        self.model = SentencePieceProcessor(model_file=str(folder / "spm.model"))
+        self.byte_fallback = settings["segmentation"]["byte_fallback"]
+        self.words = Words(folder, settings) if settings["segmentation"]["tokenized"] else None
+
+    def encode(self, line: str) -> list[str]:
+        """Split a line into pieces."""
+        return self.model.encode(" ".join(line.split()), out_type=str)
+
+    def decode(self, pieces: list[str]) -> str:
+        """Join pieces into text."""
+        if self.byte_fallback:
+            text = self.model.decode(pieces)  # joins bytes to characters
+        else:
+            text = "".join(pieces).replace("\u2581", " ")
+        return self.words.decode(text.split()) if self.words else text.strip()
+
+
+SEGMENTERS = {"fastbpe": BytePairs, "sentencepiece": SentencePiece, "whitespace": Words}
+
+
+class Translator:
+    """The model of an exported folder, from text to text."""
+
+    def __init__(self, folder: str | Path, device: str = "auto") -> None:
+        folder = Path(folder)
+        self.settings = json.loads((folder / "nmt.json").read_text(encoding="utf-8"))
+        kind = self.settings["segmentation"]["kind"]
+        self.segmenter = SEGMENTERS[kind](folder, self.settings)
+        self.engine = ctranslate2.Translator(str(folder), device=device)
+
+    def translate(self, line: str) -> str:
+        """Return the best translation of a sentence."""
+        if self.settings["segmentation"]["nfc"]:
+            line = unicodedata.normalize("NFC", line)
+        pieces = self.segmenter.encode(line)
+        if not pieces:
+            return ""
+        decode = self.settings["decode"]
+        (result,) = self.engine.translate_batch(
+            [pieces],
+            beam_size=decode["beam"],
+            length_penalty=self.settings["length_penalty"],
+            max_decoding_length=len(pieces) + 1 + decode["max_len_offset"],
+            disable_unk=not decode["allow_unk"],
+            suppress_sequences=[[token] for token in self.settings["suppressed_tokens"]] or None,
+        )
+        return self.segmenter.decode(result.hypotheses[0])
+
+
+def base_language(code: str) -> str:
+    """Return a language code as sacremoses expects it: pt for pt_BR."""
+    return code.replace("_", "-").split("-")[0].lower()
+
+
+if __name__ == "__main__":
+    sys.stdin.reconfigure(encoding="utf-8")
+    sys.stdout.reconfigure(encoding="utf-8")
+    translator = Translator(Path(__file__).parent)
+    for line in sys.stdin:
+        print(translator.translate(line), flush=True)
