@@ -1,8 +1,9 @@
-"""nmt-average: the mean of several checkpoints of a run, as one more checkpoint."""
+"""nmt-average: average several checkpoints of a run into a new one."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,70 +17,69 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-average."""
+    """Return the command line of nmt-average."""
     p = argparse.ArgumentParser(
         prog="nmt-average",
-        description="Average the weights of several checkpoints of a run. The result is one more "
-        "checkpoint of it, such as u001500-avg5, that nmt-translate takes with --checkpoint; what "
-        "the run thinks best stays best.",
-        epilog="train.average does the same at the end of a training, and takes the average when "
-        "dev does not get worse.",
+        description="Average the weights of several checkpoints of a run. The result is a new "
+        "checkpoint in the run folder, for example u001500-avg5. Translate with it using "
+        "nmt-translate --checkpoint. The best checkpoint of the run does not change.",
+        epilog="The recipe key train.average does the same at the end of training, and uses the "
+        "average if its dev score is not lower.",
     )
-    p.add_argument("run", help="run folder that nmt-train wrote")
+    p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
     which = p.add_mutually_exclusive_group(required=True)
-    which.add_argument("--last", type=int, metavar="N", help="the newest N checkpoints")
+    which.add_argument("--last", type=int, metavar="N", help="average the newest N checkpoints")
     which.add_argument(
-        "--best", type=int, metavar="N", help="the N checkpoints of the highest score on dev"
+        "--best", type=int, metavar="N", help="average the N checkpoints with the best dev scores"
     )
-    p.add_argument("--force", action="store_true", help="replace an average of this name")
+    p.add_argument("--force", action="store_true", help="replace an existing average of this name")
     return p
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point."""
+    """Run the command; return its exit code."""
     return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> None:
-    """Choose, average, and say what came of it."""
+    """Choose the checkpoints, average them, and print them with the name of the average."""
     from nmt.run.folder import RunFolder
 
     run = RunFolder.open(args.run)
-    by_dev = args.best is not None
-    count = args.best if by_dev else args.last
+    option, count = ("--last", args.last) if args.best is None else ("--best", args.best)
     if count < 2:
-        option = "--best" if by_dev else "--last"
         raise UserError(
-            f"an average is of at least 2 checkpoints, not of {count}",
-            at=option,
-            fix=f"give {option} 2 or more",
+            f"averaging needs at least 2 checkpoints, not {count}", fix=f"use {option} 2"
         )
     from nmt.run.average import best_checkpoints, latest, save_average
 
     enable_gc()
     with run.locked():
-        paths = best_checkpoints(run, count) if by_dev else latest(run, count)
+        choose, suffix = (latest, "avg") if args.best is None else (best_checkpoints, "best")
+        paths = choose(run, count)
         if len(paths) < count:
-            raise _too_few(run, len(paths), count, by_dev)
-        suffix = "best" if by_dev else "avg"
+            raise _too_few(run, len(paths), option, count)
         path = run.checkpoints_dir / f"{paths[-1].name}-{suffix}{count}"
         if path.exists() and not args.force:
-            raise UserError("exists already", at=str(path), fix="use it, or give --force")
+            raise UserError(
+                "the average exists already",
+                at=str(path),
+                fix=f"use it with --checkpoint {path.name}, or add --force to replace it",
+            )
         saved = save_average(run, paths, suffix)
     for line in _table(paths, run):
         print(line)
-    print(f"their average: nmt-translate {args.run} --checkpoint {saved.name}")
+    print(f"average saved as checkpoint {saved.name}; translate with it:")
+    print(f"  nmt-translate {shlex.quote(args.run)} --checkpoint {saved.name}")
 
 
-def _too_few(run: RunFolder, there: int, count: int, by_dev: bool) -> UserError:
-
-    from nmt.run.average import checkpoints_to_keep
-
+def _too_few(run: RunFolder, found: int, option: str, count: int) -> UserError:
+    kind = "checkpoints with a dev score" if option == "--best" else "checkpoints"
+    smaller = f"use {option} {found}, or " if found > 1 else ""
     return UserError(
-        f"{there} checkpoints{' with a dev score' if by_dev else ''} are kept, not {count} "
-        f"(training keeps {checkpoints_to_keep(run.recipe().train)}, and the best stays beside them)",
+        f"{option} {count} needs {count} {kind}, but the run has {found}",
         at=str(run.path),
-        fix=f"ask for fewer, or let a training keep more: train.keep={count}",
+        fix=f"{smaller}train a new run with train.keep={count}, which keeps more checkpoints",
     )
 
 

@@ -1,4 +1,4 @@
-"""Where nmt-translate reads and writes: standard streams or files, UTF-8 whatever the locale."""
+"""Input and output of nmt-translate: standard streams or files, UTF-8 in any locale."""
 
 from __future__ import annotations
 
@@ -13,23 +13,33 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.cli.resume import ELSEWHERE, Facts, begin, check_unfinished, end, facts_file, unfinished
+from nmt.cli.resume_translation import (
+    CHOOSE_ANOTHER,
+    LineNumber,
+    Signature,
+    check_partial,
+    delete_signature,
+    is_resumable,
+    partial_path,
+    prepare_partial,
+    signature_path,
+)
 from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, read_lines
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import disk_errors
 
-STDOUT = Path("/dev/stdout")  # for messages; its disk is that of the file behind it
-CHUNK = 1 << 16  # bytes read at a time: what a pipe holds
-PAUSE = 0.05  # seconds; a program that writes line by line needs less for its next one
+STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
+CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
+PAUSE = 0.05  # seconds; a program that writes line by line needs less for its next line
 
 
 class Input(NamedTuple):
     """Lines to read.
 
     Attributes:
-        lines: without their ends.
-        total: how many there are, None = not known.
-        ready: whether the next line, or the end, is there without waiting for it.
+        lines: without line ends.
+        total: number of lines, None = unknown.
+        ready: returns whether the next line, or the end, can be read without waiting.
     """
 
     lines: Iterator[str]
@@ -38,94 +48,105 @@ class Input(NamedTuple):
 
 
 def read_input(name: str | None) -> Input:
-    """Return the lines of a file, or of standard input.
+    """Return the lines of a file, or of standard input if ``name`` is None.
 
-    A file is read through once before anything is translated, also as standard input: a fault in
-    its last line is found now, and not after hours.
+    A regular file, also as standard input, is read once in advance: an error in its last line is
+    reported immediately, and not after hours of translation.
+
+    Raises:
+        UserError: the file cannot be read, is not UTF-8 or has a line that is too long.
     """
     if name is None:
         return _standard_input()
     path = Path(name)
     if path.is_fifo() or path.is_char_device():
-        if OPENERS.get(path.suffix, open) is not open:  # compressed: bytes may hold no line yet
+        if OPENERS.get(path.suffix, open) is not open:  # compressed bytes may not hold a line yet
             return Input(read_lines(path, clean=False), None)
-        with disk_errors(path, elsewhere="give another file"):
-            waiting = WaitingLines(open(path, "rb"), name)  # noqa: SIM115, open until the end
-        return Input(waiting, None, waiting.ready)
-    total = _count(read_lines(path, clean=False), name)
+        with disk_errors(path, elsewhere="choose another file"):
+            lines = StreamLines(open(path, "rb"), name)  # noqa: SIM115, open until exit
+        return Input(lines, None, lines.ready)
+    total = _count_lines(read_lines(path, clean=False), name)
     return Input(read_lines(path, clean=False), total)
 
 
-def _count(lines: Iterator[str], name: str) -> int:
-    """Return how many lines there are.
+def read_parallel(name: str, total: int | None, content: str) -> Iterator[str]:
+    """Return the lines of a file that has one line for each line of the input.
+
+    Args:
+        name: the file.
+        total: number of lines of the input, None = unknown.
+        content: what a line contains, for the message.
 
     Raises:
-        UserError: one is too long to be translated.
+        UserError: the file cannot be read, or its number of lines differs.
+    """
+    lines, count, _ = read_input(name)
+    if None not in (total, count) and total != count:
+        raise UserError(
+            f"the file has {count:,} lines, but the input has {total:,}",
+            at=name,
+            fix=f"give one line for each line of the input, with {content}",
+        )
+    return lines
+
+
+def is_interactive(name: str | None) -> bool:
+    """Return whether a person types the input ``name`` (None = standard input) in a terminal."""
+    return name is None and sys.stdin is not None and sys.stdin.isatty()
+
+
+def _standard_input() -> Input:
+    if sys.stdin is None:  # closed by the caller
+        return Input(iter(()), 0)
+    if is_interactive(None):
+        print("type one sentence a line; Ctrl-D ends the input", file=sys.stderr)
+    lines, total = StreamLines(sys.stdin.buffer, "standard input"), None
+    with contextlib.suppress(OSError, ValueError):  # not a file
+        if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
+            start = sys.stdin.buffer.tell()
+            total = _count_lines(StreamLines(sys.stdin.buffer, "standard input"), "standard input")
+            sys.stdin.buffer.seek(start)
+    return Input(lines, total, lines.ready)
+
+
+def _count_lines(lines: Iterator[str], name: str) -> int:
+    """Return the number of lines.
+
+    Raises:
+        UserError: a line is too long to be translated.
     """
     number = 0
     for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_SENTENCE and not is_blank(line):
             raise UserError(
-                f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed",
+                f"the line has {len(line):,} characters; at most {LONGEST_SENTENCE:,} are allowed",
                 at=f"{name}:{number}",
-                fix="split it into sentences, one a line",
+                fix="split it into one sentence a line",
             )
     return number
 
 
-def read_beside(name: str, total: int | None, what: str) -> Iterator[str]:
-    """Return the lines of a file that goes with the input, line by line.
+class StreamLines(Iterator[str]):
+    """Lines of a UTF-8 stream that may pause, as ``read_lines`` gives those of a file.
 
     Args:
-        total: lines of the input, None = not known.
-        what: what is in a line.
+        file: an open binary stream.
+        name: of the stream, for messages.
 
     Raises:
-        UserError: it cannot be read, or has another number of lines.
-    """
-    lines, count, _ = read_input(name)
-    if None not in (total, count) and total != count:
-        raise UserError(
-            f"{count} lines, but the input has {total}",
-            at=name,
-            fix=f"give {what} for each line of the input",
-        )
-    return lines
-
-
-def _standard_input() -> Input:
-    """If it is a file, it is counted, and then at its start again."""
-    if sys.stdin is None:  # closed by the caller
-        return Input(iter(()), 0)
-    if is_typed(None):
-        print("type sentences, one a line; Ctrl-D ends", file=sys.stderr)
-    waiting = WaitingLines(sys.stdin.buffer, "standard input")
-    total = None
-    with contextlib.suppress(OSError, ValueError):  # not a file at all
-        if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
-            start = sys.stdin.buffer.tell()
-            total = _count(WaitingLines(sys.stdin.buffer, "standard input"), "standard input")
-            sys.stdin.buffer.seek(start)
-    return Input(waiting, total, waiting.ready)
-
-
-class WaitingLines(Iterator[str]):
-    """Lines of UTF-8 as ``read_lines`` gives those of a file, from where they may take their time.
-
-    Raises:
-        UserError: bytes that are not UTF-8, with their line, or a line of over ten million bytes.
+        UserError: bytes that are not UTF-8, or a line of over ten million bytes; both are named
+            with their line.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        """``name``: of the input, for messages."""
         self._file, self._name = file, name
         self._complete: deque[bytes | bytearray] = deque()
-        self._begun = bytearray()  # a line whose end is not read yet
+        self._incomplete = bytearray()  # a line without its end so far
         self._ended = False
         self._number = 0
 
     def ready(self) -> bool:
-        """Tell whether the next line, or the end, is there or comes within PAUSE seconds."""
+        """Return whether the next line, or the end, arrives within PAUSE seconds."""
         while not self._complete and not self._ended:
             if not self._readable(PAUSE):
                 return False
@@ -133,17 +154,17 @@ class WaitingLines(Iterator[str]):
         return True
 
     def __next__(self) -> str:
-        while not self._complete and not self._ended and len(self._begun) <= LONGEST_LINE:
-            self._readable(None)  # where reading does not wait
+        while not self._complete and not self._ended and len(self._incomplete) <= LONGEST_LINE:
+            self._readable(None)  # reads of a non-blocking stream do not wait
             self._read()
-        if not self._complete and not self._begun:
+        if not self._complete and not self._incomplete:
             raise StopIteration
-        line = self._complete.popleft() if self._complete else self._begun
+        line = self._complete.popleft() if self._complete else self._incomplete
         self._number += 1
         at = f"{self._name}:{self._number}"
         if len(line) > LONGEST_LINE:
             raise UserError(
-                f"a line of over {LONGEST_LINE:,} bytes", at=at, fix="give one sentence a line"
+                f"the line has over {LONGEST_LINE:,} bytes", at=at, fix="give one sentence a line"
             )
         try:
             text = line.decode("utf-8").removesuffix("\r")
@@ -164,37 +185,33 @@ class WaitingLines(Iterator[str]):
     def _read(self) -> None:
         chunk = self._file.read1(CHUNK)  # type: ignore[attr-defined]
         first, *others = chunk.split(b"\n")
-        self._begun += first
+        self._incomplete += first
         for line in others:
-            self._complete.append(self._begun)
-            self._begun = bytearray(line)
+            self._complete.append(self._incomplete)
+            self._incomplete = bytearray(line)
         if not chunk:
             self._ended = True
-            if self._begun:
-                self._complete.append(self._begun)
-                self._begun = bytearray()
-
-
-def is_typed(name: str | None) -> bool:
-    """Tell whether someone types the input into a terminal."""
-    return name is None and sys.stdin is not None and sys.stdin.isatty()
+            if self._incomplete:
+                self._complete.append(self._incomplete)
+                self._incomplete = bytearray()
 
 
 @contextlib.contextmanager
-def claimed_output(
+def locked_output(
     name: str | None, inputs: Iterable[str | None], resume: bool, force: bool
 ) -> Iterator[None]:
-    """Refuse a place that cannot be written or that holds something; else keep others from it.
+    """Check that the output may be written, and lock it while the context is open.
 
     Args:
         name: the output, None = standard output.
-        inputs: files that are read, None = standard input; none is ever overwritten.
-        resume: the unfinished output is continued.
-        force: what the output holds may be replaced.
+        inputs: files that are read, None = standard input; they are never overwritten.
+        resume: continue the partial output.
+        force: replace an existing output.
 
     Raises:
-        UserError: it is refused.
-        MachineError: another command is writing it.
+        UserError: the output is an input, a file of a run folder or an existing file, or its
+            folder does not exist.
+        MachineError: another command is writing the output.
     """
     if name is None:
         yield
@@ -202,69 +219,104 @@ def claimed_output(
     from filelock import FileLock, Timeout
 
     output = Path(name)
-    part, claim = unfinished(output), output.with_name(f".{output.name}.nmt-lock")
+    partial, lock_path = partial_path(output), output.with_name(f".{output.name}.nmt-lock")
     if not output.absolute().parent.is_dir():
-        raise UserError("no such folder", at=str(output.parent), fix="create it")
+        raise UserError(
+            "the folder does not exist",
+            at=str(output.parent),
+            fix=f"create it, or {CHOOSE_ANOTHER}",
+        )
     inputs = list(inputs)
-    for path in (output, part, facts_file(part), claim):  # writing any would destroy the input
-        if path.exists() and any(_is_input(path, one) for one in inputs):
-            raise UserError("is an input too", at=str(path), fix=ELSEWHERE)
-    lock = FileLock(claim)
-    with disk_errors(claim, elsewhere=ELSEWHERE):
+    for path in (output, partial, signature_path(partial), lock_path):
+        if path.exists() and any(_is_same_file(path, one) for one in inputs):
+            raise UserError(
+                "is also an input, which would be overwritten", at=str(path), fix=CHOOSE_ANOTHER
+            )
+    lock = FileLock(lock_path)
+    with disk_errors(lock_path, elsewhere=CHOOSE_ANOTHER):
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise MachineError(
                 "another nmt-translate is writing this output",
                 at=name,
-                fix="wait until it ends, or choose another --output",
+                fix=f"wait until it ends, or {CHOOSE_ANOTHER}",
             ) from error
     try:
-        _check_free(output, force)
-        check_unfinished(part, resume, force)
+        _check_replaceable(output, force)
+        check_partial(partial, resume, force)
         yield
     finally:
-        claim.unlink(missing_ok=True)
+        lock_path.unlink(missing_ok=True)
         lock.release()
 
 
-def _check_free(output: Path, force: bool) -> None:
+def _check_replaceable(output: Path, force: bool) -> None:
+    """Refuse an existing output, unless ``force`` is given and the file may be replaced."""
     if not output.exists():
         return
     if not output.is_file():
         raise UserError(
             "is not a regular file",
             at=str(output),
-            fix="choose another, or leave --output out to write to standard output",
+            fix=f"{CHOOSE_ANOTHER}, or leave it out to write to standard output",
+        )
+    if folder := _model_folder(output):
+        raise UserError(
+            f"is an existing file of the model in {folder} and must not be replaced",
+            at=str(output),
+            fix=CHOOSE_ANOTHER,
         )
     if not force:
-        raise UserError("exists already", at=str(output), fix="choose another, or give --force")
+        raise UserError(
+            "exists already", at=str(output), fix=f"{CHOOSE_ANOTHER}, or add --force to replace it"
+        )
 
 
-def _is_input(path: Path, name: str | None) -> bool:
-    with contextlib.suppress(OSError, AttributeError):  # no such file; standard input is closed
-        here = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
-        return stat.S_ISREG(here.st_mode) and os.path.samestat(here, path.stat())
+def _model_folder(output: Path) -> Path | None:
+    """Return the run folder or exported folder whose files include the output, else None.
+
+    Files of a run folder are those at its top and below checkpoints, dev and tensorboard; in other
+    folders that a user makes there, anything may be replaced.
+    """
+    from nmt.export.metadata import is_export
+    from nmt.run.folder import RunFolder
+
+    path = output.parent.resolve() / output.name
+    for folder in path.parents:
+        parts = path.relative_to(folder).parts
+        run = RunFolder(folder)
+        own = len(parts) == 1 or parts[0] in ("checkpoints", "dev", "tensorboard")
+        if own and run.config_file.is_file() and run.checkpoints_dir.is_dir():
+            return folder
+    return path.parent if is_export(path.parent) else None
+
+
+def _is_same_file(path: Path, name: str | None) -> bool:
+    """Return whether ``path`` is the input ``name``, a regular file."""
+    with contextlib.suppress(OSError, AttributeError):  # missing file; closed standard input
+        found = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
+        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, path.stat())
     return False
 
 
 class Output:
-    """Where translations are written."""
+    """Where translations are written.
 
-    def __init__(self, file: BinaryIO, path: Path | None, again: str) -> None:
-        """Write to an open file.
+    Args:
+        file: an open file.
+        path: of the file; None = standard output, where each line is sent immediately.
+        retry: what to do once the cause of an error is gone, as an imperative.
+    """
 
-        Args:
-            path: of the file, None = standard output, where each line is sent at once.
-            again: what to do when it cannot be written and the cause is gone, as an imperative.
-        """
-        self._file, self._path, self._again = file, path, again
+    def __init__(self, file: BinaryIO, path: Path | None, retry: str) -> None:
+        self._file, self._path, self._retry = file, path, retry
 
     def write(self, lines: bytes) -> None:
         """Write lines with their ends.
 
         Raises:
-            MachineError: the disk is full, or they cannot be written for another reason.
+            MachineError: the disk is full, or writing fails for another reason.
         """
         with self._errors(len(lines)):
             self._file.write(lines)
@@ -272,7 +324,7 @@ class Output:
                 self._file.flush()
 
     def close(self) -> None:
-        """Write what is left, and close the file.
+        """Flush and close the file.
 
         Raises:
             MachineError: as ``write``.
@@ -281,46 +333,52 @@ class Output:
             self._file.close()
 
     def _errors(self, needed: int) -> contextlib.AbstractContextManager[None]:
-        return disk_errors(self._path or STDOUT, needed, ELSEWHERE, self._again)
+        return disk_errors(self._path or STDOUT, needed, CHOOSE_ANOTHER, self._retry)
 
 
 @contextlib.contextmanager
 def open_output(
-    name: str | None, facts: Facts, resume: bool, line_of: Callable[[bytes], int]
+    name: str | None, signature: Signature, resume: bool, line_number: LineNumber | None
 ) -> Iterator[tuple[Output, int]]:
-    """Open standard output, or a claimed file that gets its name when it is complete.
+    """Open standard output, or a locked file that gets its name when it is complete.
 
-    When something goes wrong, what is finished stays under the other name. The arguments are those
-    of ``nmt.cli.resume.begin``.
+    After an error, finished lines stay in the partial output. The arguments are those of
+    ``prepare_partial``.
 
-    Returns:
+    Yields:
         The output, and how many input lines are finished in it.
+
+    Raises:
+        UserError: standard output is closed, or the output cannot be resumed.
+        MachineError: the output cannot be written.
     """
     if name is None:
         if sys.stdout is None:
             raise UserError("standard output is closed", fix="name a file with --output")
         yield Output(sys.stdout.buffer, None, "run the same command again"), 0
         return
-    part = unfinished(Path(name))
-    done = begin(part, facts, resume, line_of)
-    again = f"the same command with {'--force' if facts['input'] is None else '--resume'}"
-    with disk_errors(part, elsewhere=ELSEWHERE):
-        file = open(part, "ab")  # noqa: SIM115, closed below
-    output = Output(file, part, f"run {again}")
+    partial = partial_path(Path(name))
+    finished = prepare_partial(partial, signature, resume, line_number)
+    flag, effect = (
+        ("--resume", "continues") if is_resumable(signature) else ("--force", "starts over")
+    )
+    with disk_errors(partial, elsewhere=CHOOSE_ANOTHER):
+        file = open(partial, "ab")  # noqa: SIM115, closed below
+    output = Output(file, partial, f"run the same command with {flag}")
     try:
         try:
-            yield output, done
+            yield output, finished
         finally:
             output.close()
     except BaseException:
-        if part.exists() and part.stat().st_size:
-            does = "starts over" if facts["input"] is None else "continues"
+        if partial.exists() and partial.stat().st_size:
             print(
-                f"note: the lines translated so far are in {part}; {again} {does}", file=sys.stderr
+                f"note: finished lines are in {partial}; the same command with {flag} {effect}",
+                file=sys.stderr,
             )
         else:
-            part.unlink(missing_ok=True)
-            end(part)
+            partial.unlink(missing_ok=True)
+            delete_signature(partial)
         raise
-    os.replace(part, name)
-    end(part)
+    os.replace(partial, name)
+    delete_signature(partial)

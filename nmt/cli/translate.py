@@ -1,109 +1,228 @@
-"""nmt-translate: text in, text out, n lines in, n lines out."""
+"""nmt-translate: text in, text out, one line of output for each line of input."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import math
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
 from nmt.errors import Terminated, UserError
 
 if TYPE_CHECKING:
-    from nmt.cli import render
     from nmt.cli.io import Output
-    from nmt.cli.resume import Facts
-    from nmt.decoding.codec import Translation
+    from nmt.cli.resume_translation import LineNumber, Signature
+    from nmt.decoding.codec import Translation, Unknown
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
-PRODUCTS = 16  # compiled ones kept: each step of a search has new ones
+COMPILED_PRODUCTS = 16  # matrix products kept: each step of a search needs new ones
+MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
+
+# files with one line for each line of the input
+CONSTRAINT_FILES = {
+    "prefix": "line n is the start of translation n; blank = none",
+    "require": "line n has the phrases that translation n must contain, separated by tabs; "
+    "blank = none",
+    "forbid": "line n has the phrases that translation n must not contain, separated by tabs; "
+    "blank = none",
+}
+# title of a group of search options -> its options; others are listed under "search"
+OPTION_GROUPS = {
+    "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
+    "constraints": ("forbid_all", *CONSTRAINT_FILES),
+    "minimum Bayes risk": ("mbr", "candidates"),
+    "scores and alignment": ("token_scores", "align"),
+}
+
+
+# ---------------------------------------------------------------- command line
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-translate."""
-    from nmt.cli.search import add_search_flags
-
     p = argparse.ArgumentParser(
         prog="nmt-translate",
+        usage="%(prog)s RUN [RUN ...] [options]",
         description="Translate plain text, one sentence a line, from standard input to standard "
-        "output. Blank lines stay blank. Input and output are UTF-8 whatever the locale.",
+        "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
+        epilog="docs/commands.md explains every option with examples.",
     )
     p.add_argument(
         "run",
         nargs="+",
-        help="run folder that nmt-train wrote, or folder that nmt-export wrote; several runs of "
-        "one vocabulary are an ensemble, the mean of their probabilities",
+        metavar="RUN",
+        help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
+        "with the same vocabulary are translated with as an ensemble",
     )
-    p.add_argument("--input", metavar="F", help="read this file, plain, .gz or .xz")
-    p.add_argument("--output", metavar="F", help="write this file, complete or not at all")
-    p.add_argument("--force", action="store_true", help="replace --output if it exists")
-    p.add_argument("--resume", action="store_true", help="continue an interrupted --output")
-    p.add_argument(
-        "--score-target",
-        metavar="F",
-        help="search nothing: score the lines of F as translations of the input: "
-        "LOG-PROBABILITY, tab, SCORE",
+    files = p.add_argument_group("input and output")
+    files.add_argument("--input", metavar="FILE", help="read this file, plain, .gz, .xz or .bz2")
+    files.add_argument(
+        "--output", metavar="FILE", help="write this file; until it is complete, it is FILE.part"
     )
-    p.add_argument("--scores", action="store_true", help="SCORE and a tab before each line")
-    p.add_argument(
-        "--checkpoint", default="best", help="best (default), latest, or a name such as u001500"
+    files.add_argument("--force", action="store_true", help="replace --output if it exists")
+    files.add_argument("--resume", action="store_true", help="continue an interrupted --output")
+    model = p.add_argument_group("model")
+    model.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="NAME",
+        help="best, latest or a name such as u001500; default: %(default)s",
     )
-    p.add_argument(
-        "--device", default="auto", metavar="D", help="auto (default), cpu, cuda, cuda:1"
+    model.add_argument(
+        "--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:N; default: auto"
     )
-    p.add_argument(
+    model.add_argument(
         "--precision",
         choices=["fp32", "bf16", "fp16", "auto"],
         default="fp32",
-        help="of products with weights; auto = the fastest of the device's own; default: fp32",
+        help="number format of matrix products with weights; auto = the fastest that the device "
+        "supports; default: %(default)s",
     )
-    p.add_argument(
+    model.add_argument(
         "--workers",
         type=int,
         metavar="N",
-        help="batches that are searched at once on a CPU, each on a core; default: all cores that "
-        "affinity, the container's quota and OMP_NUM_THREADS allow",
+        help="number of batches that are searched in parallel on a CPU, each on one core; default: "
+        "all cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
     )
-    p.add_argument(
+    model.add_argument(
         "--engine",
         choices=["torch", "ctranslate2"],
-        help="ctranslate2 = the model exported; default: torch, ctranslate2 if RUN is an export",
+        help="library that runs the model; default: ctranslate2 for an exported folder, else torch",
     )
-    add_search_flags(p)
+    _add_search_options(p)
     return p
 
 
+def _add_search_options(p: argparse.ArgumentParser) -> None:
+    """Add a flag for each search option and for each file of constraints, all None by default."""
+    from nmt.decoding.options import SearchOptions
+
+    search = p.add_argument_group("search", "defaults are the decode keys of the recipe")
+    groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
+    group_of = {name: groups[title] for title, names in OPTION_GROUPS.items() for name in names}
+    for name, field in SearchOptions.model_fields.items():
+        types = get_args(field.annotation) or (field.annotation,)
+        choices = [t for t in types if get_origin(t) is Literal]
+        kind: dict[str, Any] = {"type": int, "metavar": "N"}
+        meaning = field.description or ""
+        if bool in types:
+            kind = {"action": "store_true"}
+        elif choices:
+            kind = {"choices": get_args(choices[0])}
+        elif float in types:
+            kind = {"type": float, "metavar": "X"}
+        elif str in types:
+            kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one a line"
+        flag = f"--{name.replace('_', '-')}"
+        group_of.get(name, search).add_argument(flag, default=None, help=meaning, **kind)
+    for name, meaning in CONSTRAINT_FILES.items():
+        group_of[name].add_argument(f"--{name}", metavar="FILE", help=meaning)
+    scores = groups["scores and alignment"]
+    scores.add_argument(
+        "--scores", action="store_true", help="write SCORE and a tab before each translation"
+    )
+    scores.add_argument(
+        "--score-target",
+        metavar="FILE",
+        help="do not search: score line n of FILE as the translation of line n of the input; "
+        "writes LOG-PROBABILITY, tab, SCORE",
+    )
+
+
+def _check_flags(args: argparse.Namespace) -> None:
+    """
+    Raises:
+        UserError: flags contradict each other.
+    """
+    if args.resume and args.force:
+        raise UserError(
+            "--resume and --force contradict each other",
+            fix="use --resume to continue the output, or --force to start over",
+        )
+    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
+        raise UserError(
+            "--resume requires a regular --input file and --output",
+            fix="give both, or leave out --resume",
+        )
+    for flag, name in (("--token-scores", "token_scores"), ("--score-target", "score_target")):
+        if args.scores and getattr(args, name):
+            raise UserError(
+                f"--scores is redundant with {flag}, which writes the scores too",
+                fix="leave out --scores",
+            )
+
+
+def _parallel_files(args: argparse.Namespace) -> list[str]:
+    """Return the files with one line for each line of the input."""
+    names = (args.score_target, *(getattr(args, name) for name in CONSTRAINT_FILES))
+    return [name for name in names if name is not None]
+
+
+def _search_options(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
+    """Return the search options and constraints, as arguments of ``Translator.stream``.
+
+    Args:
+        args: of the command line.
+        total: number of lines of the input, None = unknown.
+
+    Raises:
+        UserError: a file cannot be read, or its number of lines differs from the input's.
+    """
+    from nmt.cli.io import read_parallel
+    from nmt.data.text import read_lines
+    from nmt.decoding.options import SearchOptions
+
+    options = {name: getattr(args, name) for name in SearchOptions.model_fields}
+    if args.forbid_all is not None:
+        lines = read_lines(Path(args.forbid_all))
+        options["forbid_all"] = tuple(phrase for phrase in lines if phrase.strip())
+    for name in CONSTRAINT_FILES:
+        if (file := getattr(args, name)) is not None:
+            parallel = read_parallel(file, total, f"the --{name} of that line, or blank")
+            options[name] = parallel if name == "prefix" else map(_phrases, parallel)
+    return options
+
+
+def _phrases(line: str) -> list[str]:
+    return [phrase for phrase in line.split("\t") if phrase.strip()]
+
+
+# ---------------------------------------------------------------- translating
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point."""
+    """Run the command; return its exit code."""
     return run_command(body, parser, argv)
 
 
-def body(args: argparse.Namespace) -> int:
-    """Find everything that can be wrong before the first line is read."""
-    from nmt.cli.io import claimed_output
+def body(args: argparse.Namespace) -> None:
+    """Check the arguments and files, then translate."""
+    from nmt.cli.io import locked_output
 
-    limit_onednn_cache(PRODUCTS)
-    _check(args)
-    phrases = [] if args.forbid_all is None else [args.forbid_all]
-    inputs = [args.input, *_beside(args), *phrases]
-    with _ending_on_sigterm(), claimed_output(args.output, inputs, args.resume, args.force):
+    limit_onednn_cache(COMPILED_PRODUCTS)
+    _check_flags(args)
+    inputs = [args.input, *_parallel_files(args)]
+    if args.forbid_all is not None:
+        inputs.append(args.forbid_all)
+    with _terminate_on_sigterm(), locked_output(args.output, inputs, args.resume, args.force):
         _translate(args)
-    return 0
 
 
 def _translate(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from nmt.cli.io import is_typed, open_output, read_beside, read_input
-    from nmt.cli.search import note_unknown, search_flags
+    from nmt.cli.io import is_interactive, open_output, read_input, read_parallel
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import search_options
     from nmt.decoding.wishes import NAMES
@@ -111,90 +230,32 @@ def _translate(args: argparse.Namespace) -> None:
     lines, total, ready = read_input(args.input)
     targets = None
     if args.score_target is not None:
-        targets = read_beside(args.score_target, total, "one translation")
-    flags = search_flags(args, total)
-    wishes = {name for name in NAMES if flags.get(name) is not None}
-    chosen = {name: value for name, value in flags.items() if name not in NAMES}
-    search_options(DecodeConfig(), chosen, wishes)  # fails before torch is loaded
+        targets = read_parallel(args.score_target, total, "its translation")
+    given = _search_options(args, total)
+    constraints = {name for name in NAMES if given.get(name) is not None}
+    chosen = {name: value for name, value in given.items() if name not in NAMES}
+    search_options(DecodeConfig(), chosen, constraints)  # report errors before torch is loaded
     translator = _load(args)
     enable_gc()
-    options = translator.checked(chosen, wishes)
-    style, line_of = _format(args, options)
-    facts = _facts(args, translator, options)
-    with open_output(args.output, facts, args.resume, line_of) as (sink, done):
-        # no bar over a terminal that someone types into or reads from
-        quiet = True if is_typed(args.input) or _is_read(args.output) else None
-        # smoothing 0: longest lines come first, so only the mean rate tells the time left
-        with tqdm(total=total, initial=done, unit=" lines", smoothing=0, disable=quiet) as bar:
-            settings = {"progress": bar.update, "skip": done, "ready": ready, **flags}
+    options = translator.checked(chosen, constraints)
+    output_format = _output_format(args, options)
+    signature = _signature(args, translator, options)
+    with open_output(args.output, signature, args.resume, output_format.line_number) as (
+        output,
+        finished,
+    ):
+        # no progress bar in a terminal where a person types the input or reads the output
+        quiet = True if is_interactive(args.input) or _is_terminal_output(args.output) else None
+        # smoothing=0: long lines come first, so only the mean rate predicts the time left
+        with tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet) as bar:
+            settings = {"progress": bar.update, "skip": finished, "ready": ready, **given}
             if targets is None:
-                found = translator.stream(lines, **settings)
+                translations = translator.stream(lines, **settings)
             else:
                 scored = translator.score_stream(lines, targets, **settings)
-                found = ([one] for one in scored)
-            _write(found, sink, style, done)
-    note_unknown(translator.unknown)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """
-    Raises:
-        UserError: flags that do not go together.
-    """
-    if args.resume and args.force:
-        raise UserError(
-            "--resume and --force contradict each other",
-            fix="--resume continues an output, --force starts over; give one of them",
-        )
-    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
-        raise UserError(
-            "--resume needs files that can be read again", fix="give --input and --output"
-        )
-    if args.scores and (args.score_target or args.token_scores):
-        raise UserError("--scores says nothing that is not said anyway", fix="leave it out")
-
-
-def _beside(args: argparse.Namespace) -> list[str]:
-    """Return the files that have a line for each line of the input."""
-    names = (args.score_target, args.prefix, args.require, args.forbid)
-    return [name for name in names if name is not None]
-
-
-def _facts(args: argparse.Namespace, translator: Translator, options: SearchOptions) -> Facts:
-    """Return what the output is made of."""
-    from nmt.cli.resume import facts_of, facts_of_stream
-
-    inputs = [args.input, *_beside(args)]
-    if args.output is None or not all(name and Path(name).is_file() for name in inputs):
-        return facts_of_stream()
-    # how lines are batched changes no line
-    chosen = {
-        **options.model_dump(exclude={"batch_tokens"}),
-        "scores": args.scores,
-        "precision": translator.precision,
-    }
-    return facts_of(translator.fingerprint(), str(translator.device), chosen, *inputs)
-
-
-def _format(
-    args: argparse.Namespace, options: SearchOptions
-) -> tuple[render.Render, Callable[[bytes], int]]:
-    """Return how a hypothesis is written, and the input line of what was written."""
-    from nmt.cli import render
-
-    if options.token_scores:
-        return render.as_json, render.json_line if options.n_best > 1 else render.one_each
-    style, line_of = render.with_score if args.scores else render.as_text, render.one_each
-    if args.score_target is not None:
-        style = render.as_numbers
-    elif options.n_best > 1:
-        style, line_of = render.as_n_best, render.n_best_line
-    return render.with_alignment(style) if options.align else style, line_of
-
-
-def _is_read(output: str | None) -> bool:
-    """Whether the output goes to a terminal."""
-    return output is None and sys.stdout is not None and sys.stdout.isatty()
+                translations = ([one] for one in scored)
+            _write(translations, output, output_format.format_line, finished)
+    _note_unknown(translator.unknown)
 
 
 def _load(args: argparse.Namespace) -> Translator:
@@ -208,12 +269,13 @@ def _load(args: argparse.Namespace) -> Translator:
 
         if len(args.run) > 1:
             raise UserError(
-                "engine ctranslate2 has no ensembles", fix="give one folder, or run folders alone"
+                "CTranslate2 does not support ensembles",
+                fix="give one folder, or only run folders from nmt-train",
             )
         if args.precision != "fp32":
             raise UserError(
-                "engine ctranslate2 has no --precision",
-                fix="export with --quantization and translate the exported folder",
+                "--precision is not supported with CTranslate2",
+                fix="run nmt-export with --quantization, and translate with the exported folder",
             )
         return load_exported(args.run[0], args.device, args.checkpoint, workers)
     from nmt.decoding.translator import Translator
@@ -221,36 +283,147 @@ def _load(args: argparse.Namespace) -> Translator:
     return Translator.load(args.run, args.device, args.checkpoint, args.precision, workers)
 
 
-@contextlib.contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends the command as an error does: with every finished line written out.
+def _signature(
+    args: argparse.Namespace, translator: Translator, options: SearchOptions
+) -> Signature:
+    """Return what ``--resume`` compares: model, input and all options that change a line."""
+    from nmt.cli.resume_translation import file_signature, stream_signature
 
-    Unlike a training, a translation has nothing to save first, so it ends at once.
+    inputs = [args.input, *_parallel_files(args)]
+    if args.output is None or not all(name and Path(name).is_file() for name in inputs):
+        return stream_signature()
+    chosen = {
+        **options.model_dump(exclude={"batch_tokens"}),  # the batch size changes no line
+        "scores": args.scores,
+        "precision": translator.precision,
+    }
+    return file_signature(translator.fingerprint(), str(translator.device), chosen, *inputs)
+
+
+def _write(
+    translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
+) -> None:
+    """Write the translations of each line, from line ``finished`` on."""
+    truncated, number = 0, finished
+    for number, of_line in enumerate(translations, finished):
+        output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
+        truncated += not of_line[0].finished
+    if truncated:
+        print(
+            f"note: {truncated} of {number + 1} translations were cut at the length limit "
+            "(--max-len-offset)",
+            file=sys.stderr,
+        )
+
+
+def _note_unknown(unknown: Unknown) -> None:
+    """Print how much of the source the model does not know, if it is much."""
+    if unknown.share > MAX_UNKNOWN:
+        print(
+            f"note: {unknown.share:.1%} of the source pieces are unknown to the model, in "
+            f"{unknown.lines_with:,} of {unknown.lines:,} lines; check the language and script of "
+            "the input",
+            file=sys.stderr,
+        )
+    if unknown.lines_only:
+        more = unknown.lines_only - len(unknown.first)
+        numbers = ", ".join(map(str, unknown.first)) + (f" and {more:,} more" if more else "")
+        lines = "line" if unknown.lines_only == 1 else "lines"
+        print(
+            f"note: all pieces of {lines} {numbers} are unknown to the model; do not rely on the "
+            "translation",
+            file=sys.stderr,
+        )
+
+
+def _is_terminal_output(output: str | None) -> bool:
+    """Return whether the output goes to a terminal."""
+    return output is None and sys.stdout is not None and sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def _terminate_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as an error does: finished lines are written first.
+
+    A training run saves a checkpoint before it ends; a translation has nothing else to save.
     """
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated(signal.Signals(number).name)
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python installs handlers in the main thread only
+        yield  # Python installs signal handlers in the main thread only
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
-def _write(
-    hypotheses: Iterable[list[Translation]], sink: Output, style: render.Render, done: int
-) -> None:
-    """``done``: lines written before."""
-    cut, number = 0, done
-    for number, of_line in enumerate(hypotheses, done):
-        sink.write("".join(f"{style(number, one)}\n" for one in of_line).encode())
-        cut += not of_line[0].finished
-    if cut:
-        print(f"note: {cut} of {number + 1} outputs were cut at the length limit", file=sys.stderr)
+# ---------------------------------------------------------------- output formats
+
+Format: TypeAlias = "Callable[[int, Translation], str]"  # input line from 0 -> line of output
+
+
+class OutputFormat(NamedTuple):
+    """How translations are written.
+
+    Attributes:
+        format_line: returns the line of output for a translation of an input line.
+        line_number: returns the input line of a line of output, for ``--resume``; None = each
+            input line has one line of output.
+    """
+
+    format_line: Format
+    line_number: LineNumber | None = None
+
+
+def _output_format(args: argparse.Namespace, options: SearchOptions) -> OutputFormat:
+    if options.token_scores:
+        return OutputFormat(_json, _json_line_number if options.n_best > 1 else None)
+    if args.score_target is not None:
+        result = OutputFormat(lambda number, t: f"{t.log_prob:.4f}\t{t.score:.4f}")
+    elif options.n_best > 1:  # as Moses writes n-best lists
+        result = OutputFormat(
+            lambda number, t: f"{number} ||| {t.text} ||| {t.log_prob:.4f} ||| {t.score:.4f}",
+            lambda line: int(line.partition(b" ")[0]),
+        )
+    elif args.scores:
+        result = OutputFormat(lambda number, t: f"{t.score:.4f}\t{t.text}")
+    else:
+        result = OutputFormat(lambda number, t: t.text)
+    if options.align:
+        return OutputFormat(_with_alignment(result.format_line), result.line_number)
+    return result
+
+
+def _json(number: int, t: Translation) -> str:
+    """Return one JSON object; an infinite score is null, as JSON has no infinity."""
+    values: dict[str, Any] = {
+        "line": number,
+        "text": t.text,
+        "log_prob": t.log_prob if math.isfinite(t.log_prob) else None,
+        "score": t.score if math.isfinite(t.score) else None,
+        "finished": t.finished,
+        "pieces": t.pieces,
+        "token_log_probs": t.token_log_probs,
+        "alignment": t.alignment,
+    }
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _json_line_number(line: bytes) -> int:
+    return int(json.loads(line)["line"])
+
+
+def _with_alignment(format_line: Format) -> Format:
+    """Append the alignment in Pharaoh's format: ``0-0 1-2``."""
+
+    def with_links(number: int, t: Translation) -> str:
+        return f"{format_line(number, t)} ||| {' '.join(f'{i}-{j}' for i, j in t.alignment)}"
+
+    return with_links
 
 
 if __name__ == "__main__":

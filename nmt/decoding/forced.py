@@ -151,7 +151,7 @@ def _most_looked_at(looks: Sequence[Tensor], batch: Batch) -> list[list[int]]:
     The one that attention has its maximum at, in the step that predicts the piece (Garg et al.
     2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six, for
     PostNorm; with our small PreNorm models that finds half as many links of words that are the
-    same on both sides (docs/decoding.md). EOS is no piece, and attracts what has no source.
+    same on both sides (docs/commands.md). EOS is no piece, and attracts what has no source.
     """
     if not looks:
         return []

@@ -1,4 +1,4 @@
-"""nmt-average: which checkpoints, under what name, and what it refuses."""
+"""nmt-average: which checkpoints it averages, under what name, and what it refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """Four validated checkpoints, and one that a stop wrote at 45."""
+    """Return a run with four validated checkpoints, and one at 45 that a stop wrote."""
     with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
         for update in (*DEV, 45):
             history = [item for item in DEV.items() if item[0] <= update]
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> RunFolder:
         ("--best", 4, "u000040-best4", (10, 20, 30, 40)),
     ],
 )
-def test_the_mean_of_those_asked_for(
+def test_the_average_is_the_mean_of_the_chosen_checkpoints(
     run: RunFolder,
     capsys: pytest.CaptureFixture[str],
     option: str,
@@ -46,9 +46,10 @@ def test_the_mean_of_those_asked_for(
 ) -> None:
     before = [path.name for path in run.checkpoints()]
     assert main([str(run.path), option, str(count)]) == 0
-    *listed, last = capsys.readouterr().out.splitlines()
+    *listed, saved, command = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in listed] == [f"u{u:06d}" for u in members]
-    assert last == f"their average: nmt-translate {run.path} --checkpoint {name}"
+    assert saved == f"average saved as checkpoint {name}; translate with it:"
+    assert command == f"  nmt-translate {run.path} --checkpoint {name}"
     mean = {
         key: torch.stack([weights(u)[key].double() for u in members]).mean(0).float()
         for key in weights(0)
@@ -56,34 +57,37 @@ def test_the_mean_of_those_asked_for(
     found = load_checkpoint(run, name)
     assert same(found.model, mean)
     assert found.optimizer == {}
-    # nothing else changed: what is kept, what is best, where training goes on
+    # nothing else changes: the kept checkpoints, the best one, and the one to resume from
     assert [path.name for path in run.checkpoints()] == before
     assert run.best() is None
     assert load_checkpoint(run).path.name == "u000045"
     assert not run.in_use()
 
 
-def test_fewer_are_kept_than_asked_for(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_checkpoints_are_refused(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([str(run.path), "--best", "5"]) == 2
     error = capsys.readouterr().err
-    assert "4 checkpoints with a dev score are kept, not 5" in error
-    assert "train.keep=5" in error
+    assert "--best 5 needs 5 checkpoints with a dev score, but the run has 4" in error
+    assert "use --best 4, or train a new run with train.keep=5" in error
     assert main([str(run.path), "--last", "6"]) == 2
-    assert "5 checkpoints are kept, not 6" in capsys.readouterr().err
+    assert "--last 6 needs 6 checkpoints, but the run has 5" in capsys.readouterr().err
     assert main([str(run.path), "--last", "1"]) == 2
-    assert "--last: an average is of at least 2 checkpoints, not of 1" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "averaging needs at least 2 checkpoints, not 1\n  -> use --last 2" in error
 
 
-def test_an_average_is_replaced_only_when_that_is_asked_for(
+def test_an_existing_average_is_replaced_only_with_force(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(run.path), "--last", "2"]) == 0
     assert main([str(run.path), "--last", "2"]) == 2
-    assert "u000045-avg2: exists already" in capsys.readouterr().err
+    assert "u000045-avg2: the average exists already" in capsys.readouterr().err
     assert main([str(run.path), "--last", "2", "--force"]) == 0
 
 
-def test_a_folder_in_which_a_training_runs_is_left_alone(
+def test_the_folder_of_a_running_training_is_refused(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with run.locked():

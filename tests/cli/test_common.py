@@ -1,4 +1,4 @@
-"""What every command does with errors, signals, pipes and full disks."""
+"""How every command handles errors, signals, pipes and full disks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (UserError("is empty", at="a.gl:3", fix="fill it"), 2, "a.gl:3: is empty\n  -> fill it"),
         (RunError("loss exploded"), 3, "loss exploded"),
@@ -48,7 +48,7 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
         (
             PermissionError(errno.EACCES, "Permission denied", "x"),
             4,
-            "x: Permission denied\n  -> give yourself the permission, or choose another path",
+            "x: Permission denied\n  -> give yourself the permission (chmod), or choose another path",
         ),
         (
             OSError(errno.EIO, "Input/output error"),
@@ -63,16 +63,16 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
         ),
     ],
 )
-def test_errors_become_one_text_and_an_exit_code(error, code: int, said: str, capsys):
+def test_an_error_becomes_a_message_and_an_exit_code(error, code: int, message: str, capsys):
     assert run(failing(error)) == code
-    assert capsys.readouterr().err == f"nmt-x: {said}\n"
+    assert capsys.readouterr().err == f"nmt-x: {message}\n"
 
 
 def test_debug_shows_the_traceback(capsys):
     assert run(failing(UserError("wrong")), "--debug") == 2
-    said = capsys.readouterr().err
-    assert "Traceback" in said
-    assert said.endswith("nmt-x: wrong\n")
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert shown.endswith("nmt-x: wrong\n")
 
 
 def test_the_body_decides_the_code_of_success():
@@ -80,7 +80,7 @@ def test_the_body_decides_the_code_of_success():
     assert run(lambda args: 7) == 7
 
 
-def test_wrong_options_are_exit_2_and_version_is_said(capsys):
+def test_wrong_options_are_exit_2_and_version_is_printed(capsys):
     with pytest.raises(SystemExit) as stop:
         run(lambda args: None, "--nonsense")
     assert stop.value.code == 2
@@ -103,7 +103,7 @@ sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
 
 
 @pytest.mark.parametrize(
-    ("redirect", "code", "said"),
+    ("redirect", "code", "message"),
     [
         ("| head -1 >/dev/null", 141, ""),
         (
@@ -115,7 +115,7 @@ sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
         (">&-", 0, ""),
     ],
 )
-def test_an_output_that_takes_no_more(redirect: str, code: int, said: str):
+def test_an_output_that_cannot_be_written(redirect: str, code: int, message: str):
     if "full" in redirect and not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     done = subprocess.run(
@@ -132,7 +132,7 @@ def test_an_output_that_takes_no_more(redirect: str, code: int, said: str):
         cwd=ROOT,
     )
     assert done.returncode == code
-    assert re.fullmatch(said, done.stderr)
+    assert re.fullmatch(message, done.stderr)
 
 
 def test_importing_the_package_loads_no_torch():
@@ -148,7 +148,7 @@ def test_importing_the_package_loads_no_torch():
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
 def test_commands_keep_memory_that_torch_has_freed():
-    """Buffers of 64 MiB one after the other soon touch no page for the first time."""
+    """Repeated buffers of 64 MiB soon reuse pages that the process has already touched."""
     check = (
         "import nmt.cli, resource, torch;"
         "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt;"
@@ -159,13 +159,13 @@ def test_commands_keep_memory_that_torch_has_freed():
     subprocess.run([sys.executable, "-c", check], check=True, cwd=ROOT)
 
 
-def test_a_name_that_is_not_there():
+def test_an_unknown_name_of_the_package_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nosuch"):
         _ = nmt.nosuch
 
 
-def test_the_number_of_products_kept_is_the_user_s_if_there_is_one(monkeypatch):
-    monkeypatch.setenv("LRU_CACHE_CAPACITY", "")  # so that it is put back as it was
+def test_environment_variables_override_the_size_of_the_onednn_cache(monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "")  # so that monkeypatch restores it
     monkeypatch.delenv("LRU_CACHE_CAPACITY")
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
     limit_onednn_cache(64)
@@ -203,8 +203,10 @@ sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
 
 
 @pytest.mark.parametrize("redirect", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
-def test_a_closed_standard_stream_is_no_file_of_ours(redirect: str, tmp_path: Path):
-    """Where the system would give its number to the next file that is opened."""
+def test_messages_never_reach_another_file_when_a_standard_stream_is_closed(
+    redirect: str, tmp_path: Path
+):
+    """The system would give its descriptor to the next file that is opened."""
     target = tmp_path / "file"
     done = shell(f"'{target}' {redirect}", CLOSED)
     assert done.returncode == 3
@@ -213,7 +215,7 @@ def test_a_closed_standard_stream_is_no_file_of_ours(redirect: str, tmp_path: Pa
     assert done.stderr.startswith(b"" if "2>&-" in redirect else b"note\nnmt-x: internal error")
 
 
-def test_what_is_printed_is_utf_8_in_any_locale():
+def test_output_is_utf_8_in_any_locale():
     program = PROGRAM.replace('print("x" * 100)', 'return print("ñ ☃", "\\udcff")')
     for encoding in ("ascii", "latin-1"):
         done = shell("", program, env={**os.environ, "PYTHONIOENCODING": encoding})
@@ -223,7 +225,7 @@ def test_what_is_printed_is_utf_8_in_any_locale():
     assert "ValueError: ñ\n" in done.stderr.decode("utf-8")
 
 
-# ---------------------------------------------------------------- the first second
+# ---------------------------------------------------------------- start
 
 
 def test_an_interruption_while_modules_are_imported_is_one_line(capsys, monkeypatch):
@@ -236,8 +238,8 @@ def test_an_interruption_while_modules_are_imported_is_one_line(capsys, monkeypa
 
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
-def test_the_allocator_is_set_on_linux_only(platform: str, monkeypatch):
-    """Elsewhere there may be no library without a name to ask."""
+def test_the_allocator_is_configured_on_linux_only(platform: str, monkeypatch):
+    """On other systems, CDLL(None) may be an error."""
 
     def refuse(name: object) -> None:
         raise TypeError("LoadLibrary() argument 1 must be str, not None")

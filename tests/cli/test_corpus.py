@@ -1,4 +1,4 @@
-"""A recipe's corpus is made by the module that it names, of the recipe's languages."""
+"""A missing corpus is downloaded by the data_prep module that the recipe names."""
 
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ def recipe(folder, prepare):
     return load_recipe(path)
 
 
-def test_the_module_gets_the_recipes_languages_and_folder(tmp_path, monkeypatch):
+def test_the_module_receives_languages_and_folder_of_the_recipe(tmp_path, monkeypatch):
     asked = []
     module = SimpleNamespace(prepare=asked.append)
     monkeypatch.setattr(corpus.importlib, "import_module", {"data_prep.ted_talks": module}.get)
@@ -35,7 +35,7 @@ def test_the_module_gets_the_recipes_languages_and_folder(tmp_path, monkeypatch)
     assert request.local is None
 
 
-def test_nothing_is_made_when_the_files_are_there(tmp_path, monkeypatch):
+def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.importlib, "import_module", None)  # would fail if called
     (tmp_path / "data/gl-en").mkdir(parents=True)
     for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
@@ -45,6 +45,6 @@ def test_nothing_is_made_when_the_files_are_there(tmp_path, monkeypatch):
         corpus.obtain_corpus(recipe(tmp_path, "nope"))
 
 
-def test_a_slip_is_told(tmp_path):
+def test_a_misspelled_corpus_gets_a_suggestion(tmp_path):
     with pytest.raises(UserError, match=r"unknown corpus 'ted_gl_en'; did you mean ted_talks\?"):
         corpus.obtain_corpus(recipe(tmp_path, "ted_gl_en"))

@@ -1,4 +1,4 @@
-"""Commands import what they use when they use it."""
+"""Commands import slow modules only when they use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.export.cases import made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["average", "export", "plot", "prepare", "report", "score", "train", "translate"]
-SECONDS = 1.5  # of a processor; a quiet machine takes a third of it, and torch alone more
+SECONDS = 1.5  # CPU time; an idle machine needs a third of it, importing torch alone more
 PROGRAM = """
 import importlib, sys
 name, *sys.argv[1:] = sys.argv[1:]
@@ -32,7 +32,7 @@ print(f"{code} {' '.join({'torch', 'numba', 'sacremoses', 'sacrebleu'} & sys.mod
 
 
 def run(*argv: str | Path, **options: Any) -> tuple[str, str, float]:
-    """Exit code and what was imported of the large packages; standard error; seconds of work."""
+    """Return exit code and slow modules that were imported, standard error, and CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, argv)],
@@ -56,7 +56,7 @@ def test_help_needs_no_torch(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["train", "RECIPE", "--resume", "--fresh"], "not allowed with"),
         (["train", "RECIPE"], 'unknown key "model.dimm"; did you mean "dim"?'),
@@ -71,13 +71,15 @@ def test_help_needs_no_torch(command: str) -> None:
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_are_told_without_torch(tmp_path: Path, argv: list[str], said: str) -> None:
+def test_wrong_arguments_are_reported_without_torch(
+    tmp_path: Path, argv: list[str], message: str
+) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("src: gl\ntgt: en\nmodel:\n  dimm: 3\n")
     places = {"RECIPE": recipe, "NONE": tmp_path / "none", "RUN": tmp_path}
     found, err, seconds = run(*(places.get(word, word) for word in argv))
     assert found == "2"
-    assert said in err
+    assert message in err
     assert seconds < SECONDS
 
 
@@ -89,7 +91,7 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     found, err, seconds = run(
         "translate", tmp_path / "exported", "--input", source, "--output", tmp_path / "out"
     )
-    assert found == "0 sacremoses", err  # its words are those of Moses
+    assert found == "0 sacremoses", err  # the tokenizer of its segmenter
     assert (tmp_path / "out").read_text().count("\n") == 1
     assert seconds < 2 * SECONDS
 

@@ -1,4 +1,4 @@
-"""nmt-translate among files, signals and terminals; its faults are in tests/faults."""
+"""nmt-translate with files, signals and terminals; tests/faults has its error messages."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ import pytest
 
 from nmt.cli import io as cli_io
 from nmt.cli import translate
-from nmt.cli.io import claimed_output, read_beside, read_input
-from nmt.cli.search import WISHES
-from nmt.cli.translate import parser
+from nmt.cli.io import locked_output, read_input, read_parallel
+from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.config.recipe import DecodeConfig
 from nmt.decoding.codec import Translation, Unknown
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.windows import read_chunks
 from nmt.errors import UserError
 
-# The command without torch, by a translator that says each line in capitals, and "wait" never.
+# The command without torch: its translator returns each line in capitals and hangs at "wait".
 PROGRAM = """
 import itertools, sys, time, types
 from nmt.config.recipe import DecodeConfig
@@ -79,7 +78,7 @@ sys.exit(translate.main(sys.argv[1:]))
 
 
 def start(*argv: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
-    """``streams``: stdin, stdout and stderr that are no pipes."""
+    """Start the command; ``streams``: stdin, stdout and stderr that are not pipes."""
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "run", *map(str, argv)],
         **{**dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE), **streams},
@@ -91,14 +90,14 @@ def start(*argv: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
+    ("number", "code", "message"),
     [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")],
     ids=["SIGTERM", "SIGINT"],
 )
-def test_a_signal_keeps_the_finished_lines(
-    tmp_path: Path, number: int, code: int, said: str
+def test_finished_lines_survive_a_signal(
+    tmp_path: Path, number: int, code: int, message: str
 ) -> None:
-    """In the unfinished file, and on standard output."""
+    """In the partial output, and on standard output."""
     fifo, target = tmp_path / "fifo", tmp_path / "out"
     os.mkfifo(fifo)
     process = start("--input", fifo, "--output", target)
@@ -111,8 +110,8 @@ def test_a_signal_keeps_the_finished_lines(
     part = tmp_path / "out.part"
     assert process.returncode == code
     assert err.decode() == (
-        f"note: the lines translated so far are in {part}; the same command with --force starts "
-        f"over\nnmt-translate: {said}\n"
+        f"note: finished lines are in {part}; the same command with --force starts over\n"
+        f"nmt-translate: {message}\n"
     )
     assert part.read_bytes() == "SEÑOR\n".encode()
     assert not target.exists()
@@ -127,7 +126,7 @@ def test_a_signal_keeps_the_finished_lines(
     assert process.stderr.readline() == b"waiting\n"
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err.decode()) == (code, b"", f"nmt-translate: {said}\n")
+    assert (process.returncode, out, err.decode()) == (code, b"", f"nmt-translate: {message}\n")
 
 
 # ---------------------------------------------------------------- terminals
@@ -135,7 +134,7 @@ def test_a_signal_keeps_the_finished_lines(
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
-    """The end that a command gets, 80 columns wide, and what has been written there."""
+    """Return a terminal of 80 columns for a command, and a function that reads what it shows."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     os.set_blocking(ours, False)
@@ -151,10 +150,10 @@ def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
     os.close(ours)
 
 
-def test_a_bar_with_the_time_left_on_a_terminal_only(
+def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
     tmp_path: Path, terminal: tuple[int, Callable[[], str]]
 ) -> None:
-    """A file has a number of lines, also as standard input; a pipe has none to know."""
+    """The number of lines is known for a file, also as standard input, but not for a pipe."""
     theirs, written = terminal
     source = tmp_path / "in"
     source.write_text("a\n" * 7)
@@ -178,7 +177,7 @@ def test_a_bar_with_the_time_left_on_a_terminal_only(
     assert "/7" not in bar
 
 
-def test_no_bar_where_someone_types_or_reads(
+def test_there_is_no_progress_bar_where_a_person_types_or_reads(
     terminal: tuple[int, Callable[[], str]],
 ) -> None:
     theirs, written = terminal
@@ -207,22 +206,22 @@ def test_compressed_input_is_read_and_counted(tmp_path: Path) -> None:
     assert (list(lines), total) == (["a ñ", "", "b"], 3)
 
 
-def test_a_fault_in_the_last_line_is_found_before_the_first_is_translated(tmp_path: Path) -> None:
-    whole, cut = tmp_path / "in", tmp_path / "in.gz"
-    whole.write_bytes(b"a\n" * 9 + b"\xff\n")
+def test_an_error_in_the_last_line_is_found_before_translating(tmp_path: Path) -> None:
+    plain, cut = tmp_path / "in", tmp_path / "in.gz"
+    plain.write_bytes(b"a\n" * 9 + b"\xff\n")
     cut.write_bytes(gzip.compress(b"a\n" * 999)[:-9])
     with pytest.raises(UserError, match="in:10: not UTF-8"):
-        read_input(str(whole))
+        read_input(str(plain))
     with pytest.raises(UserError, match="truncated"):
         read_input(str(cut))
     with pytest.raises(UserError, match="Not a directory"):
-        read_input(str(whole / "below"))
+        read_input(str(plain / "below"))
 
 
 def test_standard_input_that_is_a_file_is_checked_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From where it stands: a shell may have read its first lines."""
+    """From its current position: a shell may have read its first lines."""
     path = tmp_path / "in"
     path.write_bytes("title\n1\nñ 2\n".encode())
     with path.open() as file:
@@ -237,35 +236,35 @@ def test_standard_input_that_is_a_file_is_checked_and_counted(
             read_input(None)
 
 
-def test_a_file_beside_the_input_may_be_a_pipe(tmp_path: Path) -> None:
-    """As a shell's <(command) is, which can be read once."""
+def test_a_parallel_file_may_be_a_pipe(tmp_path: Path) -> None:
+    """Such as a shell's <(command), which can be read only once."""
     read, write = os.pipe()
     os.write(write, b"x\n\n")
     os.close(write)
-    assert list(read_beside(f"/dev/fd/{read}", 2, "a line")) == ["x", ""]
+    assert list(read_parallel(f"/dev/fd/{read}", 2, "a line")) == ["x", ""]
     os.close(read)
     (tmp_path / "short").write_text("x\n")
-    with pytest.raises(UserError, match="1 lines, but the input has 2"):
-        read_beside(str(tmp_path / "short"), 2, "a line")
+    with pytest.raises(UserError, match="the file has 1 lines, but the input has 2"):
+        read_parallel(str(tmp_path / "short"), 2, "a line")
 
 
-def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_io, "LONGEST_LINE", 20)
     with open("/dev/zero") as zeros:
         monkeypatch.setattr(sys, "stdin", zeros)
         lines, total, _ = read_input(None)
         assert total is None
-        with pytest.raises(UserError, match="standard input:1: a line of over 20 bytes"):
+        with pytest.raises(UserError, match="standard input:1: the line has over 20 bytes"):
             next(lines)
 
 
 # ---------------------------------------------------------------- pauses
 
 
-def test_lines_that_are_there_are_told_from_those_to_wait_for() -> None:
+def test_ready_tells_whether_a_line_can_be_read_without_waiting() -> None:
     read, write = os.pipe()
     with open(read, "rb") as file:
-        lines = cli_io.WaitingLines(file, "x")
+        lines = cli_io.StreamLines(file, "x")
         assert not lines.ready()
         os.write(write, "ñ\r\n\nb".encode())
         assert lines.ready()
@@ -284,7 +283,7 @@ def test_lines_that_are_there_are_told_from_those_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1 << 16])
-def test_lines_of_a_pipe_are_those_of_a_file(
+def test_a_pipe_gives_the_same_lines_as_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(cli_io, "CHUNK", size)
@@ -292,7 +291,7 @@ def test_lines_of_a_pipe_are_those_of_a_file(
         (tmp_path / "x").write_bytes(data)
         expected = list(read_input(str(tmp_path / "x")).lines)
         with open(tmp_path / "x", "rb") as file:
-            assert list(cli_io.WaitingLines(file, "x")) == expected
+            assert list(cli_io.StreamLines(file, "x")) == expected
 
 
 def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
@@ -307,18 +306,18 @@ def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
     os.close(keep)
 
 
-def test_a_window_ends_when_the_input_pauses() -> None:
+def test_a_chunk_ends_when_the_input_pauses() -> None:
     answers = iter([True, False, True, True, False])
     found = read_chunks(iter("abcde"), 3, len, lambda: next(answers))
     assert list(found) == [["a", "b"], ["c", "d", "e"]]
 
 
-def test_lines_that_come_fast_fill_their_windows() -> None:
+def test_fast_lines_fill_their_chunks() -> None:
     read, write = os.pipe()
     writer = threading.Thread(target=lambda: (os.write(write, b"x\n" * 20_000), os.close(write)))
     writer.start()
     with open(read, "rb") as file:
-        lines = cli_io.WaitingLines(file, "x")
+        lines = cli_io.StreamLines(file, "x")
         sizes = [len(window) for window in read_chunks(lines, 2048, len, lines.ready)]
     writer.join()
     assert sizes == [2048] * 9 + [20_000 - 9 * 2048]
@@ -327,29 +326,29 @@ def test_lines_that_come_fast_fill_their_windows() -> None:
 # ---------------------------------------------------------------- flags
 
 
-def test_every_option_of_a_search_is_a_flag_with_an_example() -> None:
-    """In docs/decoding.md, as a flag; and as an argument, unless a translation needs it not."""
-    page = (Path(__file__).parents[2] / "docs/decoding.md").read_text(encoding="utf-8")
+def test_every_search_option_is_a_flag_with_an_example() -> None:
+    """In docs/commands.md, as a flag and as a Python argument."""
+    page = (Path(__file__).parents[2] / "docs/commands.md").read_text(encoding="utf-8")
     flags = {option for action in parser()._actions for option in action.option_strings}
-    for name in (*SearchOptions.model_fields, *WISHES):
+    for name in (*SearchOptions.model_fields, *CONSTRAINT_FILES):
         flag = f"--{name.replace('_', '-')}"
         assert flag in flags
         assert f"{flag} " in page or f"{flag}`" in page, flag
         assert f"{name}=" in page or name == "n_best", name
 
 
-# ---------------------------------------------------------------- going on
+# ---------------------------------------------------------------- resuming
 
 
 @pytest.mark.parametrize("n_best", [1, 3])
-def test_a_killed_translation_goes_on_with_resume(tmp_path: Path, n_best: int) -> None:
-    """Byte for byte what an uninterrupted one writes, whatever the kill left half written."""
+def test_a_killed_translation_can_be_resumed(tmp_path: Path, n_best: int) -> None:
+    """The output equals that of an uninterrupted command, wherever the kill cut the file."""
     source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
     source.write_text("".join(f"line {n}\n" for n in range(9)))
     argv = ["--input", source, "--n-best", str(n_best), "--output"]
-    with start(*argv, tmp_path / "whole") as process:
+    with start(*argv, tmp_path / "complete") as process:
         assert process.communicate(timeout=60) == (b"", b"")
-    whole = (tmp_path / "whole").read_bytes()
+    complete = (tmp_path / "complete").read_bytes()
 
     source.write_text("".join("wait\n" if n == 5 else f"line {n}\n" for n in range(9)))
     with start(*argv, target) as process:
@@ -357,20 +356,20 @@ def test_a_killed_translation_goes_on_with_resume(tmp_path: Path, n_best: int) -
         assert process.stderr.readline() == b"waiting\n"
         process.kill()
         process.communicate(timeout=60)
-    facts = json.loads((tmp_path / "out.part.json").read_text())
-    for cut in (7, len(whole) * 4 // 9 + 3):  # what a disk may have got
-        part.write_bytes(whole[:cut])
+    signature = json.loads((tmp_path / "out.part.json").read_text())
+    for cut in (7, len(complete) * 4 // 9 + 3):  # what may have reached the disk
+        part.write_bytes(complete[:cut])
         source.write_text("".join(f"line {n}\n" for n in range(9)))
-        facts["input"] = [hashlib.sha256(source.read_bytes()).hexdigest()]
-        (tmp_path / "out.part.json").write_text(json.dumps(facts))
+        signature["input"] = [hashlib.sha256(source.read_bytes()).hexdigest()]
+        (tmp_path / "out.part.json").write_text(json.dumps(signature))
         with start(*argv, target, "--resume") as process:
             assert process.communicate(timeout=60) == (b"", b"")
-        assert target.read_bytes() == whole
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out", "whole"]
+        assert target.read_bytes() == complete
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["complete", "in", "out"]
         target.unlink()
 
 
-def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
+def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
     source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
 
     def refused(*argv: str) -> str:
@@ -388,24 +387,27 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     before = part.read_bytes()
     assert before == b"A\n"
     assert "holds the lines of an interrupted translation" in refused()
-    assert "another beam (was 4, is 2)" in refused("--resume", "--beam", "2")
+    assert "it was started with beam 4 (now 2)\n" in refused("--resume", "--beam", "2")
     assert "contradict" in refused("--resume", "--force")
     source.write_text("a\nb\n")
     assert "another input\n" in refused("--resume")
     assert part.read_bytes() == before
     with start("--output", target, "--resume") as process:
-        assert b"--resume needs files" in process.communicate(timeout=60)[1]
+        assert (
+            b"--resume requires a regular --input file and --output"
+            in process.communicate(timeout=60)[1]
+        )
     with start("--input", source, "--output", target, "--force") as process:
         assert process.communicate(timeout=60) == (b"", b"")
     assert target.read_bytes() == b"A\nB\n"
 
 
-# ---------------------------------------------------------------- nothing is lost
+# ---------------------------------------------------------------- existing files
 
 
 @dataclass
 class Capitals:
-    """A translator that says each line in capitals and fails at "fail"."""
+    """A translator that returns each line in capitals and fails at "fail"."""
 
     device = "cpu"
     precision = "fp32"
@@ -426,7 +428,7 @@ class Capitals:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run nmt-translate in this process: (exit code, standard error)."""
+    """Return a function that runs nmt-translate here: (exit code, standard error)."""
     monkeypatch.setattr(translate, "_load", lambda args: Capitals())
 
     def run(*argv: str | Path, stdin: str | None = None) -> tuple[int, str]:
@@ -438,7 +440,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def test_finished_lines_of_standard_input_are_never_emptied(command: Any, tmp_path: Path) -> None:
+def test_finished_lines_are_deleted_only_with_force(command: Any, tmp_path: Path) -> None:
     target, part = tmp_path / "out", tmp_path / "out.part"
     code, err = command("--output", target, stdin="a\nfail\n")
     assert code == 130
@@ -456,21 +458,21 @@ def test_finished_lines_of_standard_input_are_never_emptied(command: Any, tmp_pa
 
 @pytest.mark.parametrize("name", ["out.part", "out.part.json"])
 @pytest.mark.parametrize("text", ["precious", "", '{"version": 1}', "[]"])
-def test_files_of_the_user_are_not_taken_for_ours(
+def test_files_of_other_programs_are_never_changed(
     command: Any, tmp_path: Path, name: str, text: str
 ) -> None:
-    source, theirs = tmp_path / "in", tmp_path / name
+    source, foreign = tmp_path / "in", tmp_path / name
     source.write_text("a\n")
-    theirs.write_text(text)
+    foreign.write_text(text)
     for argv in ((), ("--force",), ("--resume",)):
         code, err = command("--input", source, "--output", tmp_path / "out", *argv)
         assert code == 2
-        assert f"{theirs}: nmt-translate did not write this file" in err
-    assert theirs.read_text() == text
+        assert f"{foreign}: nmt-translate did not write this file" in err
+    assert foreign.read_text() == text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", name]
 
 
-def test_a_link_in_place_of_the_unfinished_output_is_refused(command: Any, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_partial_output_is_refused(command: Any, tmp_path: Path) -> None:
     precious, part = tmp_path / "precious", tmp_path / "out.part"
     precious.write_text("x")
     assert command("--output", tmp_path / "out", stdin="a\nfail\n")[0] == 130
@@ -484,13 +486,13 @@ def test_a_link_in_place_of_the_unfinished_output_is_refused(command: Any, tmp_p
 @pytest.mark.parametrize(
     "flag", ["--input", "--score-target", "--prefix", "--require", "--forbid", "--forbid-all"]
 )
-@pytest.mark.parametrize("name", ["same", "symlink", "hard link", "part", "facts"])
+@pytest.mark.parametrize("name", ["same", "symlink", "hard link", "part", "signature"])
 def test_no_input_is_ever_overwritten(command: Any, tmp_path: Path, flag: str, name: str) -> None:
     file, target = tmp_path / "f", tmp_path / name
     if name == "same":
         target = file
-    elif name in ("part", "facts"):
-        file = tmp_path / {"part": "part.part", "facts": "facts.part.json"}[name]
+    elif name in ("part", "signature"):
+        file = tmp_path / {"part": "part.part", "signature": "signature.part.json"}[name]
     file.write_text("a\n")
     if name == "symlink":
         target.symlink_to(file)
@@ -498,13 +500,13 @@ def test_no_input_is_ever_overwritten(command: Any, tmp_path: Path, flag: str, n
         target.hardlink_to(file)
     code, err = command(flag, file, "--output", target, "--force", stdin="a\n")
     assert code == 2
-    assert ": is an input too" in err
+    assert ": is also an input, which would be overwritten" in err
     assert file.read_text() == "a\n"
 
 
-def test_two_commands_never_write_one_output(command: Any, tmp_path: Path) -> None:
+def test_two_commands_cannot_write_the_same_output(command: Any, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    with claimed_output(str(target), [], False, False):
+    with locked_output(str(target), [], False, False):
         code, err = command("--output", target, "--force", stdin="a\n")
         assert code == 4
         assert err == (
@@ -516,7 +518,7 @@ def test_two_commands_never_write_one_output(command: Any, tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_lock_that_a_killed_command_left_keeps_nobody_out(command: Any, tmp_path: Path) -> None:
+def test_the_lock_file_of_a_killed_command_does_not_block(command: Any, tmp_path: Path) -> None:
     (tmp_path / ".out.nmt-lock").touch()
     assert command("--output", tmp_path / "out", stdin="a\n") == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -1,4 +1,4 @@
-"""Checkpoints that others made, broken or meaning harm: no code runs, nothing outside is read."""
+"""Damaged or malicious checkpoints: no code runs, and no file outside the folder is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt.errors import UserError
 from tests.run_cases import FILES, holds, load, resign, trained, weights
 
 
-class Harm:
+class Malicious:
     def __reduce__(self):
         return (os._exit, (99,))
 
@@ -26,8 +26,8 @@ def test_a_pt_file_in_place_of_safetensors_runs_no_code(tmp_path):
     run = trained(tmp_path / "run", 1)
     folder = run.checkpoints()[0]
     for write in (
-        lambda path: torch.save({"w": Harm()}, path),
-        lambda path: path.write_bytes(pickle.dumps(Harm())),
+        lambda path: torch.save({"w": Malicious()}, path),
+        lambda path: path.write_bytes(pickle.dumps(Malicious())),
     ):
         write(folder / "model.safetensors")
         resign(folder)
@@ -35,7 +35,7 @@ def test_a_pt_file_in_place_of_safetensors_runs_no_code(tmp_path):
             load(run, "u000001")
 
 
-def test_a_folder_with_a_pt_file_alone(tmp_path):
+def test_a_folder_with_only_a_pt_file_is_refused(tmp_path):
     run = trained(tmp_path / "run", 1)
     shutil.rmtree(run.checkpoints()[0])
     (run.checkpoints_dir / "u000002").mkdir()
@@ -45,7 +45,7 @@ def test_a_folder_with_a_pt_file_alone(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../../secret", "/etc/passwd", "model.safetensors/../x", ""])
-def test_a_manifest_reaches_nothing_outside_its_folder(tmp_path, name, monkeypatch):
+def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path, name, monkeypatch):
     (tmp_path / "secret").write_text("secret")
     run = trained(tmp_path / "run", 1)
     path = run.checkpoints()[0] / "manifest.json"
@@ -102,7 +102,7 @@ def test_best_cannot_name_anything_else(tmp_path, name):
     ],
     ids=["header", "rest", "tensor", "nesting", "empty", "short"],
 )
-def test_a_header_with_huge_sizes_is_refused(tmp_path, header):
+def test_a_damaged_header_is_refused(tmp_path, header):
     run = trained(tmp_path / "run", 1)
     folder = run.checkpoints()[0]
     (folder / "model.safetensors").write_bytes(header)
@@ -134,7 +134,7 @@ def test_a_huge_json_file_is_not_read(tmp_path):
         load(run, "u000001")
 
 
-def test_a_newer_format_says_who_wrote_it(tmp_path):
+def test_a_newer_format_names_the_version_to_install(tmp_path):
     run = trained(tmp_path / "run", 1)
     path = run.checkpoints()[0] / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2, "nmt": "9.1"}))
@@ -142,7 +142,7 @@ def test_a_newer_format_says_who_wrote_it(tmp_path):
         load(run, "u000001")
 
 
-def test_nan_weights_on_the_disk_are_refused_with_their_names(tmp_path):
+def test_nan_weights_are_refused_by_name(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
     folder = run.checkpoints()[-1]
     broken = {**weights(2), "out_bias": torch.tensor([0.0, float("nan")])}
@@ -150,6 +150,6 @@ def test_nan_weights_on_the_disk_are_refused_with_their_names(tmp_path):
     resign(folder)
     with pytest.raises(UserError, match="NaN or infinity in out_bias"):
         load(run, "u000002")
-    found, said = load(run)
+    found, notes = load(run)
     assert holds(found, 1)
-    assert "NaN or infinity in out_bias" in said[0]
+    assert "NaN or infinity in out_bias" in notes[0]

@@ -1,4 +1,4 @@
-"""Faults of nmt-translate: the input stays whole, n lines in are n lines out, errors are clear."""
+"""Faults of nmt-translate: inputs are kept, n lines in give n lines out, errors are clear."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Command = Callable[..., tuple[int, bytes, str]]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run folder of two updates; the target language writes digits with a non-ASCII letter."""
+    """Return a run of two updates whose target text has a non-ASCII letter before each digit."""
     folder = tmp_path_factory.mktemp("toy")
     toy_corpus(folder, {"train": 40, "dev": 4, "test": 4})
     for split in ("train", "dev", "test"):
@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy that a test may damage."""
+    """Return a copy that a test may damage."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
@@ -49,7 +49,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 def translate(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> Command:
-    """Runs the command: (exit code, standard output, standard error)."""
+    """Return a function that runs it: (exit code, standard output, standard error)."""
 
     def command(
         *argv: str | Path, stdin: bytes | None = b"", run: Path = trained
@@ -71,7 +71,7 @@ def text_of(lines: Sequence[str]) -> bytes:
 
 
 def refused(translate: Command, *argv: str | Path, **options: object) -> str:
-    """Its message; nothing may have been written to standard output."""
+    """Return the error message; nothing may be on standard output."""
     code, out, err = translate(*argv, **options)
     assert (code, out) == (2, b"")
     assert err.startswith("nmt-translate: ")
@@ -82,11 +82,11 @@ def refused(translate: Command, *argv: str | Path, **options: object) -> str:
 
 
 @pytest.mark.parametrize("stdin", [b"", None], ids=["empty", "closed"])
-def test_no_input(translate: Command, stdin: bytes | None) -> None:
+def test_empty_input_gives_empty_output(translate: Command, stdin: bytes | None) -> None:
     assert translate(stdin=stdin) == (0, b"", "")
 
 
-def test_as_many_lines_out_as_in(translate: Command) -> None:
+def test_there_are_as_many_lines_out_as_in(translate: Command) -> None:
     code, out, _ = translate(stdin=text_of(LINES))
     lines = out.decode().split("\n")
     assert code == 0
@@ -111,12 +111,12 @@ def test_invalid_utf8_is_named_with_its_line(translate: Command, tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def test_input_that_cannot_be_read(translate: Command, tmp_path: Path) -> None:
+def test_unreadable_input_is_refused(translate: Command, tmp_path: Path) -> None:
     for name in (tmp_path / "none", tmp_path):
         assert f"{name}: " in refused(translate, "--input", name)
 
 
-def test_an_over_long_line_leaves_the_others_alone(
+def test_a_line_in_parts_does_not_change_other_lines(
     translate: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
@@ -128,30 +128,30 @@ def test_an_over_long_line_leaves_the_others_alone(
     assert len(long.split()) > 4
 
 
-def test_a_line_that_is_no_sentence_is_refused_before_the_start(
+def test_a_line_of_over_100000_characters_is_refused_before_translating(
     translate: Command, tmp_path: Path
 ) -> None:
     bad = b"3 1\n" + b"7" * 1_000_000 + b"\n5 9\n"
     (tmp_path / "in").write_bytes(bad)
     err = refused(translate, "--input", tmp_path / "in", "--output", tmp_path / "out")
-    assert f"{tmp_path / 'in'}:2: 1,000,000 characters, at most 100,000" in err
+    assert f"{tmp_path / 'in'}:2: the line has 1,000,000 characters; at most 100,000" in err
     assert not (tmp_path / "out").exists()
     assert "line 2: 1,000,000 characters" in refused(translate, stdin=bad)  # not a file
 
 
-def test_what_the_model_does_not_know_is_said(translate: Command) -> None:
+def test_unknown_source_pieces_are_reported(translate: Command) -> None:
     _, _, err = translate(stdin=text_of(["3 1 4"] * 9))
     assert "unknown" not in err
     code, out, err = translate(stdin=text_of([*["3 1 4"] * 9, "", "привет мир", "Ω", "3 Ω"]))
     assert (code, out.count(b"\n")) == (0, 13)
-    assert "note: 12.5% of the source's pieces are unknown to the model, in 3 of 12 lines" in err
-    assert "note: the model knows no piece of lines 11, 12; do not rely on" in err
+    assert "note: 12.5% of the source pieces are unknown to the model, in 3 of 12 lines" in err
+    assert "note: all pieces of lines 11, 12 are unknown to the model; do not rely on" in err
     _, _, err = translate(stdin=text_of([*["3 1 4"] * 99, *["Ω"] * 7]))
-    assert "of the source's pieces" not in err  # 2.3 %
-    assert "lines 100, 101, 102, 103, 104 and 2 more;" in err
+    assert "of the source pieces" not in err  # 2.3 %
+    assert "lines 100, 101, 102, 103, 104 and 2 more are unknown" in err
 
 
-def test_workers_change_no_line(translate: Command) -> None:
+def test_the_number_of_workers_does_not_change_the_output(translate: Command) -> None:
     _, alone, _ = translate("--workers", "1", stdin=text_of(LINES * 9))
     assert translate("--workers", "2", stdin=text_of(LINES * 9))[:2] == (0, alone)
     assert "workers: 0 is not" in refused(translate, "--workers", "0", stdin=b"3\n")
@@ -160,7 +160,7 @@ def test_workers_change_no_line(translate: Command) -> None:
 # ---------------------------------------------------------------- output
 
 
-def test_output_is_complete_or_not_there(translate: Command, tmp_path: Path) -> None:
+def test_the_output_gets_its_name_when_it_is_complete(translate: Command, tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(text_of(LINES))
     _, expected, _ = translate(stdin=text_of(LINES))
@@ -169,7 +169,7 @@ def test_output_is_complete_or_not_there(translate: Command, tmp_path: Path) -> 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_nothing_is_overwritten_unasked(translate: Command, tmp_path: Path) -> None:
+def test_an_existing_output_is_replaced_only_with_force(translate: Command, tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.write_text("precious")
     assert "exists already" in refused(translate, "--output", target, stdin=b"3 1\n")
@@ -181,22 +181,38 @@ def test_nothing_is_overwritten_unasked(translate: Command, tmp_path: Path) -> N
 def test_the_input_is_never_overwritten(
     translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by the output nor by the name it has until it is whole, by whatever path."""
+    """Neither by the output nor by the partial output, by any path."""
     source, link = tmp_path / "x.part", tmp_path / "link"
     source.write_bytes(text_of(LINES))
     link.symlink_to(source)
     for target in (source, link, tmp_path / "x"):
         err = refused(translate, "--input", source, "--output", target, "--force")
-        assert "is an input too" in err
+        assert "is also an input" in err
     with source.open() as opened:
         monkeypatch.setattr(sys, "stdin", opened)
         assert main([str(tmp_path), "--output", str(source), "--force"]) == 2
     assert source.read_bytes() == text_of(LINES)
 
 
-def test_output_that_cannot_be_written(translate: Command, tmp_path: Path) -> None:
+def test_files_of_a_run_folder_are_never_replaced(translate: Command, run: Path) -> None:
+    """Neither those of the model that translates nor those of another one."""
+    [weights] = run.glob("checkpoints/u000002/model.safetensors")
+    for target in (run / "vocab.txt", run / "config.yaml", run / "best", run / "test.hyp", weights):
+        before = target.read_bytes()
+        for folder in ({}, {"run": run}):
+            err = refused(translate, "--output", target, "--force", stdin=b"3\n", **folder)
+            assert f"{target}: is an existing file of the model in {run}" in err
+        assert target.read_bytes() == before
+    own = run / "mine" / "out"  # in a folder that the user makes there
+    own.parent.mkdir()
+    own.write_text("old")
+    assert translate("--output", own, "--force", stdin=b"3\n")[0] == 0
+    assert translate("--output", run / "new", stdin=b"3\n")[0] == 0
+
+
+def test_unwritable_output_is_refused(translate: Command, tmp_path: Path) -> None:
     err = refused(translate, "--output", tmp_path / "none" / "out", stdin=b"3\n")
-    assert "no such folder" in err
+    assert "the folder does not exist" in err
     for place in (tmp_path, Path(os.devnull)):
         assert "not a regular file" in refused(
             translate, "--output", place, "--force", stdin=b"3\n"
@@ -204,15 +220,15 @@ def test_output_that_cannot_be_written(translate: Command, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_a_precision_that_the_cpu_emulates_is_said_to_be_slow(
+def test_a_note_says_that_an_emulated_precision_is_slow(
     translate: Command, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     monkeypatch.setattr(device, "_cpu_has_bf16", lambda: False)
-    _, exact, said = translate("--scores", stdin=b"3 1 4\n5 9\n")
-    assert "emulated" not in said
-    code, rounded, said = translate("--scores", "--precision", precision, stdin=b"3 1 4\n5 9\n")
+    _, exact, message = translate("--scores", stdin=b"3 1 4\n5 9\n")
+    assert "emulated" not in message
+    code, rounded, message = translate("--scores", "--precision", precision, stdin=b"3 1 4\n5 9\n")
     assert code == 0
-    assert said.count("slower than fp32") == 1
+    assert message.count("slower than fp32") == 1
     for one, two in zip(exact.splitlines(), rounded.splitlines(), strict=True):
         assert float(two.split(b"\t")[0]) == pytest.approx(float(one.split(b"\t")[0]), rel=0.02)
     assert translate("--precision", "auto", stdin=b"3 1 4\n")[2].count("emulated") == 0
@@ -238,7 +254,7 @@ def test_n_best_and_scores(translate: Command) -> None:
     ]
 
 
-def test_wishes_of_lines_come_from_files(translate: Command, tmp_path: Path) -> None:
+def test_constraints_of_lines_come_from_files(translate: Command, tmp_path: Path) -> None:
     source, prefix, require, forbid, never = (
         tmp_path / name for name in ("source", "prefix", "require", "forbid", "never")
     )
@@ -260,8 +276,8 @@ def test_wishes_of_lines_come_from_files(translate: Command, tmp_path: Path) -> 
     assert "ñ5" not in out.decode()
     prefix.write_text("\n\n")
     err = refused(translate, "--input", source, "--prefix", prefix)
-    assert "2 lines, but the input has 5" in err
-    # of standard input it is known at the end
+    assert "the file has 2 lines, but the input has 5" in err
+    # the number of lines of standard input is known at its end
     code, _, err = translate("--prefix", prefix, stdin=text_of(LINES))
     assert code == 2
     assert "prefix ends before line 3 of the input" in err
@@ -271,14 +287,14 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
     """An untrained model does not know when to end."""
     code, _, err = translate("--beam", "1", stdin=text_of(LINES))
     assert code == 0
-    assert "of 5 outputs were cut at the length limit" in err
+    assert "of 5 translations were cut at the length limit" in err
 
 
 # ---------------------------------------------------------------- options
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["--n-best", "0"], "n_best: 0 is not an integer of at least 1"),
         (["--n-best", "3", "--beam", "2"], "3 best translations need a beam of at least 3, not 2"),
@@ -292,14 +308,14 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else "",
 )
-def test_options_that_cannot_be(
-    translate: Command, tmp_path: Path, argv: list[str], said: str
+def test_invalid_options_are_refused(
+    translate: Command, tmp_path: Path, argv: list[str], message: str
 ) -> None:
-    assert said in refused(translate, *argv, "--output", tmp_path / "out", stdin=b"3 1\n")
+    assert message in refused(translate, *argv, "--output", tmp_path / "out", stdin=b"3 1\n")
     assert not list(tmp_path.iterdir())
 
 
-def test_extremes_that_can_be(translate: Command) -> None:
+def test_extreme_options_work(translate: Command) -> None:
     for argv in (["--beam", "99"], ["--length-alpha", "10"], ["--batch-tokens", "1"]):
         code, out, _ = translate(*argv, stdin=text_of(LINES))
         assert (code, out.count(b"\n")) == (0, len(LINES))
@@ -308,14 +324,14 @@ def test_extremes_that_can_be(translate: Command) -> None:
 # ---------------------------------------------------------------- the run
 
 
-def test_no_run(translate: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_missing_run_folder_is_refused(translate: Command, trained: Path, tmp_path: Path) -> None:
     assert "no such run folder" in refused(translate, run=tmp_path / "none")
     assert "not a run folder" in refused(translate, run=tmp_path)
     inside = trained / "checkpoints" / "u000002"
     assert f"did you mean {trained}" in refused(translate, run=inside)
 
 
-def test_a_damaged_checkpoint(translate: Command, run: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(translate: Command, run: Path) -> None:
     weights = run / "checkpoints" / (run / "best").read_text().strip() / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
@@ -323,7 +339,7 @@ def test_a_damaged_checkpoint(translate: Command, run: Path) -> None:
     assert "model.safetensors" in refused(translate, run=run, stdin=b"3 1\n")
 
 
-def test_files_of_another_model(translate: Command, run: Path) -> None:
+def test_files_of_another_model_are_refused(translate: Command, run: Path) -> None:
     vocab = run / "vocab.txt"
     lines = vocab.read_text(encoding="utf-8").splitlines(keepends=True)
     vocab.write_text("".join(lines[:-1]), encoding="utf-8")
@@ -335,10 +351,10 @@ def test_files_of_another_model(translate: Command, run: Path) -> None:
     assert "vocab.txt" in refused(translate, run=run)
     vocab.write_text("".join(lines), encoding="utf-8")
     segmenter = run / "segmenter.json"
-    facts = segmenter.read_text()
-    segmenter.write_text(facts.replace('"tokenized": true', '"tokenized": false'))
+    metadata = segmenter.read_text()
+    segmenter.write_text(metadata.replace('"tokenised": true', '"tokenised": false'))
     assert "vocab.txt or segmenter.json is not what checkpoint" in refused(translate, run=run)
-    segmenter.write_text(facts)
+    segmenter.write_text(metadata)
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("ffn_dim: 32", "ffn_dim: 48"))
     assert "config.yaml describes another model" in refused(translate, run=run)
@@ -348,7 +364,7 @@ def test_files_of_another_model(translate: Command, run: Path) -> None:
 
 
 def start(run: Path, *argv: str | Path) -> subprocess.Popen[bytes]:
-    """The command by itself, with windows of four lines, where the locale is ASCII."""
+    """Start the command with chunks of four lines in an ASCII locale."""
     code = (
         "import sys; from nmt.cli import translate; from nmt.decoding import translator; "
         "translator.WINDOW = 4; sys.exit(translate.main(sys.argv[1:]))"
@@ -362,8 +378,8 @@ def start(run: Path, *argv: str | Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_the_reader_leaves_after_one_line(trained: Path) -> None:
-    """As ``head -1`` does: no traceback, the exit code of SIGPIPE; UTF-8 in an ASCII locale."""
+def test_a_reader_that_leaves_after_one_line(trained: Path) -> None:
+    """Such as ``head -1``: no traceback, the exit code of SIGPIPE; UTF-8 in an ASCII locale."""
     process = start(trained)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -391,8 +407,10 @@ def test_a_line_is_answered_while_the_input_stays_open(trained: Path) -> None:
             assert process.stdout.readline().decode("utf-8").startswith("ñ")
 
 
-def test_killed_in_the_middle(translate: Command, trained: Path, tmp_path: Path) -> None:
-    """What is there has another name; as it holds no line, the next start needs no --force."""
+def test_a_killed_command_leaves_only_a_partial_output(
+    translate: Command, trained: Path, tmp_path: Path
+) -> None:
+    """It has no finished line, so the next command needs no --force."""
     target = tmp_path / "out"
     with start(trained, "--output", target) as process:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""Every norm at every place learns to reverse digits, through the commands that a user types."""
+"""Every norm at every place learns to reverse digits, trained and tested by the commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IN_EVERY_RUN = {("scalenorm", "pre"), ("layernorm", "post")}  # five seconds eac
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
-    """The files; ``test`` is 200 lines that training never reads."""
+    """Return a folder with a corpus; ``test`` is 200 lines that training never reads."""
     folder = tmp_path_factory.mktemp("digits")
     toy_corpus(folder, {"train": 2000, "dev": 20, "test": 200}, longest=5)
     toy_recipe(folder, LEARNING)
@@ -40,14 +40,14 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def exact_matches(corpus: Path, work: Path, overrides: list[str]) -> float:
-    """Share of the held-out lines that a model trained now gets right as a whole."""
+    """Train a model and return the share of held-out lines that it translates exactly."""
     run, out = work / "run", work / "test.out"
     assert train.main([str(corpus / "toy.yaml"), f"out={run}", *overrides]) == 0
     source = str(corpus / "test.gl")
     assert translate.main([str(run), "--input", source, "--output", str(out)]) == 0
-    ours = out.read_text(encoding="utf-8").splitlines()
-    wanted = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
-    return sum(a == b for a, b in zip(ours, wanted, strict=True)) / len(wanted)
+    translations = out.read_text(encoding="utf-8").splitlines()
+    references = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    return sum(a == b for a, b in zip(translations, references, strict=True)) / len(references)
 
 
 @pytest.mark.parametrize(
