@@ -1,4 +1,4 @@
-"""nmt-score: BLEU, chrF, TER and tokenized BLEU, with signatures, intervals and significance."""
+"""nmt-score: score translations with intervals and significance."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ def parser() -> argparse.ArgumentParser:
         "       %(prog)s --hyp F [F ...] --ref F [options]",
         description="Score translations with sacreBLEU. Several systems are compared with the "
         "first one by paired bootstrap.",
-        epilog="A table on a terminal, tab-separated lines in a pipe; notes go to stderr.",
+        epilog="The output is a table on a terminal and tab-separated lines in a pipe. Notes go to "
+        "standard error.",
     )
-    p.add_argument("runs", nargs="*", metavar="RUN", help="run folder(s) that nmt-train wrote")
+    p.add_argument("runs", nargs="*", metavar="RUN", help="run folders that nmt-train wrote")
     p.add_argument(
-        "--split", choices=["test", "dev"], help="which hypotheses of the runs; default: test"
+        "--split", choices=["test", "dev"], help="hypotheses of the runs to score; default: test"
     )
-    p.add_argument("--hyp", nargs="+", metavar="F", help="hypotheses, plain text, one file each")
-    p.add_argument("--ref", metavar="F", help="reference; default for runs: the recipe's")
-    p.add_argument("--src", metavar="F", help="source, to count hypotheses that only repeat it")
+    p.add_argument(
+        "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file a system"
+    )
+    p.add_argument("--ref", metavar="F", help="reference; default for runs: that of the recipe")
+    p.add_argument("--src", metavar="F", help="source, to count hypotheses that repeat it")
     p.add_argument(
         "--tgt-lang", metavar="XX", help="language of the files, for tokenization; default: en"
     )
@@ -44,14 +47,14 @@ def parser() -> argparse.ArgumentParser:
         type=_metrics,
         default=list(METRICS),
         metavar="M,M",
-        help=f"some of {','.join(METRICS)}; default: all (ter is slow)",
+        help=f"comma-separated list of {', '.join(METRICS)}; default: all (ter is slow)",
     )
     p.add_argument(
         "--resamples",
         type=_resamples,
         default=RESAMPLES,
         metavar="N",
-        help="bootstrap resamples; 0 = no intervals; default: %(default)s",
+        help="bootstrap resamples: 0 for no intervals, or at least 100; default: %(default)s",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     return p
@@ -63,40 +66,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Read, tell what is odd, score, print."""
+    """Read the systems, print notes on their text, then score and print."""
     from nmt.scoring.report import report
 
     enable_gc()
-    inputs = _inputs(args)
-    for note in inputs.notes():
+    systems = _read_systems(args)
+    for note in systems.notes():
         print(f"note: {note}", file=sys.stderr)
-    found = report(inputs, args.metrics, args.resamples)
+    result = report(systems, args.metrics, args.resamples)
     if args.json:
-        print(found.json(), flush=True)
+        print(result.json(), flush=True)
     else:
-        print(found.table() if sys.stdout.isatty() else found.tsv(), flush=True)
+        print(result.table() if sys.stdout.isatty() else result.tsv(), flush=True)
 
 
-def _inputs(args: argparse.Namespace) -> Systems:
+def _read_systems(args: argparse.Namespace) -> Systems:
     from nmt.scoring.systems import from_files, from_runs
 
     if bool(args.runs) == bool(args.hyp):
         raise UserError(
-            "run folders and --hyp are given" if args.runs else "nothing to score",
-            fix="give either run folders, or --hyp and --ref",
+            "run folders and --hyp exclude each other" if args.runs else "nothing to score",
+            fix="give run folders, or --hyp and --ref",
         )
     if args.runs:
         for option in ("src", "tgt_lang", "tokenized"):
             if getattr(args, option):
                 raise UserError(
-                    f"--{option.replace('_', '-')} is for --hyp; a run's recipe knows it",
-                    fix="leave it out",
+                    f"--{option.replace('_', '-')} is only for --hyp; a run's recipe states it",
+                    fix=f"leave out --{option.replace('_', '-')}",
                 )
         return from_runs(args.runs, args.split or "test", args.ref)
     if args.split:
-        raise UserError("--split is for run folders", fix="leave it out, or give a run folder")
+        raise UserError(
+            "--split is only for run folders", fix="leave out --split, or give a run folder"
+        )
     if not args.ref:
-        raise UserError("--hyp needs a reference", fix="add --ref FILE")
+        raise UserError("--hyp requires --ref", fix="add --ref FILE")
     return from_files(args.hyp, args.ref, args.tgt_lang or "", args.tokenized, args.src)
 
 
@@ -104,15 +109,17 @@ def _metrics(text: str) -> list[str]:
     from nmt.scoring.metrics import METRICS
 
     names = list(dict.fromkeys(text.split(",")))
-    if wrong := [name for name in names if name not in METRICS]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(METRICS)}")
+    if unknown := [name for name in names if name not in METRICS]:
+        raise argparse.ArgumentTypeError(
+            f"{unknown[0]!r} is not a metric; choose from {', '.join(METRICS)}"
+        )
     return names
 
 
 def _resamples(text: str) -> int:
     if text.isdecimal() and (int(text) == 0 or int(text) >= 100):
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is neither 0 nor a number from 100 on")
+    raise argparse.ArgumentTypeError(f"{text!r} is not 0 or a whole number of at least 100")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,19 @@
-"""BLEU, chrF, TER and tokenized "paper" BLEU, with signatures, intervals and significance."""
+"""Score translations: BLEU, chrF, TER and tokenized BLEU, with intervals and significance."""
 
-from nmt.scoring.metrics import METRICS, MODEL_WORDS, Score, score, tokenized_bleu
-from nmt.scoring.significance import Compared, paired_bootstrap
+from nmt.scoring.metrics import (
+    METRICS,
+    MODEL_WORDS,
+    Comparison,
+    Score,
+    paired_bootstrap,
+    score,
+    tokenized_bleu,
+)
 
 __all__ = [
     "METRICS",
     "MODEL_WORDS",
-    "Compared",
+    "Comparison",
     "Score",
     "paired_bootstrap",
     "score",

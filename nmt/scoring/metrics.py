@@ -1,39 +1,43 @@
-"""Corpus scores by sacreBLEU: a number is never without its signature.
+"""Compute corpus scores and their significance with sacreBLEU; each score has its signature.
 
-Post 2018 (https://aclanthology.org/W18-6319) is the reason: BLEU depends on tokenization, so only a
-number with its settings can be compared. BLEU, chrF and TER are therefore taken on plain text with
-sacreBLEU's own tokenization. ``tokenized_bleu`` is the other kind, for comparison with papers that
-report multi-bleu.perl on tokenized text, as Transformers without Tears does.
+BLEU depends on tokenization, so a score without its settings cannot be compared (Post 2018,
+https://aclanthology.org/W18-6319). BLEU, chrF and TER are computed on plain text with sacreBLEU's
+own tokenization. ``tokenized_bleu`` is for comparison with papers that report multi-bleu.perl on
+tokenized text, as Transformers without Tears does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
+from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import UserError
 
 MODEL_WORDS = "model-words"
-"""In a signature: words of the model's own pieces, against the reference's words."""
+"""In a signature: the hypotheses' words are the model's pieces joined, without retokenizing."""
 
 RESAMPLES = 1000
 """Bootstrap resamples, sacreBLEU's default."""
 
+SIGNIFICANCE_LEVEL = 0.05
+"""A difference with a smaller p-value is called significant."""
+
 
 @dataclass(frozen=True)
 class Score:
-    """One metric over one corpus.
+    """The value of one metric on one corpus.
 
     Attributes:
-        name: key of METRICS: ``bleu``, ``chrf``, ``ter`` or ``tokenized_bleu``.
-        value: 0 to 100 (TER may exceed 100, and lower is better there).
-        signature: sacreBLEU's settings and version, without which the value means nothing.
-        low: lower end of the 95 % bootstrap interval, when asked for.
-        high: upper end of it.
+        name: key of METRICS, such as ``bleu``.
+        value: 0 to 100. TER may exceed 100, and lower is better.
+        signature: sacreBLEU's settings and version, which a comparable score needs.
+        low: lower end of the 95 % bootstrap interval; None if none was computed.
+        high: its upper end.
     """
 
     name: str
@@ -43,11 +47,26 @@ class Score:
     high: float | None = None
 
 
-def bleu_tokenizer(tgt_lang: str) -> str:
-    """The name of sacreBLEU's tokenizer for a language.
+@dataclass(frozen=True)
+class Comparison:
+    """The score of one system, compared with the baseline's.
 
-    As sacreBLEU chooses it, but ``char`` where its choice needs a package that is not installed
-    (MeCab for Japanese and Korean): 13a would take a whole sentence for one word there.
+    Attributes:
+        score: with its 95 % interval.
+        difference: value minus the baseline's; None for the baseline itself.
+        p_value: probability of a difference at least this large by chance; None for the baseline.
+    """
+
+    score: Score
+    difference: float | None = None
+    p_value: float | None = None
+
+
+def bleu_tokenizer(tgt_lang: str) -> str:
+    """Return the name of sacreBLEU's tokenizer for a language.
+
+    This is sacreBLEU's choice, except that it is ``char`` for Japanese and Korean if MeCab is not
+    installed: 13a would treat a complete sentence as one word.
     """
     language = tgt_lang.replace("_", "-").split("-")[0].lower()
     if language in ("ja", "ko"):
@@ -60,7 +79,7 @@ def bleu_tokenizer(tgt_lang: str) -> str:
     return "zh" if language == "zh" else "13a"
 
 
-# Characters that Python's split() takes for white space and Perl's does not -> a private-use plane.
+# Characters that Python's split() treats as white space and Perl's does not -> a private-use plane.
 _INSIDE_WORDS = {
     code: 0xF0000 + code
     for code in range(0x3001)
@@ -69,10 +88,10 @@ _INSIDE_WORDS = {
 
 
 class _TokenizedBleu(BLEU):
-    """BLEU of tokenized text, as multi-bleu.perl computes it: words as given, no smoothing.
+    """BLEU of tokenized text as multi-bleu.perl computes it: given words, no smoothing.
 
-    Perl splits bytes, hence at ASCII white space only; Python would also split at a no-break or an
-    ideographic space, which Moses leaves inside words. Those are moved out of reach.
+    Perl splits bytes, so at ASCII white space only. Python would also split at no-break and
+    ideographic spaces, which Moses leaves inside words. Those are replaced before splitting.
     """
 
     def __init__(self) -> None:
@@ -82,10 +101,10 @@ class _TokenizedBleu(BLEU):
         return str(super()._preprocess_segment(sent.translate(_INSIDE_WORDS)))
 
 
-class _PlainFloats(Metric):
-    """Scores as Python floats: sacreBLEU's interval fails when only some are NumPy's.
+class _PlainFloats(SacrebleuMetric):
+    """A metric whose scores are Python floats: sacreBLEU's interval fails on a mix with NumPy's.
 
-    Resamples without a match (chrF), or with blank references alone (TER), have Python's.
+    Resamples without a match (chrF) or with blank references only (TER) have Python floats.
     """
 
     def _compute_score_from_stats(self, stats: list[Any]) -> Any:
@@ -102,13 +121,35 @@ class _Ter(_PlainFloats, TER):
     pass
 
 
-# name -> metric for a target language. force=True only silences sacreBLEU's warning about tokenized
-# text, which nmt.scoring.systems gives with file names.
-METRICS: dict[str, Callable[[str], Metric]] = {
-    "bleu": lambda tgt_lang: BLEU(tokenize=bleu_tokenizer(tgt_lang), force=True),
-    "chrf": lambda tgt_lang: _Chrf(),
-    "ter": lambda tgt_lang: _Ter(),
-    "tokenized_bleu": lambda tgt_lang: _TokenizedBleu(),
+@dataclass(frozen=True)
+class Metric:
+    """How nmt-score computes and shows a metric.
+
+    Attributes:
+        label: the name in tables.
+        create: returns sacreBLEU's metric for a target language.
+        remark: what a reader of the table should know.
+        on_words: computed on tokenized text; otherwise on plain text.
+    """
+
+    label: str
+    create: Callable[[str], SacrebleuMetric]
+    remark: str = ""
+    on_words: bool = False
+
+
+# The names are those of score.metrics in nmt/config/recipe.py. force=True only silences sacreBLEU's
+# warning about tokenized text: nmt.scoring.systems gives its own, with file names.
+METRICS: dict[str, Metric] = {
+    "bleu": Metric("BLEU", lambda lang: BLEU(tokenize=bleu_tokenizer(lang), force=True)),
+    "chrf": Metric("chrF2", lambda lang: _Chrf()),
+    "ter": Metric("TER", lambda lang: _Ter(), "lower is better"),
+    "tokenized_bleu": Metric(
+        "tokenized BLEU (multi-bleu.perl)",
+        lambda lang: _TokenizedBleu(),
+        "not comparable with BLEU",
+        on_words=True,
+    ),
 }
 
 
@@ -120,27 +161,36 @@ def score(
     intervals: bool = False,
     resamples: int = RESAMPLES,
 ) -> list[Score]:
-    """Scores one system against one reference.
+    """Score one system against one reference.
 
     Args:
-        hyps: plain (detokenized) text, one line per segment.
-        refs: plain text as the corpus has it, never altered.
+        hyps: plain (detokenized) text, one line per segment; words for the metric
+            ``tokenized_bleu``.
+        refs: the reference, in the same form.
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.
-        intervals: whether to add 95 % bootstrap intervals, which take seconds.
-        resamples: bootstrap resamples for them.
+        intervals: add 95 % bootstrap intervals, which take seconds.
+        resamples: bootstrap resamples for the intervals.
 
     Returns:
-        One score per metric, in their order; equal to what sacreBLEU's command prints.
+        One score per metric, in their order. The values equal those of sacreBLEU's command.
 
     Raises:
-        UserError: the line counts differ, or there are none.
+        UserError: the line counts differ, or there are no lines.
     """
     check_lines(hyps, refs)
-    return [
-        _score(name, METRICS[name](tgt_lang), hyps, refs, resamples if intervals else 1)
-        for name in metrics
-    ]
+    scores = []
+    for name in metrics:
+        metric = METRICS[name].create(tgt_lang)
+        result = metric.corpus_score(
+            list(hyps), [list(refs)], n_bootstrap=resamples if intervals else 1
+        )
+        low = high = None
+        if intervals and resamples > 1:  # sacreBLEU prints "μ = mean ± ci"
+            low, high = float(result._mean - result._ci), float(result._mean + result._ci)
+        signature = str(metric.get_signature())
+        scores.append(Score(name, float(result.score), signature, low, high))
+    return scores
 
 
 def tokenized_bleu(
@@ -157,41 +207,88 @@ def tokenized_bleu(
     Args:
         hyp_words: tokenized text with the segmentation undone, words separated by white space.
         ref_words: the reference, tokenized the same way.
-        tokenizer: what made the words of the hypotheses, for the signature.
-        intervals: whether to add a 95 % bootstrap interval.
-        resamples: bootstrap resamples for it.
+        tokenizer: what produced the words of the hypotheses, for the signature.
+        intervals: add a 95 % bootstrap interval.
+        resamples: bootstrap resamples for the interval.
 
     Raises:
-        UserError: the line counts differ, or there are none.
+        UserError: the line counts differ, or there are no lines.
     """
-    found = score(hyp_words, ref_words, ["tokenized_bleu"], "", intervals, resamples)[0]
-    return name_words(found, tokenizer)
+    result = score(hyp_words, ref_words, ["tokenized_bleu"], "", intervals, resamples)[0]
+    return with_tokenizer(result, tokenizer)
 
 
-def name_words(score: Score, tokenizer: str) -> Score:
-    """Return a score whose signature says what made the words; sacreBLEU says ``tok:none``."""
+def with_tokenizer(score: Score, tokenizer: str) -> Score:
+    """Return a score whose signature names the tokenizer where sacreBLEU says ``tok:none``."""
     return replace(score, signature=score.signature.replace("tok:none", f"tok:{tokenizer}"))
 
 
+def paired_bootstrap(
+    systems: Mapping[str, Sequence[str]],
+    refs: Sequence[str],
+    metrics: Sequence[str],
+    tgt_lang: str,
+    resamples: int = RESAMPLES,
+) -> dict[str, list[Comparison]]:
+    """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
+
+    Args:
+        systems: name -> hypotheses, at least two; the first is the baseline. Plain text, or words
+            for the metric ``tokenized_bleu``.
+        refs: their reference, in the same form.
+        metrics: keys of METRICS.
+        tgt_lang: language code; decides BLEU's tokenizer.
+        resamples: bootstrap resamples.
+
+    Returns:
+        Name -> one comparison per metric. The numbers equal those of ``sacrebleu --paired-bs``,
+        except that p is 1 for equal scores.
+
+    Raises:
+        UserError: the line counts differ, or there are no lines.
+    """
+    for name, hyps in systems.items():
+        check_lines(hyps, refs, name)
+    comparisons: dict[str, list[Comparison]] = {name: [] for name in systems}
+    for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
+        metric = METRICS[name].create(tgt_lang)
+        test = PairedTest(
+            list(systems.items()), {name: metric}, [list(refs)], "bs", n_samples=resamples
+        )
+        signatures, columns = test()
+        label, signature = next(iter(signatures.items()))
+        results = [result for result in columns[label] if isinstance(result, Result)]
+        for system, result in zip(systems, results, strict=True):
+            comparisons[system].append(_compare(name, str(signature), result, results[0].score))
+    return comparisons
+
+
+def _compare(metric: str, signature: str, result: Result, baseline: float) -> Comparison:
+    assert result.mean is not None
+    assert result.ci is not None
+    low, high = float(result.mean - result.ci), float(result.mean + result.ci)
+    score = Score(metric, float(result.score), signature, low, high)
+    if result.p_value is None:
+        return Comparison(score)
+    difference = float(result.score - baseline)
+    # sacreBLEU counts resamples strictly above the difference, so it calls a system significantly
+    # better than its own copy. A difference of at least 0 is certain.
+    return Comparison(score, difference, float(result.p_value) if difference else 1.0)
+
+
 def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypotheses") -> None:
-    """Raises UserError unless both have the same number of lines, at least one."""
+    """Check that both have the same number of lines, at least one.
+
+    Raises:
+        UserError: they do not.
+    """
     if len(hyps) != len(refs):
         raise UserError(
             f"{len(hyps):,} lines, but the reference has {len(refs):,}",
             at=hyp_name,
-            fix="score one hypothesis per reference line, blank ones included",
+            fix="give one hypothesis for each reference line; keep blank lines",
         )
     if not refs:
         raise UserError(
             "no lines to score", at=hyp_name, fix="give a file with one translation a line"
         )
-
-
-def _score(
-    name: str, metric: Metric, hyps: Sequence[str], refs: Sequence[str], n_bootstrap: int
-) -> Score:
-    result = metric.corpus_score(list(hyps), [list(refs)], n_bootstrap=n_bootstrap)
-    low = high = None
-    if n_bootstrap > 1:  # sacreBLEU prints them as "μ = mean ± ci", unless the mean is 0
-        low, high = float(result._mean - result._ci), float(result._mean + result._ci)
-    return Score(name, float(result.score), str(metric.get_signature()), low, high)

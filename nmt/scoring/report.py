@@ -1,22 +1,22 @@
-"""Scores of one or several systems on one reference, as a table, tab-separated lines or JSON."""
+"""Report the scores of systems on one reference as a table, tab-separated lines or JSON."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt.errors import UserError
-from nmt.scoring.metrics import name_words, score
-from nmt.scoring.significance import LEVEL, Compared, paired_bootstrap
+from nmt.scoring.metrics import (
+    METRICS,
+    SIGNIFICANCE_LEVEL,
+    Comparison,
+    paired_bootstrap,
+    score,
+    with_tokenizer,
+)
 from nmt.scoring.systems import Systems
 
-LABELS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "tokenized_bleu": "tokenized BLEU"}
-_REMARKS = {
-    "ter": "lower is better",
-    "tokenized_bleu": "tokenized BLEU as multi-bleu.perl gives it; not comparable with BLEU",
-}
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
 
 _RESAMPLED_LINE_BYTES = 18 * 4 + 8  # chrF's float32 statistics of a line, and its int64 index
@@ -25,15 +25,15 @@ _MEMORY_LIMIT = 4 * 2**30
 
 @dataclass(frozen=True)
 class Report:
-    """What nmt-score found.
+    """The scores of one or several systems.
 
     Attributes:
-        inputs: what was scored.
+        systems: what was scored.
         scores: system name -> one entry per metric; the first system is the baseline.
     """
 
-    inputs: Systems
-    scores: dict[str, list[Compared]]
+    systems: Systems
+    scores: dict[str, list[Comparison]]
 
     @property
     def baseline(self) -> str | None:
@@ -41,14 +41,13 @@ class Report:
         return next(iter(self.scores)) if len(self.scores) > 1 else None
 
     def table(self) -> str:
-        """For people: one block per metric, at most about 100 columns wide."""
-        inputs = self.inputs
-        lines = [f"reference {inputs.ref_name}, {len(inputs.refs):,} lines"]
+        """Return a table for people: one block per metric, at most about 100 columns wide."""
+        lines = [f"reference {self.systems.ref_name}, {len(self.systems.refs):,} lines"]
         width = max(map(len, self.scores))
         for entries in zip(*self.scores.values(), strict=True):
-            name = entries[0].score.name
-            remark = f"  ({_REMARKS[name]})" if name in _REMARKS else ""
-            lines += ["", f"{LABELS[name]}{remark}", f"  {entries[0].score.signature}"]
+            metric = METRICS[entries[0].score.name]
+            remark = f", {metric.remark}" if metric.remark else ""
+            lines += ["", f"{metric.label}{remark}", f"  {entries[0].score.signature}"]
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {_cells(entry)}".rstrip())
         lines.append("")
@@ -56,32 +55,34 @@ class Report:
             lines.append("[low, high]: 95 % bootstrap interval")
         if self.baseline:
             lines.append(
-                f"difference to {self.baseline}; p by paired bootstrap, * where p < {LEVEL}"
+                f"difference to {self.baseline}; p by paired bootstrap, "
+                f"* where p < {SIGNIFICANCE_LEVEL}"
             )
         return "\n".join(lines)
 
     def tsv(self) -> str:
-        """For cut and awk: a header, then one line per system and metric."""
+        """Return tab-separated lines for cut and awk: a header, then one per system and metric."""
         rows = ["\t".join(COLUMNS)]
         rows += [
-            "\t".join("" if value is None else _plain(value) for value in record.values())
+            "\t".join("" if value is None else _tsv_cell(value) for value in record.values())
             for record in self._records()
         ]
         return "\n".join(rows)
 
     def json(self) -> str:
-        """For programs: one object, full precision."""
-        found = {
-            "reference": self.inputs.ref_name,
-            "lines": len(self.inputs.refs),
+        """Return a JSON object for programs, in full precision."""
+        systems = self.systems
+        content = {
+            "reference": systems.ref_name,
+            "lines": len(systems.refs),
             "baseline": self.baseline,
-            "notes": self.inputs.notes(),
+            "notes": systems.notes(),
             "systems": [
-                {"name": name, "empty": self.inputs.empty(name)} for name in self.inputs.systems
+                {"name": name, "empty": systems.count_empty(name)} for name in systems.texts
             ],
             "scores": list(self._records()),
         }
-        return json.dumps(found, indent=1, ensure_ascii=False)
+        return json.dumps(content, indent=1, ensure_ascii=False)
 
     def _records(self) -> Iterator[dict[str, str | float | None]]:
         for system, entries in self.scores.items():
@@ -100,78 +101,80 @@ class Report:
                 yield dict(zip(COLUMNS, values, strict=True))
 
 
-def report(inputs: Systems, metrics: Sequence[str], resamples: int) -> Report:
-    """Scores every system of ``inputs``; several are compared by paired bootstrap.
+def report(systems: Systems, metrics: Sequence[str], resamples: int) -> Report:
+    """Score every system; compare several with the first by paired bootstrap.
 
     Args:
-        inputs: systems and their reference.
-        metrics: keys of METRICS.
-        resamples: bootstrap resamples; 0 leaves intervals out (for one system only).
+        systems: the systems and their reference.
+        metrics: keys of METRICS. Those on words come last in the report.
+        resamples: bootstrap resamples; 0 = no intervals, for one system only.
 
     Raises:
-        UserError: the resamples do not fit into memory, or several systems without resamples.
+        UserError: the resamples do not fit in memory, or several systems without resamples.
     """
-    _check_resamples(inputs, resamples)
-    on_text = [metric for metric in metrics if metric != "tokenized_bleu"]
-    scores = _compare(inputs.systems, inputs.refs, on_text, inputs.tgt_lang, resamples)
-    if "tokenized_bleu" in metrics:
-        on_words = _compare(
-            inputs.words, inputs.ref_words, ["tokenized_bleu"], inputs.tgt_lang, resamples
-        )
-        for system, entries in on_words.items():
-            scores[system] += [
-                dataclasses.replace(entry, score=name_words(entry.score, inputs.tokenizer))
-                for entry in entries
-            ]
-    return Report(inputs, scores)
+    _check_resamples(systems, resamples)
+    on_text = [name for name in metrics if not METRICS[name].on_words]
+    on_words = [name for name in metrics if METRICS[name].on_words]
+    lang = systems.tgt_lang
+    scores = _compare(systems.texts, systems.refs, on_text, lang, resamples)
+    of_words = _compare(systems.words, systems.ref_words, on_words, lang, resamples)
+    for system, entries in of_words.items():
+        scores[system] += [
+            replace(entry, score=with_tokenizer(entry.score, systems.tokenizer))
+            for entry in entries
+        ]
+    return Report(systems, scores)
 
 
-def _check_resamples(inputs: Systems, resamples: int) -> None:
-    """sacreBLEU draws all resamples at once: refuse before the machine runs out of memory."""
-    several = len(inputs.systems) > 1
+def _check_resamples(systems: Systems, resamples: int) -> None:
+    """Check the memory that resamples take before sacreBLEU allocates all of it at once."""
+    lines, several = len(systems.refs), len(systems.texts) > 1
     if several and not resamples:
         raise UserError(
             "several systems cannot be compared without resamples",
             at="--resamples 0",
-            fix="take --resamples 1000, or score each system by itself",
+            fix="use --resamples 1000, or score each system by itself",
         )
-    needed = resamples * len(inputs.refs) * _RESAMPLED_LINE_BYTES
+    needed = resamples * lines * _RESAMPLED_LINE_BYTES
     if needed > _MEMORY_LIMIT:
-        most = _MEMORY_LIMIT // (len(inputs.refs) * _RESAMPLED_LINE_BYTES)
+        most = _MEMORY_LIMIT // (lines * _RESAMPLED_LINE_BYTES)
         raise UserError(
-            f"{resamples:,} resamples of {len(inputs.refs):,} lines take {needed / 2**30:.0f} GiB",
-            at=inputs.ref_name,
-            fix=f"take --resamples {most}" if several else "take --resamples 0: no intervals",
+            f"{resamples:,} resamples of {lines:,} lines take {needed / 2**30:.0f} GiB of memory, "
+            f"at most {_MEMORY_LIMIT >> 30} GiB are allowed",
+            at=systems.ref_name,
+            fix=f"use --resamples {most}"
+            if several
+            else "use --resamples 0, which leaves the intervals out",
         )
 
 
 def _compare(
-    systems: dict[str, list[str]],
+    texts: dict[str, list[str]],
     refs: list[str],
     metrics: Sequence[str],
     tgt_lang: str,
     resamples: int,
-) -> dict[str, list[Compared]]:
-    if len(systems) > 1:
-        return paired_bootstrap(systems, refs, metrics, tgt_lang, resamples)
+) -> dict[str, list[Comparison]]:
+    if len(texts) > 1:
+        return paired_bootstrap(texts, refs, metrics, tgt_lang, resamples)
     return {
         name: [
-            Compared(result)
+            Comparison(result)
             for result in score(hyps, refs, metrics, tgt_lang, resamples > 0, resamples)
         ]
-        for name, hyps in systems.items()
+        for name, hyps in texts.items()
     }
 
 
-def _cells(entry: Compared) -> str:
+def _cells(entry: Comparison) -> str:
     cells = f"{entry.score.value:6.2f}"
     if entry.score.low is not None and entry.score.high is not None:
         cells += f"  [{entry.score.low:.2f}, {entry.score.high:.2f}]"
     if entry.p_value is not None:
-        star = " *" if entry.p_value < LEVEL else ""
+        star = " *" if entry.p_value < SIGNIFICANCE_LEVEL else ""
         cells += f"  {entry.difference:+.2f}  p = {entry.p_value:.3f}{star}"
     return cells
 
 
-def _plain(value: str | float) -> str:
+def _tsv_cell(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.4f}"

@@ -83,7 +83,7 @@ PERL = {(300, 5): 91.89, (300, 20): 66.77, (300, 60): 18.89, (300, 90): 4.85, (4
 
 
 @pytest.mark.parametrize(("case", "expected"), PERL.items())
-def test_paper_bleu_is_multi_bleu_perl(case: tuple[int, int], expected: float) -> None:
+def test_tokenized_bleu_is_multi_bleu_perl(case: tuple[int, int], expected: float) -> None:
     lines, damage = case
     refs = reference(lines)
     assert f"{tokenized_bleu(hypothesis(refs, damage), refs).value:.2f}" == f"{expected:.2f}"
@@ -91,7 +91,7 @@ def test_paper_bleu_is_multi_bleu_perl(case: tuple[int, int], expected: float) -
 
 @pytest.mark.parametrize("damage", [0, 10, 35, 70, 100])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_paper_bleu_equals_the_formula(damage: int, seed: int) -> None:
+def test_tokenized_bleu_equals_the_formula(damage: int, seed: int) -> None:
     refs = reference(25, seed)
     hyps = hypothesis(refs, damage, seed + 100)
     assert tokenized_bleu(hyps, refs).value == pytest.approx(slow_bleu(hyps, refs), abs=1e-9)
@@ -121,7 +121,7 @@ def slow_bleu(hyps: list[str], refs: list[str]) -> float:
     return 100 * penalty * math.exp(sum(log_precisions) / 4)
 
 
-def test_paper_bleu_splits_at_ascii_white_space_only() -> None:
+def test_tokenized_bleu_splits_at_ascii_white_space_only() -> None:
     inside = [f"a{chr(code)}b c d e f" for code in (0xA0, 0x85, 0x1C, 0x2009, 0x3000)]
     apart = ["a b c d e f"] * len(inside)
     assert tokenized_bleu(inside, inside).value == pytest.approx(100)

@@ -39,9 +39,7 @@ def test_table_for_people() -> None:
     lines = table.splitlines()
     assert lines[0] == "reference test.en, 40 lines"
     assert any(line.startswith("BLEU") for line in lines)
-    assert any(
-        line.startswith("tokenized BLEU  (tokenized BLEU as multi-bleu.perl") for line in lines
-    )
+    assert "tokenized BLEU (multi-bleu.perl), not comparable with BLEU" in lines
     better = [line for line in lines if line.startswith("  better")]
     assert len(better) == 2
     assert all("p = 0.010 *" in line and "[" in line for line in better)

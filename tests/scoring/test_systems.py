@@ -23,10 +23,10 @@ WORDS = [
 DATA = Path(__file__).parents[2] / "../shared/data"
 
 
-def test_plain_files_are_tokenized_for_paper_bleu(tmp_path: Path) -> None:
+def test_plain_files_are_tokenized_for_tokenized_bleu(tmp_path: Path) -> None:
     hyp, ref = (str(write_lines(tmp_path / name, PLAIN)) for name in ("hyp", "ref"))
     given = from_files([hyp], ref, "en")
-    assert (given.systems, given.refs) == ({hyp: PLAIN}, PLAIN)
+    assert (given.texts, given.refs) == ({hyp: PLAIN}, PLAIN)
     assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
     assert given.tokenizer == "moses-en"
     assert given.notes() == []
@@ -35,7 +35,7 @@ def test_plain_files_are_tokenized_for_paper_bleu(tmp_path: Path) -> None:
 def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path: Path) -> None:
     hyp, ref = (str(write_lines(tmp_path / name, WORDS)) for name in ("hyp", "ref"))
     given = from_files([hyp], ref, "en", tokenized=True)
-    assert (given.systems, given.refs) == ({hyp: PLAIN}, PLAIN)
+    assert (given.texts, given.refs) == ({hyp: PLAIN}, PLAIN)
     assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
     assert given.tokenizer == "none"
     assert given.notes() == []
@@ -47,19 +47,19 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
     ref.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
     hyp = str(write_lines(tmp_path / "hyp", lines))
     given = from_files([hyp], str(ref))
-    assert given.refs == given.systems[hyp] == lines
-    assert given.empty(hyp) == 1
+    assert given.refs == given.texts[hyp] == lines
+    assert given.count_empty(hyp) == 1
 
 
 def test_run_on_a_raw_corpus(tmp_path: Path) -> None:
     devs = {"u000100": ["x"] * 4, "u000200": PLAIN[::-1]}
     run = str(make_run(tmp_path, PLAIN, PLAIN, devs, "u000200"))
     test = from_runs([run], "test")
-    assert (test.systems, test.refs) == ({run: PLAIN}, PLAIN)
+    assert (test.texts, test.refs) == ({run: PLAIN}, PLAIN)
     assert (test.words, test.ref_words) == ({run: WORDS}, WORDS)
     assert (test.ref_name, test.tgt_lang) == (str(tmp_path / "data/test.en"), "en")
     dev = from_runs([run], "dev")
-    assert dev.systems == {run: PLAIN[::-1]}
+    assert dev.texts == {run: PLAIN[::-1]}
     assert dev.ref_name == str(tmp_path / "data/dev.en")
 
 
@@ -67,7 +67,7 @@ def test_run_on_a_tokenized_corpus(tmp_path: Path) -> None:
     """Hypotheses are plain text there, the reference files are words."""
     run = str(make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true"))
     given = from_runs([run], "test")
-    assert (given.systems, given.refs) == ({run: PLAIN}, PLAIN)
+    assert (given.texts, given.refs) == ({run: PLAIN}, PLAIN)
     assert (given.words, given.ref_words) == ({run: WORDS}, WORDS)
     assert "test.words is missing" in given.notes()[0]
 
@@ -77,7 +77,7 @@ def test_the_words_that_a_run_stored_are_scored(tmp_path: Path) -> None:
     write_lines(run / "test.words", [f"{words} !" for words in WORDS])
     given = from_runs([str(run)], "test")
     assert given.words == {str(run): [f"{words} !" for words in WORDS]}
-    assert given.systems == {str(run): [f"{text}!" for text in PLAIN]}  # of the words, as refs are
+    assert given.texts == {str(run): [f"{text}!" for text in PLAIN]}  # of the words, as refs are
     assert given.tokenizer == "model-words"
     assert given.notes() == []
     write_lines(run / "test.words", WORDS[1:])
@@ -110,7 +110,7 @@ def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
         for place, refs in (("one", PLAIN), ("two", PLAIN), ("other", ["x"] * 4))
     )
     given = from_runs([one, two], "test")
-    assert list(given.systems) == list(given.words) == [one, two]
+    assert list(given.texts) == list(given.words) == [one, two]
     with pytest.raises(UserError, match="differs from"):
         from_runs([one, other], "test")
     with pytest.raises(UserError, match="twice"):
@@ -140,8 +140,8 @@ def test_notes_on_odd_text() -> None:
     assert "ref: every line is empty" in notes(PLAIN, [""] * 4)
     assert notes(PLAIN, WORDS).startswith("ref: looks tokenized")
     assert notes(WORDS, WORDS).startswith("ref, h: looks tokenized")
-    assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks cut into pieces")
-    assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks cut into pieces")
+    assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks split into subword pieces")
+    assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks split into subword pieces")
     assert notes(PLAIN, PLAIN, [*PLAIN[:3], "x"]) == "h: 3 of 4 hypotheses repeat the source"
 
 
