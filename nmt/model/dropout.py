@@ -1,7 +1,9 @@
-"""Dropout whose masks are a function of (seed, epoch, batch), so a resumed run draws the same.
+"""Dropout whose masks are a function of (seed, epoch, batch), so that resuming is exact.
 
-On a CPU the masks come from numpy's SFC64 bits, several times faster than torch's serial Bernoulli
-generator; on a GPU torch's own fused dropout is used, seeded alike.
+On a CPU, masks come from NumPy's SFC64 generator, which is several times faster than torch's serial
+Bernoulli generator. On a GPU, torch's fused dropout is used, seeded by the same three numbers.
+
+Shapes: N flat tokens; [...] is any shape.
 """
 
 from __future__ import annotations
@@ -15,36 +17,39 @@ from torch.nn import functional as F
 
 
 class DropoutRng:
-    """The one source of randomness of a model's forward passes."""
+    """The random generator that all dropout layers of a model share."""
 
     def __init__(self) -> None:
         self.seed(0, 0, 0)
 
     def seed(self, seed: int, epoch: int, batch: int) -> None:
-        """Start the masks of one batch: a pure function of the three numbers."""
+        """Seed the masks of one batch by the run's seed, the epoch and the batch's number."""
         sequence = np.random.SeedSequence([seed, epoch, batch])
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_available():
             torch.cuda.manual_seed_all(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
     def mask(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-        """0 with probability p (rounded to 1/65536), else 1 / (1 - p), on the CPU."""
+        """Return a CPU tensor that is 0 with probability p, and else 1 / (1 - p).
+
+        p is rounded to a multiple of 1/65536, because a draw has 16 bits.
+        """
         words = self._bits.random_raw((shape.numel() + 3) // 4)  # 64 bits hold four 16-bit draws
         draws = torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
-        # 0 or 1 times the bits of 1 / (1 - p): no pass that turns integers into numbers
-        integers, bits = _bits(1 / (1 - p), dtype)
-        return draws.ge_(min(round(p * 65536), 65535) - 32768).to(integers).mul_(bits).view(dtype)
+        # multiply 0 or 1 by the bits of 1 / (1 - p): this saves a pass from integers to floats
+        int_dtype, bits = _float_bits(1 / (1 - p), dtype)
+        return draws.ge_(min(round(p * 65536), 65535) - 32768).to(int_dtype).mul_(bits).view(dtype)
 
 
 @functools.cache
-def _bits(number: float, dtype: torch.dtype) -> tuple[torch.dtype, int]:
-    """The bits of a number as an integer, and the type of integers of its size."""
-    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
-    return integers, int(torch.tensor(number, dtype=dtype).view(integers))
+def _float_bits(number: float, dtype: torch.dtype) -> tuple[torch.dtype, int]:
+    """Return the integer dtype of the same size as ``dtype``, and the number's bits in it."""
+    int_dtype = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    return int_dtype, int(torch.tensor(number, dtype=dtype).view(int_dtype))
 
 
 class Dropout(nn.Module):
-    """Zero elements with probability p and scale the rest by 1 / (1 - p), in training only."""
+    """Zero elements with probability p and scale the others by 1 / (1 - p), in training only."""
 
     def __init__(self, p: float, rng: DropoutRng) -> None:
         super().__init__()
@@ -52,11 +57,11 @@ class Dropout(nn.Module):
 
     @property
     def active(self) -> bool:
-        """Whether forward changes its input."""
+        """Whether ``forward`` changes its input."""
         return self.training and self.p > 0
 
     def forward(self, x: Tensor) -> Tensor:
-        """[...] -> [...]."""
+        """Return x with dropout: [...] -> [...]."""
         if not self.active:
             return x
         if x.is_cuda:
@@ -65,14 +70,14 @@ class Dropout(nn.Module):
 
 
 class WordDropout(nn.Module):
-    """Input tokens replaced by UNK with probability p, out of place (T appendix A)."""
+    """Replace input tokens by UNK with probability p, in training only (T appendix A)."""
 
     def __init__(self, p: float, unk: int, rng: DropoutRng) -> None:
         super().__init__()
         self.p, self.unk, self.rng = p, unk, rng
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[N] -> [N]."""
+        """Return a copy of the token ids with UNK in some places: [N] -> [N]."""
         if not self.training or self.p == 0:
             return ids
         if ids.is_cuda:

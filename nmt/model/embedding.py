@@ -1,6 +1,7 @@
 """Tied word embeddings with FixNorm, and sinusoidal positions.
 
-Legend: N flat tokens, D model dim, V types.
+Shapes: N flat tokens, D model dim, V vocabulary size.
+Sources: T = Nguyen & Salazar 2019, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ FIXNORM_EPS = 1e-5
 
 
 class TiedEmbedding(nn.Module):
-    """A word table that serves as input embedding and as output projection.
+    """A table of word vectors that can be input embedding and output projection at once.
 
-    With FixNorm (T section 2.3) its rows are normalized to length 1, once per forward: ask for
-    ``rows()`` once and hand the result to ``embed`` and to the output layer.
+    Under FixNorm (T section 2.3) the rows are normalized to length 1. Call ``table()`` once in a
+    forward pass and use the result for both, so that rows are normalized once.
     """
 
     def __init__(self, vocab_size: int, dim: int, fixnorm: bool) -> None:
@@ -27,31 +28,31 @@ class TiedEmbedding(nn.Module):
         self.fixnorm = fixnorm
 
     def table(self) -> Tensor:
-        """The table in use, [V, D]: unit rows under FixNorm, else the weights as they are."""
+        """Return the table [V, D]: rows of length 1 under FixNorm, else the weights."""
         return F.normalize(self.weight, dim=-1, eps=FIXNORM_EPS) if self.fixnorm else self.weight
 
 
 class SinusoidalPositions(nn.Module):
-    """Sinusoids, sine and cosine interleaved (V section 3.5): a buffer, not saved."""
+    """Position vectors (V section 3.5), kept in a buffer that is not saved."""
 
     table: Tensor
 
-    def __init__(self, dim: int, longest: int = 512) -> None:
+    def __init__(self, dim: int, max_length: int = 512) -> None:
         super().__init__()
         self.dim = dim
-        self.register_buffer("table", sinusoids(longest, dim), persistent=False)
+        self.register_buffer("table", sinusoids(max_length, dim), persistent=False)
 
-    def forward(self, positions: Tensor, longest: int) -> Tensor:
-        """[N] places below ``longest`` -> [N, D]."""
-        if longest > self.table.shape[0]:
-            size = 1 << (longest - 1).bit_length()
+    def forward(self, positions: Tensor, max_length: int) -> Tensor:
+        """Return the vectors of positions below ``max_length``: [N] -> [N, D]."""
+        if max_length > self.table.shape[0]:
+            size = 1 << (max_length - 1).bit_length()
             self.table = sinusoids(size, self.dim).to(self.table)
         return self.table[positions]
 
 
-def sinusoids(longest: int, dim: int) -> Tensor:
-    """``sin(p / 10000^(2i/D))`` at 2i and ``cos`` of the same at 2i + 1: [longest, D] fp32."""
-    places = torch.arange(longest, dtype=torch.float64)[:, None]
+def sinusoids(max_length: int, dim: int) -> Tensor:
+    """Return ``sin(p / 10000^(2i/D))`` at 2i and the cosine at 2i + 1: [max_length, D] fp32."""
+    positions = torch.arange(max_length, dtype=torch.float64)[:, None]
     rates = torch.exp(torch.arange(0, dim, 2, dtype=torch.float64) * (-math.log(10000.0) / dim))
-    angles = places * rates
+    angles = positions * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()

@@ -1,6 +1,7 @@
-"""The feed-forward sublayer, the residual connection and the block that encoder and decoder share.
+"""The feed-forward sublayer, the residual connection, and the block of encoder and decoder.
 
-Legend: N flat tokens, D model dim, F feed-forward dim.
+Shapes: N flat tokens, D model dim, F feed-forward dim.
+Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from nmt.model.norms import MakeNorm
 
 
 def _relu2(x: Tensor) -> Tensor:
-    """ReLU squared (So et al. 2021; N table 2)."""
+    """Return the square of ReLU (So et al. 2021; N table 2)."""
     return F.relu(x).square()
 
 
 def _geglu(x: Tensor) -> Tensor:
-    """GeGLU (Shazeer 2020; N section 5): the first half, through GELU, gates the second."""
+    """Return GELU of the first half times the second half (Shazeer 2020; N section 5)."""
     gate, value = x.chunk(2, dim=-1)
     return F.gelu(gate) * value
 
@@ -39,7 +40,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """``LN(dropout(sigma(x W_1 + b_1))) W_2 + b_2`` (N 2.1); LN under ``ffn_norm`` alone."""
+    """``norm(dropout(sigma(x W_1 + b_1))) W_2 + b_2`` (N 2.1); norm only with ``ffn_norm``."""
 
     def __init__(self, config: ModelConfig, dropout: Dropout, norm: MakeNorm | None) -> None:
         super().__init__()
@@ -51,17 +52,24 @@ class FeedForward(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, D] -> [N, D]."""
+        """Apply the two layers: [N, D] -> [N, D]."""
         h = self.dropout(self.activation(self.fc1(x)))
         return self.fc2(h if self.norm is None else self.norm(h))
 
 
 class Residual(nn.Module):
-    """The only place that orders norm, dropout and skip connection.
+    """The residual connection, the only place that orders norm, dropout and skip.
 
-    PreNorm ``lambda x + dropout(branch_norm(branch(norm(x))))`` (T equation 3), PostNorm
-    ``norm(lambda x + dropout(branch_norm(branch(x))))`` (T equation 2); branch_norm is N's
-    post-attention norm, lambda its ResScale.
+    PreNorm is ``lambda x + dropout(branch_norm(branch(norm(x))))`` (T equation 3), PostNorm is
+    ``norm(lambda x + dropout(branch_norm(branch(x))))`` (T equation 2). ``branch_norm`` is
+    NormFormer's norm after attention (N 2.1), lambda its ResScale (N 2.2).
+
+    Args:
+        norm: of the input (PreNorm) or of the sum (PostNorm).
+        dropout: of the branch's output.
+        pre: PreNorm instead of PostNorm.
+        branch_norm: of the branch's output, None = without.
+        scale: the start value of lambda, a scalar or [D]; None = without.
     """
 
     def __init__(
@@ -78,7 +86,7 @@ class Residual(nn.Module):
         self.scale = None if scale is None else nn.Parameter(scale)
 
     def forward(self, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """[N, D] -> [N, D]."""
+        """Add the branch's output to x: [N, D] -> [N, D]."""
         h = branch(self.norm(x) if self.pre else x)
         if self.branch_norm is not None:
             h = self.branch_norm(h)
@@ -88,7 +96,16 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention in a decoder, feed-forward, each in a Residual."""
+    """Self-attention, cross-attention in a decoder, and feed-forward, each in a ``Residual``.
+
+    Args:
+        config: the recipe's ``model`` keys.
+        rng: of all dropout.
+        make_norm: makes the norms of residuals.
+        make_extra_norm: makes NormFormer's additional norms.
+        cross: make a decoder block: causal self-attention, and cross-attention.
+        last_norm: replaces the norm of the feed-forward's residual.
+    """
 
     def __init__(
         self,
@@ -100,58 +117,44 @@ class Block(nn.Module):
         cross: bool,
         last_norm: nn.Module | None = None,
     ) -> None:
-        """``last_norm`` replaces the norm of the feed-forward's residual."""
         super().__init__()
+
+        def attention(*, cross: bool, causal: bool) -> MultiHeadAttention:
+            return MultiHeadAttention(
+                config.dim,
+                config.heads,
+                Dropout(config.attention_dropout, rng),
+                bias=config.bias,
+                cross=cross,
+                causal=causal,
+                head_scale=config.head_scale,
+                scale_outside=config.head_scale_place == "outside",
+                qkv_norm=make_extra_norm if config.qkv_norm else None,
+            )
+
+        def residual(
+            norm: nn.Module | None = None, branch_norm: bool = False, ffn: bool = False
+        ) -> Residual:
+            return Residual(
+                norm or make_norm(config.dim),
+                Dropout(config.dropout, rng),
+                pre=config.norm_place == "pre",
+                branch_norm=make_extra_norm(config.dim) if branch_norm else None,
+                scale=_initial_res_scale(config, ffn=ffn),
+            )
+
         self.cross_attn = self.cross_attn_res = None
-        self.self_attn = self._attention(config, rng, make_extra_norm, causal=cross)
-        self.self_attn_res = self._residual(config, rng, make_norm, make_extra_norm)
+        self.self_attn = attention(cross=False, causal=cross)
+        self.self_attn_res = residual(branch_norm=config.post_attn_norm)
         if cross:
-            self.cross_attn = self._attention(config, rng, make_extra_norm, cross=True)
-            self.cross_attn_res = self._residual(config, rng, make_norm, make_extra_norm)
+            self.cross_attn = attention(cross=True, causal=False)
+            self.cross_attn_res = residual(branch_norm=config.post_attn_norm)
         self.ffn = FeedForward(
             config,
             Dropout(config.feedforward_dropout, rng),
             make_extra_norm if config.ffn_norm else None,
         )
-        self.ffn_res = Residual(
-            last_norm or make_norm(config.dim),
-            Dropout(config.dropout, rng),
-            pre=config.norm_place == "pre",
-            scale=_res_scale(config, ffn=True),
-        )
-
-    @staticmethod
-    def _attention(
-        config: ModelConfig,
-        rng: DropoutRng,
-        make_extra_norm: MakeNorm,
-        *,
-        cross: bool = False,
-        causal: bool = False,
-    ) -> MultiHeadAttention:
-        return MultiHeadAttention(
-            config.dim,
-            config.heads,
-            Dropout(config.attention_dropout, rng),
-            bias=config.bias,
-            cross=cross,
-            causal=causal,
-            head_scale=config.head_scale,
-            scale_outside=config.head_scale_place == "outside",
-            qkv_norm=make_extra_norm if config.qkv_norm else None,
-        )
-
-    @staticmethod
-    def _residual(
-        config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm, make_extra_norm: MakeNorm
-    ) -> Residual:
-        return Residual(
-            make_norm(config.dim),
-            Dropout(config.dropout, rng),
-            pre=config.norm_place == "pre",
-            branch_norm=make_extra_norm(config.dim) if config.post_attn_norm else None,
-            scale=_res_scale(config, ffn=False),
-        )
+        self.ffn_res = residual(last_norm, ffn=True)
 
     def forward(
         self,
@@ -159,7 +162,11 @@ class Block(nn.Module):
         self_attend: Callable[[Tensor], Tensor],
         cross_attend: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """[N, D] -> [N, D]; what attention looks at is bound into the callables."""
+        """Apply the sublayers: [N, D] -> [N, D].
+
+        The callables are the attention branches, [N, D] -> [N, D] each. They decide what attention
+        sees: the batch (``batch_attention``) or a cache (``nmt.model.incremental``).
+        """
         x = self.self_attn_res(x, self_attend)
         if self.cross_attn_res is not None:
             x = self.cross_attn_res(x, cross_attend)
@@ -168,7 +175,7 @@ class Block(nn.Module):
     def batch_attention(
         self, layout: Layout, memory: Tensor | None = None, memory_layout: Layout | None = None
     ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor] | None]:
-        """The attention callables over a whole batch (training, encoding)."""
+        """Return the attention branches over a complete batch, for training and encoding."""
         cross_attn = self.cross_attn
         return (
             lambda h: self.self_attn(h, layout),
@@ -176,8 +183,8 @@ class Block(nn.Module):
         )
 
 
-def _res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
-    """ResScale's start value for one residual (N 2.2): ones, per dimension or one scalar."""
+def _initial_res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
+    """Return ResScale's start value for one residual (N 2.2): ones, [D] or a scalar, or None."""
     if config.res_scale == "scalar":
         return torch.ones(())
     if config.res_scale == "all" or (config.res_scale == "ffn" and ffn):

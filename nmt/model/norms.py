@@ -1,8 +1,10 @@
-"""LayerNorm, RMSNorm and ScaleNorm, statistics in fp32, and the table that names them.
+"""LayerNorm, RMSNorm and ScaleNorm with statistics in fp32, and the table that names them.
 
-Legend: x [..., D]. Each norm is ``(dim, eps) -> module``. RMSNorm and ScaleNorm are one autograd
-function each, so that they cost fewer passes over memory than LayerNorm and not more, as a chain of
-elementary operations would.
+Every norm is built as ``(dim, eps)`` and maps x [..., D] to [..., D] over its last axis. RMSNorm
+and ScaleNorm are one autograd function each: a chain of elementary operations would need more
+passes over memory than LayerNorm, these need fewer.
+
+Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ MakeNorm = Callable[[int], nn.Module]
 
 
 class LayerNorm(nn.Module):
-    """``(x - mean) / sqrt(var + eps) * weight + bias`` (N section 1)."""
+    """``(x - mean) / sqrt(var + eps) * weight + bias`` with the biased variance (N section 1)."""
 
     def __init__(self, dim: int, eps: float) -> None:
         super().__init__()
@@ -28,12 +30,12 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
+        """Normalize the last axis: [..., D] -> [..., D]."""
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
 class RMSNorm(nn.Module):
-    """``x / sqrt(mean(x^2) + eps) * weight`` (Zhang and Sennrich 2019; T section 4.2)."""
+    """``x / sqrt(mean(x^2) + eps) * weight``, without a bias (Zhang & Sennrich 2019; T 4.2)."""
 
     def __init__(self, dim: int, eps: float) -> None:
         super().__init__()
@@ -41,15 +43,15 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
+        """Normalize the last axis: [..., D] -> [..., D]."""
         return _RMSNorm.apply(x, self.weight, self.eps)
 
 
 class ScaleNorm(nn.Module):
     """``g * x / max(|x|, eps)`` (T equation 5, listing in appendix C).
 
-    The parameter is g itself, started at sqrt(D): a factor on sqrt(D) would train at another speed
-    under Adam. With ``learned=False`` g stays sqrt(D) (T table 7).
+    The parameter is g itself and starts at sqrt(D). A factor on sqrt(D) would learn at another
+    speed under Adam. With ``learned=False`` g stays at sqrt(D) (T table 7).
     """
 
     def __init__(self, dim: int, eps: float, learned: bool = True) -> None:
@@ -62,9 +64,9 @@ class ScaleNorm(nn.Module):
             self.register_buffer("g", gain, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
-        if not torch.is_grad_enabled():  # in half the time, for few rows
-            wide = _wide(x)
+        """Normalize the last axis: [..., D] -> [..., D]."""
+        if not torch.is_grad_enabled():  # takes half the time for few rows
+            wide = _widen_fp16(x)
             factor = self.g / _row_norm(x).clamp_(min=self.eps)
             return (wide * factor.to(wide.dtype)).to(x.dtype)
         return _ScaleNorm.apply(x, self.g, self.eps)
@@ -78,53 +80,54 @@ NORMS: dict[str, Callable[..., nn.Module]] = {
 
 
 def _row_dot(a: Tensor, b: Tensor) -> Tensor:
-    """Sum of products along the last axis, kept as an axis of size 1, in fp32."""
-    return (a * b).sum(-1, keepdim=True, dtype=_stats_type(a))
+    """Return the dot products of rows in the dtype of statistics: 2 x [..., D] -> [..., 1]."""
+    return (a * b).sum(-1, keepdim=True, dtype=_stats_dtype(a))
 
 
 def _row_norm(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=_stats_type(x))
+    """Return the L2 norms of rows in the dtype of statistics: [..., D] -> [..., 1]."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=_stats_dtype(x))
 
 
-def _stats_type(x: Tensor) -> torch.dtype:
+def _stats_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Convert fp16 to fp32: g / eps, or x times a scaled gradient, is beyond the range of fp16."""
+def _widen_fp16(x: Tensor) -> Tensor:
+    """Convert fp16 to fp32: g / eps, or x times a scaled gradient, exceeds the range of fp16."""
     return x.float() if x.dtype == torch.float16 else x
 
 
 class _ScaleNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, g: Tensor, eps: float) -> Tensor:
-        wide, length = _wide(x), _row_norm(x)
+        wide, length = _widen_fp16(x), _row_norm(x)
         inverse = length.clamp(min=eps).reciprocal()
         if any(ctx.needs_input_grad):
-            # below eps the length is a constant, so backward projects nothing out there
+            # below eps the length is a constant, so backward subtracts no projection there
             ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
         return (wide * (g * inverse).to(wide.dtype)).to(x.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        narrow, g, inverse, pull = ctx.saved_tensors
-        x, grad = _wide(narrow), _wide(grad)
+        x_in, g, inverse, projection = ctx.saved_tensors
+        x, grad = _widen_fp16(x_in), _widen_fp16(grad)
         along = _row_dot(grad, x) * inverse  # the gradient's component along x / |x|
-        dx = torch.addcmul(grad, x, (along * pull).to(x.dtype), value=-1)
+        dx = torch.addcmul(grad, x, (along * projection).to(x.dtype), value=-1)
         factor = g * inverse
-        if narrow.dtype == torch.float16:
-            # g / eps of a zero vector overflows fp16; unlimited, it would skip every update
+        if x_in.dtype == torch.float16:
+            # g / eps of a zero vector overflows fp16; without a limit every update is skipped
             limit = torch.finfo(torch.float16).max
-            factor = torch.where(pull > 0, factor, factor.clamp(-limit, limit))
-        dx = dx.mul_(factor.to(x.dtype)).to(narrow.dtype)
+            factor = torch.where(projection > 0, factor, factor.clamp(-limit, limit))
+        dx = dx.mul_(factor.to(x.dtype)).to(x_in.dtype)
         return dx, along.sum().to(g.dtype) if ctx.needs_input_grad[1] else None, None
 
 
 class _RMSNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        wide = _wide(x)
+        wide = _widen_fp16(x)
         inverse = (_row_norm(x).square() / x.shape[-1] + eps).rsqrt()
         ctx.save_for_backward(x, weight, inverse)
         return (wide * inverse.to(wide.dtype)).mul_(weight.to(wide.dtype)).to(x.dtype)
@@ -132,11 +135,11 @@ class _RMSNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        narrow, weight, inverse = ctx.saved_tensors
-        x, grad = _wide(narrow), _wide(grad)
+        x_in, weight, inverse = ctx.saved_tensors
+        x, grad = _widen_fp16(x_in), _widen_fp16(grad)
         unit = x * inverse.to(x.dtype)
-        d_weight = (grad * unit).reshape(-1, x.shape[-1]).sum(0, dtype=_stats_type(x))
+        d_weight = (grad * unit).reshape(-1, x.shape[-1]).sum(0, dtype=_stats_dtype(x))
         scaled = grad * weight.to(x.dtype)
         mean = _row_dot(scaled, unit) / x.shape[-1]
         dx = scaled.addcmul_(unit, mean.to(x.dtype), value=-1).mul_(inverse.to(x.dtype))
-        return dx.to(narrow.dtype), d_weight.to(weight.dtype), None
+        return dx.to(x_in.dtype), d_weight.to(weight.dtype), None

@@ -1,6 +1,8 @@
 """The encoder-decoder transformer of both papers (V section 3; T section 2; N section 2).
 
-Legend: Ns, Nt flat source and target tokens, B sentences, D model dim, V types, K beams.
+Shapes: N flat tokens (Ns source, Nt target), B sentences, D model dim, V vocabulary size, A types
+that a search considers, K beams. A type is an entry of the vocabulary.
+Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from nmt.model.incremental import DecodeState
 from nmt.model.layers import Block, FeedForward
 from nmt.model.norms import NORMS, MakeNorm
 
+EmbeddingTables: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
 
 class Stack(nn.Module):
     """The blocks of an encoder or a decoder; PreNorm ends with one more norm (T section 2.1)."""
@@ -41,28 +45,32 @@ class Stack(nn.Module):
 
     @property
     def blocks(self) -> Iterable[Block]:
-        """The layers, with their type, which ModuleList does not keep."""
+        """The layers with their type, which ``ModuleList`` does not keep."""
         return cast(Iterable[Block], self.layers)
 
-    def forward(self, x: Tensor, *seen: Any) -> Tensor:
-        """[N, D] -> [N, D]; ``seen``: x's layout and, by a decoder, memory and its layout."""
+    def forward(self, x: Tensor, *layouts: Any) -> Tensor:
+        """Apply all blocks: [N, D] -> [N, D].
+
+        ``layouts`` are the arguments of ``Block.batch_attention``: the layout of x and, in a
+        decoder, the memory and its layout.
+        """
         for block in self.blocks:
-            x = block(x, *block.batch_attention(*seen))
+            x = block(x, *block.batch_attention(*layouts))
         return x if self.norm is None else self.norm(x)
 
 
-Tables: TypeAlias = tuple[Tensor, Tensor, Tensor]
-
-
 class Transformer(nn.Module):
-    """Source and target ids in, logits over the target's types out.
+    """The model: source and target ids in, logits over the vocabulary out.
+
+    Differences from V, beyond the recipe's keys: tokens are flat [N], so that only attention
+    sees padding; the output has a bias; types that the target language does not have are masked.
 
     Args:
-        config: every choice of both papers.
-        vocab_size: V, the joint vocabulary.
-        tgt_types: [V] bool, the types that the target language has; others are masked at the
-            output when ``config.logit_mask``. None = all.
-        initialize: draw weights; False where they are loaded next.
+        config: the recipe's ``model`` keys.
+        vocab_size: V, the size of the joint vocabulary.
+        tgt_types: [V] bool, the types that the target language has. The output masks the others
+            if ``config.logit_mask``. None = all.
+        initialize: draw initial weights. False saves that time where weights are loaded next.
     """
 
     allowed: Tensor
@@ -78,7 +86,7 @@ class Transformer(nn.Module):
         self.config = config
         self.dropout_rng = DropoutRng()
         self.inference_dtype: torch.dtype | None = None
-        self._tables: Tables | None = None
+        self._tables: EmbeddingTables | None = None
         pre = config.norm_place == "pre"
         make_norm = _norm_maker(config)
         make_extra_norm = functools.partial(NORMS[config.extra_norm], eps=config.norm_eps)
@@ -105,10 +113,10 @@ class Transformer(nn.Module):
         self.decoder = Stack(
             stack(config.dec_layers, True), make_last_norm(config.dim) if pre else None
         )
-        table = functools.partial(TiedEmbedding, vocab_size, config.dim, config.fixnorm)
-        self.embed = table()
-        self.src_embed = None if config.tie == "src_tgt_out" else table()
-        self.out_embed = table() if config.tie == "none" else None
+        make_embedding = functools.partial(TiedEmbedding, vocab_size, config.dim, config.fixnorm)
+        self.embed = make_embedding()
+        self.src_embed = None if config.tie == "src_tgt_out" else make_embedding()
+        self.out_embed = make_embedding() if config.tie == "none" else None
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
         self.positions = SinusoidalPositions(config.dim)
         self.word_dropout = WordDropout(config.word_dropout, UNK, self.dropout_rng)
@@ -121,11 +129,15 @@ class Transformer(nn.Module):
             self.init_weights(torch.Generator().manual_seed(0))
 
     def prepare_for_inference(self, dtype: torch.dtype) -> Transformer:
-        """From now on for translation alone, with products in ``dtype``; returns itself."""
+        """Replace layers by inference versions that compute in ``dtype``; return the model.
+
+        Weights are packed and embedding tables normalized once, so later changes of parameters
+        have no effect. The model can no longer be trained.
+        """
         replace_layers(self.eval(), dtype)
         with torch.no_grad():
             self._tables = self.embedding_tables()
-        self._outputs = WeakTensorKeyDictionary()
+        self._projections = WeakTensorKeyDictionary()
         self.inference_dtype = dtype
         return self
 
@@ -135,14 +147,14 @@ class Transformer(nn.Module):
         return self.inference_dtype is not None
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Draw every weight matrix anew (T sections 2.2 and 3.2); their biases become 0.
+        """Draw all weight matrices (T sections 2.2 and 3.2) and set their biases to 0.
 
-        | part | std of N(0, std) |
+        | part | distribution |
         |---|---|
-        | attention, init small | sqrt(2 / (d + 4d)) whatever ffn_dim is |
-        | attention, init xavier | sqrt(2 / (d + d)), equation 4 |
-        | feed-forward | sqrt(2 / (d + ffn_dim)) |
-        | embeddings | sqrt(1 / d); U(-0.01, 0.01) under FixNorm |
+        | attention, init small | N(0, 2 / (d + 4d)), whatever ffn_dim is |
+        | attention, init xavier | N(0, 2 / (d + d)), T equation 4 |
+        | feed-forward | N(0, 2 / (d + ffn_dim)) |
+        | embeddings | N(0, 1 / d); U(-0.01, 0.01) under FixNorm |
         """
         d, f = self.config.dim, self.config.ffn_dim
         attention_std = math.sqrt(2 / (5 * d) if self.config.init == "small" else 2 / (2 * d))
@@ -150,12 +162,12 @@ class Transformer(nn.Module):
             for module in self.modules():
                 if isinstance(module, MultiHeadAttention | FeedForward):
                     ffn = isinstance(module, FeedForward)
-                    for linear in module.children():
-                        if isinstance(linear, nn.Linear):
+                    for layer in module.children():
+                        if isinstance(layer, nn.Linear):
                             std = math.sqrt(2 / (d + f)) if ffn else attention_std
-                            linear.weight.normal_(0, std, generator=generator)
-                            if linear.bias is not None:
-                                linear.bias.zero_()
+                            layer.weight.normal_(0, std, generator=generator)
+                            if layer.bias is not None:
+                                layer.bias.zero_()
                 elif isinstance(module, TiedEmbedding):
                     if module.fixnorm:
                         module.weight.uniform_(-0.01, 0.01, generator=generator)
@@ -163,42 +175,42 @@ class Transformer(nn.Module):
                         module.weight.normal_(0, d**-0.5, generator=generator)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits [Nt, V], one row per target token, in the order of ``batch.tgt_out``."""
-        src_rows, tgt_rows, out_rows = self.embedding_tables()
-        memory = self.encode(batch.src, batch.src_layout, src_rows)
+        """Return logits [Nt, V], one row for each token of ``batch.tgt_out``, in its order."""
+        src_table, tgt_table, out_table = self.embedding_tables()
+        memory = self.encode(batch.src, batch.src_layout, src_table)
         x = self._embed(
             self.word_dropout(batch.tgt_in),
-            tgt_rows,
+            tgt_table,
             batch.tgt_layout.positions,
             batch.tgt_layout.shape[1],
         )
         states = self.decoder(self.embed_dropout(x), batch.tgt_layout, memory, batch.src_layout)
-        return self.logits(states, out_rows)
+        return self.logits(states, out_table)
 
-    def embedding_tables(self) -> Tables:
-        """Source, target and output tables [V, D], normalized once for a whole forward."""
+    def embedding_tables(self) -> EmbeddingTables:
+        """Return source, target and output tables, [V, D] each, normalized under FixNorm."""
         if self._tables is not None:
             return self._tables
         tgt = self.embed.table()
         src = tgt if self.src_embed is None else self.src_embed.table()
         return src, tgt, tgt if self.out_embed is None else self.out_embed.table()
 
-    def encode(self, src: Tensor, layout: Layout, rows: Tensor) -> Tensor:
-        """Source ids [Ns] -> encoder output [Ns, D]."""
-        x = self._embed(self.word_dropout(src), rows, layout.positions, layout.shape[1])
+    def encode(self, src: Tensor, layout: Layout, table: Tensor) -> Tensor:
+        """Return the encoder's output: source ids [Ns] and table [V, D] -> [Ns, D]."""
+        x = self._embed(self.word_dropout(src), table, layout.positions, layout.shape[1])
         return self.encoder(self.embed_dropout(x), layout)
 
-    def logits(self, states: Tensor, rows: Tensor) -> Tensor:
-        """``states @ rows.T + out_bias``, [..., D] -> [..., V]; masked types get -1e4.
+    def logits(self, states: Tensor, table: Tensor) -> Tensor:
+        """Return ``states @ table.T + logit_bias``: [N, D] -> [N, V].
 
-        The mask is part of the bias, so it costs no pass over the logits.
+        The logit mask is part of the bias, so it needs no pass over the logits.
         """
         if self.inference_dtype is not None:
-            return self._output(rows, None)(states)[:, : len(rows)]
-        return linear(states, rows, self.logit_bias())
+            return self._output_projection(table, None)(states)[:, : len(table)]
+        return linear(states, table, self.logit_bias())
 
     def logit_bias(self) -> Tensor:
-        """Output bias and logit mask in one, [V]."""
+        """Return the output bias with ``MASKED_LOGIT`` at masked types: [V]."""
         if self.out_bias is None:
             return torch.where(self.allowed, 0.0, MASKED_LOGIT)
         return torch.where(self.allowed, self.out_bias, MASKED_LOGIT)
@@ -206,46 +218,54 @@ class Transformer(nn.Module):
     def start_decoding(
         self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
     ) -> DecodeState:
-        """Encode B sentences and make the state that decodes them position by position.
+        """Encode B sentences and return the state for decoding them position by position.
 
-        ``types``: [A] ids that the first columns of its logits are for, others being -inf; None =
-        columns are for all V.
+        Args:
+            src: [Ns] source ids.
+            layout: of ``src``.
+            beam: K.
+            max_len: positions that can be decoded.
+            types: [A] ids of the types that the first A columns of logits stand for; further
+                columns are -inf. None = all V types, without further columns.
         """
-        src_rows, tgt_rows, out_rows = self.embedding_tables()
-        memory = self.encode(src, layout, src_rows)
+        src_table, tgt_table, out_table = self.embedding_tables()
+        memory = self.encode(src, layout, src_table)
 
         def embed(tokens: Tensor, position: int) -> Tensor:
-            places = torch.full_like(tokens, position)
-            return self._embed(tokens, tgt_rows, places, position + 1)
+            positions = torch.full_like(tokens, position)
+            return self._embed(tokens, tgt_table, positions, position + 1)
 
-        project = self._output(out_rows, types)
-        last = self.decoder.norm
-        columns = len(out_rows) if types is None else None
+        project = self._output_projection(out_table, types)
+        last_norm = self.decoder.norm
+        columns = len(out_table) if types is None else None
         return DecodeState(
             self.decoder.blocks,
             embed,
-            lambda x: project(x if last is None else last(x))[:, :columns],
+            lambda x: project(x if last_norm is None else last_norm(x))[:, :columns],
             memory,
             layout,
             beam,
             max_len,
         )
 
-    def _output(self, rows: Tensor, types: Tensor | None) -> LinearFunction:
-        """``output`` for these types, None = all; a frozen model makes one for the same once."""
-        key = rows if types is None else types
-        if self.inference_dtype is not None and key in self._outputs:
-            return self._outputs[key]
+    def _output_projection(self, table: Tensor, types: Tensor | None) -> LinearFunction:
+        """Return ``output_projection`` for these types, None = all.
+
+        A model prepared for inference packs the weights once for the same types.
+        """
+        key = table if types is None else types
+        if self.inference_dtype is not None and key in self._projections:
+            return self._projections[key]
         chosen = slice(None) if types is None else types
-        project = output_projection(rows[chosen], self.logit_bias()[chosen], self.inference_dtype)
+        project = output_projection(table[chosen], self.logit_bias()[chosen], self.inference_dtype)
         if self.inference_dtype is not None:
-            self._outputs[key] = project
+            self._projections[key] = project
         return project
 
-    def _embed(self, ids: Tensor, rows: Tensor, positions: Tensor, longest: int) -> Tensor:
-        """``sqrt(D) * row + sinusoid`` (V section 3.4), [N] -> [N, D]."""
-        words = F.embedding(ids, rows)
-        return torch.add(self.positions(positions, longest), words, alpha=self.config.dim**0.5)
+    def _embed(self, ids: Tensor, table: Tensor, positions: Tensor, max_length: int) -> Tensor:
+        """Return ``sqrt(D) * word + position`` (V section 3.4): [N] -> [N, D]."""
+        words = F.embedding(ids, table)
+        return torch.add(self.positions(positions, max_length), words, alpha=self.config.dim**0.5)
 
 
 def _norm_maker(config: ModelConfig) -> MakeNorm:

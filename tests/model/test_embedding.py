@@ -91,7 +91,7 @@ def test_sinusoids_by_hand():
 
 
 def test_positions_grow_past_their_first_length_and_are_not_saved():
-    positions = SinusoidalPositions(6, longest=4)
+    positions = SinusoidalPositions(6, max_length=4)
     places = torch.tensor([0, 3, 900])
     out = positions(places, 901)
     expected = np.stack([reference.sinusoid(int(place), 6) for place in places])

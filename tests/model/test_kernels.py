@@ -254,7 +254,7 @@ def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
     monkeypatch.setattr(kernels, "cached_attention", lambda *args: asked.append(1) or attend(*args))
     short = model.encode(ids, layout, rows)
     assert len(asked) == model.config.enc_layers
-    monkeypatch.setattr(attention, "SHORT", 7)
+    monkeypatch.setattr(attention, "MIN_TORCH_LENGTH", 7)
     torch.testing.assert_close(short, model.encode(ids, layout, rows), rtol=0, atol=1e-5)
     assert len(asked) == model.config.enc_layers
 
