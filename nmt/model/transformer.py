@@ -62,8 +62,8 @@ class Stack(nn.Module):
 class Transformer(nn.Module):
     """The model: source and target ids in, logits over the vocabulary out.
 
-    Differences from V, beyond the recipe's keys: tokens are flat [N], so that only attention
-    sees padding; the output has a bias; types that the target language does not have are masked.
+    Difference from the papers: tokens are flat [N], so that only attention sees padding. All other
+    choices are keys of the recipe.
 
     Args:
         config: the recipe's ``model`` keys.

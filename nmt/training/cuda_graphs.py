@@ -1,13 +1,13 @@
-"""Forward and backward of a batch as one launch: CUDA graphs, recorded once per shape.
+"""Run forward and backward of a batch as one launch, by CUDA graphs of padded batch shapes.
 
-At 4,096 tokens an H200 computes an update in less time than Python takes to launch its thousand
-kernels. A graph repeats fixed kernels at fixed addresses, so batches are filled up to a few shapes
-(nmt.data.buckets), a batch is copied over the first of its shape, and gradients stay in
-place.
+At 4,096 tokens, an H200 computes an update in less time than Python takes to launch its thousand
+kernels. A CUDA graph replays fixed kernels at fixed addresses. So batches are padded to a few
+shapes (``nmt.data.buckets``), each batch is copied into the memory of the captured one, and
+gradients stay in place.
 
-Masks stay a function of (seed, epoch, batch): a recording takes seed and offset of the GPU's
-generator when it is replayed, not when it is made. So a replay draws what the same work would draw
-unrecorded, and whether a batch was replayed changes nothing but time.
+Dropout masks remain a function of (seed, epoch, batch): a graph reads seed and offset of the GPU's
+generator when it is replayed, not when it is captured. A replay therefore draws the same masks as
+the same work without a graph, and changes nothing but time.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ from nmt.data.batches import Batch
 from nmt.data.buckets import Bucket
 from nmt.model.transformer import Transformer
 
-# A recording costs some ten updates, so it waits until a shape has come back; before that the same
-# work runs unrecorded, which also warms up what may not be set up while recording.
+# A capture takes the time of about ten updates, so it waits until a shape has come back often.
+# The eager runs before it also set up what must not be set up during a capture.
 CAPTURE_AT_VISIT = 8
-MAX_GRAPHS = 48  # recordings; shapes beyond stay unrecorded
+MAX_GRAPHS = 48  # further shapes run without a graph
 
 Compute = Callable[[Batch, Tensor], Tensor]
 
 
 class Capture(Protocol):
-    """Turns work into something that does it again: on the same tensors, with the same result."""
+    """Turn work into a function that repeats it on the same tensors with the same result."""
 
     def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Capture; whether this does the work, too, is open."""
+        """Capture the work, which may or may not run it."""
 
 
 @dataclass(frozen=True)
-class _Recording:
-    batch: Batch  # where the work reads
+class _Graph:
+    batch: Batch  # the memory that the work reads
     replay: Callable[[], Tensor]
-    kept: list[Tensor]  # where else it reads: buffers that the model may replace
+    buffers: list[Tensor]  # keeps the model's buffers alive: the model may replace them
 
 
 class CudaGraphs:
-    """Does what ``compute`` does, faster once a shape is known.
+    """Call ``compute`` for a batch, by a graph if its shape has been captured.
 
     Args:
-        compute: forward and backward of a batch, its loss divided by a number of tokens: adds to
-            the gradients of ``model`` and returns a tensor. Reads nothing back.
-        model: gets gradients that are never moved.
-        record: how to record.
-        say: is told once if recording fails; then everything runs unrecorded.
+        compute: runs forward and backward of (batch, tokens), with the loss divided by tokens. It
+            adds to the gradients of ``model`` and returns a tensor. It must not read from the GPU.
+        model: gets gradient tensors that stay at their addresses.
+        capture: captures work.
+        log: receives one message if capturing fails; everything runs without graphs then.
     """
 
     def __init__(
-        self, compute: Compute, model: Transformer, record: Capture, say: Callable[[str], None]
+        self, compute: Compute, model: Transformer, capture: Capture, log: Callable[[str], None]
     ) -> None:
-        self.compute, self.model, self.record, self.say = compute, model, record, say
+        self.compute, self.model, self.capture, self.log = compute, model, capture, log
         self.visits: Counter[Bucket] = Counter()
-        self.recordings: dict[Bucket, _Recording] = {}
+        self.graphs: dict[Bucket, _Graph] = {}
         self.failed = False
         parameters = list(model.parameters())
         for parameter in parameters:
@@ -70,54 +70,56 @@ class CudaGraphs:
         self._tokens = torch.ones((), device=parameters[0].device)
 
     def __call__(self, batch: Batch, tokens: int) -> Tensor:
-        """The result of ``compute``, to be read before the next call."""
+        """Return the result of ``compute``; the next call may overwrite it."""
         self._tokens.fill_(tokens)
-        recording = self._recording(batch)
-        if recording is None:
+        graph = self._graph_for(batch)
+        if graph is None:
             return self.compute(batch, self._tokens)
-        assert recording.batch.buffer is not None
+        assert graph.batch.buffer is not None
         assert batch.buffer is not None
-        recording.batch.buffer.copy_(batch.buffer)
-        return recording.replay()
+        graph.batch.buffer.copy_(batch.buffer)
+        return graph.replay()
 
-    def _recording(self, batch: Batch) -> _Recording | None:
+    def _graph_for(self, batch: Batch) -> _Graph | None:
         bucket = batch.bucket
-        if bucket is None or bucket in self.recordings:
-            return self.recordings.get(bucket) if bucket else None
+        if bucket is None:
+            return None
+        if bucket in self.graphs:
+            return self.graphs[bucket]
         self.visits[bucket] += 1
-        if (
-            self.failed
-            or self.visits[bucket] < CAPTURE_AT_VISIT
-            or len(self.recordings) == MAX_GRAPHS
-        ):
+        full = len(self.graphs) == MAX_GRAPHS
+        if self.failed or full or self.visits[bucket] < CAPTURE_AT_VISIT:
             return None
         try:
-            replay = self.record(lambda: self.compute(batch, self._tokens))
+            replay = self.capture(lambda: self.compute(batch, self._tokens))
         except RuntimeError as error:
             self.failed = True
-            self.recordings.clear()  # their masks come from a generator that may be gone
+            self.graphs.clear()  # a failed capture may replace the generator that they read
             reason = str(error).splitlines()[0]
-            self.say(f"note: updates are not recorded as CUDA graphs, which failed: {reason}")
+            self.log(
+                "note: training continues without CUDA graphs, which is slower, because a capture "
+                f"failed: {reason}"
+            )
             return None
-        self.recordings[bucket] = _Recording(batch, replay, list(self.model.buffers()))
-        return self.recordings[bucket]
+        self.graphs[bucket] = _Graph(batch, replay, list(self.model.buffers()))
+        return self.graphs[bucket]
 
 
 class CudaCapture:
-    """Records CUDA graphs that share one pool of memory: only one of them runs at a time."""
+    """Capture CUDA graphs that share one memory pool, because only one runs at a time."""
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Recording does not do the work."""
+        """Capture the work without running it; return the function that runs it."""
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
-            # thread_local: the thread that brings the next batches goes on meanwhile
+            # thread_local: the thread that prepares the next batches keeps running
             with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
                 result = work()
         except RuntimeError:
-            _recover(stream)
+            _clean_up_failed_capture(stream)
             raise
 
         def replay() -> Tensor:
@@ -127,11 +129,11 @@ class CudaCapture:
         return replay
 
 
-def _recover(stream: torch.cuda.Stream) -> None:
-    """Undo what torch keeps of a recording that failed.
+def _clean_up_failed_capture(stream: torch.cuda.Stream) -> None:
+    """Restore the stream and the generator that torch leaves in capture mode.
 
-    Its stream stays the current one, and in some versions of torch the generator believes that it
-    is still being recorded and refuses to draw; a new state of the same seed takes its place.
+    The capture's stream stays current. In some versions of torch, the generator also stays in
+    capture mode and refuses to draw; a new state with the same seed replaces it.
     """
     torch.cuda.set_stream(stream)
     generator = torch.cuda.default_generators[stream.device_index]

@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy as sums over tokens, never means.
 
-Legend: N target tokens, V types.
+Shapes: N target tokens, V vocabulary size. A type is an entry of the vocabulary.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch.autograd.function import once_differentiable
 
 @dataclass(frozen=True)
 class LossSums:
-    """Sums over ``tokens`` target tokens incl. EOS, in nats; divide by tokens for the mean.
+    """Sums over target tokens including EOS, in nats; divide by ``tokens`` for the mean.
 
     Attributes:
         smoothed: the training objective, a scalar with a gradient.
-        nll: cross-entropy without smoothing, a scalar without one.
-        tokens: how many tokens were summed.
+        nll: cross-entropy without smoothing, a scalar without a gradient.
+        tokens: the number of tokens.
     """
 
     smoothed: Tensor
@@ -35,25 +35,27 @@ def label_smoothed_loss(
     smoothing: float,
     weights: Tensor | None = None,
 ) -> LossSums:
-    """``(1 - eps) * nll + eps * mean over allowed types of -log p`` [A], summed over tokens.
+    """Return ``(1 - eps) * nll + eps * mean over allowed types of -log p``, summed over tokens.
 
-    The mass ``smoothing`` lies uniformly on the types the target language has (``allowed`` [V]
-    bool), the gold type included.
+    The mass ``smoothing`` (eps) is uniform over the allowed types, the target included, as in the
+    code of Nguyen & Salazar 2019.
 
     Args:
         logits: [N, V].
         targets: [N] int64.
-        weights: [N], each token's share in the sums: 0 for filler; None = 1.
+        allowed: [V] bool, the types that the target language has.
+        smoothing: between 0 and 1.
+        weights: [N], the factor of each token in the sums: 0 for padding; None = 1.
     """
-    smoothed, nll = _LabelSmoothed.apply(logits, targets, allowed, smoothing, weights)
+    smoothed, nll = _LabelSmoothedLoss.apply(logits, targets, allowed, smoothing, weights)
     return LossSums(smoothed, nll, targets.numel())
 
 
-class _LabelSmoothed(torch.autograd.Function):
-    """One saved [N, V] tensor, the probabilities, turned into the gradient in place.
+class _LabelSmoothedLoss(torch.autograd.Function):
+    """Save one [N, V] tensor, the probabilities, and turn it into the gradient in place.
 
-    The exponentials are taken once, as they are most of the loss's time on a CPU; what the forward
-    pass needs of log-probabilities is linear in the logits and log(sum of exponentials).
+    The exponentials take most of the loss's time on a CPU, so they are computed once. Everything
+    else that the forward pass needs is linear in the logits and the log-sum-exp.
     """
 
     @staticmethod
@@ -69,15 +71,16 @@ class _LabelSmoothed(torch.autograd.Function):
         # converted first: on a CPU, a softmax that converts takes several times as long
         z = logits.to(precise)
         probs = z.softmax(-1)
-        # [N, 1], from the likeliest type, which never underflows; max with its place is slower
+        # [N, 1], from the most likely type, whose probability never underflows; two amax are
+        # faster than one max that also returns the index
         log_sum = z.amax(-1, keepdim=True) - probs.amax(-1, keepdim=True).log()
-        spread = allowed.to(precise) / allowed.sum()
-        nll = _total((log_sum - z.gather(1, targets[:, None]))[:, 0], weights)
+        uniform = allowed.to(precise) / allowed.sum()
+        nll = _weighted_sum((log_sum - z.gather(1, targets[:, None]))[:, 0], weights)
         smoothed = (1 - smoothing) * nll
         if smoothing:
-            rest = torch.addmv(log_sum[:, 0], z, spread, alpha=-1)
-            smoothed = smoothed + smoothing * _total(rest, weights)
-        ctx.save_for_backward(probs, targets, spread, weights)
+            uniform_nll = torch.addmv(log_sum[:, 0], z, uniform, alpha=-1)
+            smoothed = smoothed + smoothing * _weighted_sum(uniform_nll, weights)
+        ctx.save_for_backward(probs, targets, uniform, weights)
         ctx.smoothing, ctx.dtype = smoothing, logits.dtype
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
@@ -85,17 +88,17 @@ class _LabelSmoothed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None, None]:
-        d_logits, targets, spread, weights = ctx.saved_tensors
-        # (p - smoothing * spread) * each, without weights in one pass
+        d_logits, targets, uniform, weights = ctx.saved_tensors
+        # (p - smoothing * uniform) * row_grad; without weights in one pass
         if weights is None:
-            each = grad.expand(len(targets), 1)
-            torch.addcmul(spread * (grad * -ctx.smoothing), d_logits, grad, out=d_logits)
+            row_grad = grad.expand(len(targets), 1)
+            torch.addcmul(uniform * (grad * -ctx.smoothing), d_logits, grad, out=d_logits)
         else:
-            each = (grad * weights.to(grad.dtype))[:, None]
-            d_logits.sub_(spread, alpha=ctx.smoothing).mul_(each)
-        d_logits.scatter_add_(1, targets[:, None], each * (ctx.smoothing - 1))
+            row_grad = (grad * weights.to(grad.dtype))[:, None]
+            d_logits.sub_(uniform, alpha=ctx.smoothing).mul_(row_grad)
+        d_logits.scatter_add_(1, targets[:, None], row_grad * (ctx.smoothing - 1))
         return d_logits.to(ctx.dtype), None, None, None, None
 
 
-def _total(rows: Tensor, weights: Tensor | None) -> Tensor:
+def _weighted_sum(rows: Tensor, weights: Tensor | None) -> Tensor:
     return rows.sum() if weights is None else rows @ weights.to(rows.dtype)

@@ -131,7 +131,7 @@ FAULTS = {
         "schedule: {kind: no_warmup, lr: 1e-7}": "4:29: train.min_lr (1e-06) is above the highest learning rate (1e-07, from schedule.lr); training would end at once",
         "schedule: {scale: 1e-4}": "4:12: train.min_lr (1e-06) is above the highest learning rate (4.94e-08, from schedule.scale); training would end at once",
         "schedule: {kind: linear, lr: 1e-9, warmup_updates: 0, total_updates: 1}": "4:26: train.min_lr (1e-06) is above the highest learning rate (1e-09, from schedule.lr); training would end at once",
-        "schedule: {kind: linear, lr: 1e-3, total_updates: 900, end_lr: 1}": "4:56: schedule.end_lr (1.0) is above schedule.lr (0.001)",
+        "schedule: {kind: linear, lr: 1e-3, total_updates: 900, end_lr: 1}": "4:56: schedule.end_lr (1.0) must not exceed schedule.lr (0.001)",
     },
 }
 CASES = [(text, said) for row in FAULTS.values() for text, said in row.items()]

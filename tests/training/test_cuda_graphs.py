@@ -120,7 +120,7 @@ def test_recorded_updates_equal_plain_ones(start):
             q.data.copy_(p.data)
         if plain.state.update == 10:
             break
-    assert recorder.recorded == len(recorded.cuda_graphs.recordings) > 1
+    assert recorder.recorded == len(recorded.cuda_graphs.graphs) > 1
     assert recorder.replayed > 5
     assert {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()} == homes
     plain.interval.store()
@@ -170,9 +170,12 @@ def test_failing_to_record_is_said_once_and_harmless(start):
         trainer.run()
     for name, tensor in weights(failed).items():
         assert torch.equal(weights(unrecorded)[name], tensor)
-    assert not failed.cuda_graphs.recordings  # not even the one that was made
+    assert not failed.cuda_graphs.graphs  # not even the one that was made
     notes = [line for line in failed.log.lines if line.startswith("note")]
-    assert notes == ["note: updates are not recorded as CUDA graphs, which failed: no graphs today"]
+    assert notes == [
+        "note: training continues without CUDA graphs, which is slower, because a capture failed: "
+        "no graphs today"
+    ]
 
 
 def test_recordings_are_bounded(start, monkeypatch):
@@ -180,7 +183,7 @@ def test_recordings_are_bounded(start, monkeypatch):
     recorder = Recorder()
     trainer = start(record=recorder)
     trainer.run()
-    assert recorder.recorded == len(trainer.cuda_graphs.recordings) == 1
+    assert recorder.recorded == len(trainer.cuda_graphs.graphs) == 1
 
 
 def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
@@ -250,7 +253,7 @@ def test_cuda_graphs_compute_what_unrecorded_kernels_compute(start, monkeypatch)
     """With dropout: a replay draws the masks that the unrecorded work would draw."""
     recorded = start(device="cuda")
     recorded.run()
-    assert recorded.cuda_graphs.recordings
+    assert recorded.cuda_graphs.graphs
     assert not recorded.cuda_graphs.failed
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 10**9)
     unrecorded = start(device="cuda")
