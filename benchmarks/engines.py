@@ -138,11 +138,11 @@ def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: An
 
 def wasted(translator: Translator, lines: Sequence[str], **options: Any) -> float:
     """Hypothesis-steps in batches over those of each line alone, not rounded up."""
-    rounded, active_rows.ROUND = active_rows.ROUND, 1
+    rounded, active_rows.ROW_MULTIPLE = active_rows.ROW_MULTIPLE, 1
     try:
         alone = sum(hypothesis_steps(translator, [line], **options) for line in lines)
     finally:
-        active_rows.ROUND = rounded
+        active_rows.ROW_MULTIPLE = rounded
     return hypothesis_steps(translator, lines, **options) / alone
 
 
