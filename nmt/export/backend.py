@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -179,6 +180,12 @@ class ExportedTranslator(Translator):
         self.sentences = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
         self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
         self.engine = _open(folder, self.vocab, metadata.suppressed_tokens, device, workers)
+        if metadata.quantization:
+            print(
+                f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
+                f"in {self.engine.translator.compute_type} on this {self.device}",
+                file=sys.stderr,
+            )
         weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
         self._fingerprint = f"{self.text_fingerprint} {weights}"
 

@@ -48,7 +48,8 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
         (
             PermissionError(errno.EACCES, "Permission denied", "x"),
             4,
-            "x: Permission denied\n  -> give yourself the permission (chmod), or choose another path",
+            "x: Permission denied\n"
+            "  -> give yourself the permission (chmod), or choose another path",
         ),
         (
             OSError(errno.EIO, "Input/output error"),

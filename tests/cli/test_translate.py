@@ -33,6 +33,8 @@ from nmt.decoding.codec import Translation, Unknown
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.decoding.windows import read_chunks
 from nmt.errors import UserError
+from nmt.export.folder import export
+from tests.export.cases import made
 
 # The command without torch: its translator returns each line in capitals and hangs at "wait".
 PROGRAM = """
@@ -335,6 +337,21 @@ def test_every_search_option_is_a_flag_with_an_example() -> None:
         assert flag in flags
         assert f"{flag} " in page or f"{flag}`" in page, flag
         assert f"{name}=" in page or name == "n_best", name
+
+
+def test_a_note_names_the_compute_type_of_a_quantized_export(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "in").write_text("a b\n")
+    for quantization, note in ((None, ""), ("int8", "note: the weights are stored in int8; ")):
+        folder = tmp_path / f"export-{quantization}"
+        export(made(), folder, quantization)
+        argv = [str(folder), "--device", "cpu", "--input", str(tmp_path / "in")]
+        assert translate.main(argv) == 0
+        err = capsys.readouterr().err
+        assert err.startswith(note)
+        assert ("CTranslate2 computes in int8" in err) == bool(note)
 
 
 # ---------------------------------------------------------------- resuming
