@@ -1,1 +1,1 @@
-"""Looking at a training: observers while it runs, the papers' figures from its run folder."""
+"""Observe a training while it runs, and draw the papers' figures from its run folder."""

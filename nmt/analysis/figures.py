@@ -1,6 +1,7 @@
-"""The papers' figures, drawn from run folders with matplotlib (the extra ``plots``).
+"""Draw the papers' figures from run folders with matplotlib.
 
-A figure is a function from runs to a matplotlib Figure; a line in FIGURES names it for nmt-plot.
+A figure is a function from runs to a matplotlib Figure. FIGURES names it for nmt-plot. Its second
+argument is the value of ``--select``: what is drawn, if a figure can draw several quantities.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.analysis.curves import Curve, RunMetrics, labels, late_mean, smooth
+from nmt.analysis.curves import RunMetrics, final_mean, running_mean, short_labels
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STACKS = ("encoder", "decoder")
-# Okabe and Ito's colors: told apart by color-blind readers, and in grey
+# Okabe and Ito's colors, which color-blind readers can distinguish, also in grey
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-DEPTH_WINDOW = 9  # observations that a point of the figure over depth is the mean of
+DEPTH_WINDOW = 9  # observations averaged in each point of the figure of gradients by depth
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -38,104 +39,111 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def learning_curves(logs: Sequence[RunMetrics], of: str | None) -> Figure:
-    """Dev score over updates, a line per run (T figure 1)."""
-    metric = of or logs[0].recipe.score.select_by
+def learning_curves(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
+    """Draw a dev score over updates, a line per run (T figure 1)."""
+    metric = selected or runs[0].recipe.score.select_by
     figure, ((axes,),) = _panels(1, 1)
-    for label, color, log in _named(logs):
-        measured = ", ".join(["ppl", "smoothed_ppl", *log.recipe.score.metrics, "tokenized_bleu"])
-        fix = f"wait for its first validation; --of is one of {measured}"
-        curve = _require(log.curve("dev", metric), log, f"{metric} of dev", fix)
+    for label, color, run in _labeled(runs):
+        logged = ", ".join(["ppl", "smoothed_ppl", *run.recipe.score.metrics, "tokenized_bleu"])
+        curve = run.curve("dev", metric)
+        fix = f"wait for the first validation, or --select one of {logged}"
+        _require(len(curve.updates), run, f"{metric} of dev", fix)
         axes.plot(*curve, label=label, color=color, marker="o", markersize=3)
-    _finish(axes, "update", f"dev {metric}", logarithmic=metric.endswith("ppl"))
+    _set_axes(axes, "update", f"dev {metric}", logarithmic=metric.endswith("ppl"))
     return figure
 
 
-def gradient_norms(logs: Sequence[RunMetrics], of: str | None) -> Figure:
-    """Global gradient norm over updates, before clipping, a panel per run (T figure 2)."""
-    figure, grid = _panels(len(logs), 1, height=1.7)
-    for (label, color, log), (axes,) in zip(_named(logs), grid, strict=True):
-        curve = log.curve("observed", "grad_total")
+def gradient_norms(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
+    """Draw the global gradient norm before clipping over updates, a panel per run (T figure 2)."""
+    figure, grid = _panels(len(runs), 1, height=1.7)
+    for (label, color, run), (axes,) in zip(_labeled(runs), grid, strict=True):
+        curve = run.curve("observed", "grad_total")
         if not len(curve.updates):
-            curve = log.curve("train", "grad_norm")  # at log lines alone
-        _require(curve, log, "gradient norm", "train it first")
+            curve = run.curve("train", "grad_norm")  # logged every train.log_every updates
+        _require(len(curve.updates), run, "gradient norm", "train it first")
         axes.plot(*curve, color=color, linewidth=0.8, label=label)
-        _finish(axes, "update" if log is logs[-1] else "", "gradient norm", logarithmic=True)
-    _same_scale(grid)
+        _set_axes(axes, "update" if run is runs[-1] else "", "gradient norm", logarithmic=True)
+    _share_scale(grid)
     return figure
 
 
-def gradients_by_depth(logs: Sequence[RunMetrics], of: str | None) -> Figure:
-    """L1 norm of a matrix's gradient over updates, a line per layer (N figure 3)."""
-    module = of or "ffn.fc2"
-    figure, grid = _panels(len(logs), len(STACKS))
-    for (label, _, log), row in zip(_named(logs), grid, strict=True):
+def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
+    """Draw the L1 norm of a matrix's gradient over updates, a line per layer (N figure 3)."""
+    module = selected or "ffn.fc2"
+    figure, grid = _panels(len(runs), len(STACKS))
+    for (label, _, run), row in zip(_labeled(runs), grid, strict=True):
         for stack, axes in zip(STACKS, row, strict=True):
-            curves = log.by_layer("grad_l1", stack, module)
-            seen = ", ".join(log.modules("grad_l1", stack)) or "none"
-            _require(curves, log, f"grad_l1 of {module}; logged: {seen}", _observing("grad_l1"))
+            curves = run.by_layer("grad_l1", stack, module)
+            logged = ", ".join(run.modules("grad_l1", stack)) or "none"
+            _require(
+                len(curves), run, f"grad_l1 of {module}; logged: {logged}", _observe("grad_l1")
+            )
             for layer, curve in enumerate(curves):
-                color = _shade(layer, len(curves))
-                axes.plot(*smooth(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
+                color = _layer_color(layer, len(curves))
+                axes.plot(*running_mean(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _finish(axes, "update", f"|gradient of {module}|₁", logarithmic=True)
-    _same_scale(grid)
-    _shared_legend(figure, grid)
+            _set_axes(axes, "update", f"|gradient of {module}|₁", logarithmic=True)
+    _share_scale(grid)
+    _share_legend(figure, grid)
     return figure
 
 
-def gradient_changes(logs: Sequence[RunMetrics], of: str | None) -> Figure:
-    """L1 norms of the later runs' gradients over those of the first, by depth (N figure 7)."""
-    observer = of or "grad_l1"
-    if len(logs) < 2:
-        raise UserError("changes are against the first run", fix="name two runs or more")
-    figure, grid = _panels(len(logs) - 1, len(STACKS))
-    base = logs[0]
-    colors = _colors_of_modules(logs, observer)
-    for (label, _, log), row in zip(_named(logs)[1:], grid, strict=True):
+def gradient_changes(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
+    """Draw L1 norms of gradients relative to the first run's, by depth (N figure 7)."""
+    observer = selected or "grad_l1"
+    if len(runs) < 2:
+        raise UserError("changes are relative to the first run", fix="name two runs or more")
+    figure, grid = _panels(len(runs) - 1, len(STACKS))
+    for run in runs:
+        _require(len(run.modules(observer, "decoder")), run, observer, _observe(observer))
+    base = runs[0]
+    base_loss = final_mean(base.curve("train", "loss"))
+    colors = _module_colors(runs, observer)
+    for (label, _, run), row in zip(_labeled(runs)[1:], grid, strict=True):
+        # N: "normalized to control for different losses"
+        loss = final_mean(run.curve("train", "loss"))
         for stack, axes in zip(STACKS, row, strict=True):
             for module in base.modules(observer, stack):
-                found = [run.by_layer(observer, stack, module) for run in (log, base)]
-                _require(found[0], log, observer, _observing(observer))
-                new, old = ([late_mean(curve) for curve in curves] for curves in found)
-                # N: "normalized to control for different losses"
-                losses = [late_mean(run.curve("train", "loss")) for run in (log, base)]
-                ratios = [a / losses[0] / (b / losses[1]) for a, b in zip(new, old, strict=False)]
-                _over_depth(axes, ratios, module, colors)
+                curves = run.by_layer(observer, stack, module)
+                _require(len(curves), run, observer, _observe(observer))
+                new = map(final_mean, curves)
+                old = map(final_mean, base.by_layer(observer, stack, module))
+                ratios = [a / loss / (b / base_loss) for a, b in zip(new, old, strict=False)]
+                _plot_by_depth(axes, ratios, module, colors)
             axes.axhline(1, color="#888888", linewidth=0.8)
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _finish(axes, "layer", f"{observer}, over the first run's")
-    _same_scale(grid)
-    _shared_legend(figure, grid)
+            _set_axes(axes, "layer", f"{observer}, over the first run's")
+    _share_scale(grid)
+    _share_legend(figure, grid)
     return figure
 
 
-def gains_by_depth(logs: Sequence[RunMetrics], of: str | None) -> Figure:
-    """The newest gains over depth, a line per norm of a layer (T figures 3 and 4; N figure 4)."""
-    observer = of or "gains"
-    figure, grid = _panels(len(logs), len(STACKS))
-    colors = _colors_of_modules(logs, observer)
-    for (label, _, log), row in zip(_named(logs), grid, strict=True):
-        _require(log.modules(observer, "decoder"), log, observer, _observing(observer))
+def gains_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
+    """Draw the latest gains by depth, a line per norm (T figures 3 and 4; N figure 4)."""
+    observer = selected or "gains"
+    figure, grid = _panels(len(runs), len(STACKS))
+    colors = _module_colors(runs, observer)
+    for (label, _, run), row in zip(_labeled(runs), grid, strict=True):
+        _require(len(run.modules(observer, "decoder")), run, observer, _observe(observer))
         for stack, axes in zip(STACKS, row, strict=True):
-            for module in log.modules(observer, stack):
-                curves = log.by_layer(observer, stack, module)
-                _over_depth(axes, [curve.values[-1] for curve in curves], module, colors)
+            for module in run.modules(observer, stack):
+                curves = run.by_layer(observer, stack, module)
+                _plot_by_depth(axes, [curve.values[-1] for curve in curves], module, colors)
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _finish(axes, "layer", observer)
-    _shared_legend(figure, grid)
+            _set_axes(axes, "layer", observer)
+    _share_legend(figure, grid)
     return figure
 
 
-def stability(logs: Sequence[RunMetrics], of: str | None) -> Figure:
-    """Training loss over learning rate: where it explodes under a rising rate (N figure 5)."""
+def stability(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
+    """Draw training loss over a rising learning rate, to see where it explodes (N figure 5)."""
     figure, ((axes,),) = _panels(1, 1)
-    for label, color, log in _named(logs):
-        loss, rate = log.curve("train", "loss"), log.curve("train", "lr")
-        _require(loss, log, "log line", "train it first")
+    for label, color, run in _labeled(runs):
+        loss, rate = run.curve("train", "loss"), run.curve("train", "lr")
+        _require(len(loss.updates), run, "training loss", "train it first")
         axes.plot(rate.values, loss.values, label=label, color=color)
         axes.plot(rate.values[-1], loss.values[-1], marker="x", color=color)
-    _finish(axes, "learning rate", "smoothed loss per token")
+    _set_axes(axes, "learning rate", "smoothed loss per token")
     return figure
 
 
@@ -149,14 +157,14 @@ FIGURES: dict[str, Callable[[Sequence[RunMetrics], str | None], Figure]] = {
 }
 
 
-def draw(name: str, logs: Sequence[RunMetrics], of: str | None, form: str) -> bytes:
-    """A figure as the bytes of a file.
+def draw(name: str, runs: Sequence[RunMetrics], selected: str | None, file_format: str) -> bytes:
+    """Return a figure as the bytes of a file.
 
     Args:
-        name: of FIGURES.
-        logs: the runs, in the order of the legend.
-        of: what is drawn where a figure leaves a choice.
-        form: png, svg or pdf.
+        name: key of FIGURES.
+        runs: the runs, in the order of the legend.
+        selected: the quantity to draw; None = the figure's default.
+        file_format: png, svg or pdf.
 
     Raises:
         UserError: matplotlib is missing, or a run has not logged what the figure shows.
@@ -168,15 +176,21 @@ def draw(name: str, logs: Sequence[RunMetrics], of: str | None, form: str) -> by
             f"matplotlib cannot be imported: {error}", fix="pip install matplotlib"
         ) from error
     data = BytesIO()
-    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with matplotlib.rc_context(STYLE):
-        drawn = FIGURES[name](logs, of)
-        drawn.savefig(data, format=form, dpi=160, metadata=undated.get(form))
+        figure = FIGURES[name](runs, selected)
+        figure.savefig(data, format=file_format, dpi=160, metadata=without_date.get(file_format))
     return data.getvalue()
 
 
-def _observing(observer: str) -> str:
+def _observe(observer: str) -> str:
     return f"train with analysis.every=10 analysis.observe=[{observer}]"
+
+
+def _require(count: int, run: RunMetrics, missing: str, fix: str) -> None:
+    """Raise a UserError if a run has logged none of what a figure shows."""
+    if not count:
+        raise UserError(f"this run has no {missing}", at=str(run.path), fix=fix)
 
 
 def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.ndarray]:
@@ -187,30 +201,33 @@ def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.nd
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _named(logs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
-    names = labels([log.path for log in logs])
+def _labeled(runs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
+    """Return (label, color, run) of each run."""
+    labels = short_labels([run.path for run in runs])
     return [
-        (name, COLORS[i % len(COLORS)], log)
-        for i, (name, log) in enumerate(zip(names, logs, strict=True))
+        (label, COLORS[i % len(COLORS)], run)
+        for i, (label, run) in enumerate(zip(labels, runs, strict=True))
     ]
 
 
-def _colors_of_modules(logs: Sequence[RunMetrics], observer: str) -> dict[str, str]:
-    """One color per module in all panels; beyond the table's length they come again."""
+def _module_colors(runs: Sequence[RunMetrics], observer: str) -> dict[str, str]:
+    """Return a color for each module, the same in all panels; colors repeat if there are many."""
     names = (
-        name for log in logs for stack in reversed(STACKS) for name in log.modules(observer, stack)
+        name for run in runs for stack in reversed(STACKS) for name in run.modules(observer, stack)
     )
     return {name: COLORS[i % len(COLORS)] for i, name in enumerate(dict.fromkeys(names))}
 
 
-def _over_depth(axes: Axes, values: Sequence[float], module: str, colors: dict[str, str]) -> None:
+def _plot_by_depth(
+    axes: Axes, values: Sequence[float], module: str, colors: dict[str, str]
+) -> None:
     layers = range(len(values))
     axes.plot(layers, values, color=colors[module], marker="o", markersize=4, label=module)
     axes.set_xticks(layers)
 
 
-def _shared_legend(figure: Figure, grid: np.ndarray) -> None:
-    """One legend beside all panels instead of one in each."""
+def _share_legend(figure: Figure, grid: np.ndarray) -> None:
+    """Replace the legends of all panels by one next to them."""
     entries: dict[str, Any] = {}
     for axes in grid.flat:
         axes.get_legend().remove()
@@ -219,15 +236,22 @@ def _shared_legend(figure: Figure, grid: np.ndarray) -> None:
     figure.legend(list(entries.values()), list(entries), loc="outside right upper", fontsize=7)
 
 
-def _shade(layer: int, layers: int) -> Any:
+def _share_scale(grid: np.ndarray) -> None:
+    """Give all panels the same vertical limits."""
+    low, high = zip(*(axes.get_ylim() for axes in grid.flat), strict=True)
+    for axes in grid.flat:
+        axes.set_ylim(min(low), max(high))
+
+
+def _layer_color(layer: int, layers: int) -> Any:
     from matplotlib import colormaps
 
     return colormaps["viridis"](layer / max(1, layers - 1) * 0.9)
 
 
-def _finish(axes: Axes, across: str, up: str, logarithmic: bool = False) -> None:
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
+def _set_axes(axes: Axes, x_label: str, y_label: str, logarithmic: bool = False) -> None:
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     if logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(_log_tick)
@@ -236,18 +260,6 @@ def _finish(axes: Axes, across: str, up: str, logarithmic: bool = False) -> None
 
 
 def _log_tick(value: float, position: float) -> str:
-    """200 rather than 2 x 10^2, and only 1, 2, 3 and 5 of each decade."""
-    first = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
-    return f"{value:g}" if first in (1, 2, 3, 5) else ""
-
-
-def _same_scale(grid: np.ndarray) -> None:
-    low, high = zip(*(axes.get_ylim() for axes in grid.flat), strict=True)
-    for axes in grid.flat:
-        axes.set_ylim(min(low), max(high))
-
-
-def _require(found: Any, log: RunMetrics, what: str, fix: str) -> Any:
-    if not len(found.updates if isinstance(found, Curve) else found):
-        raise UserError(f"this run has no {what}", at=str(log.path), fix=fix)
-    return found
+    """Format a tick as 200 instead of 2 x 10^2; label only 1, 2, 3 and 5 of each decade."""
+    first_digit = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
+    return f"{value:g}" if first_digit in (1, 2, 3, 5) else ""

@@ -1,8 +1,7 @@
-"""Observers: what the papers plot, measured while a model trains.
+"""Measure what the papers plot while a model trains.
 
-An observer is a function from a model, its gradients complete and not yet clipped, to named
-scalars; a line in OBSERVERS gives it a name for ``analysis.observe``. Nothing that an observer does
-changes the training.
+An observer is a function from a model to named scalars. It is called when gradients are complete
+and not yet clipped, and must not change the training. OBSERVERS names it for ``analysis.observe``.
 """
 
 from __future__ import annotations
@@ -21,36 +20,39 @@ Observer = Callable[[nn.Module], dict[str, Tensor]]
 
 
 def grad_total(model: nn.Module) -> dict[str, Tensor]:
-    """L2 norm of all gradients together, as the clipping sees it (T figure 2)."""
+    """Return the L2 norm of all gradients together, before clipping (T figure 2)."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     return {"": torch.nn.utils.get_total_norm(gradients)}
 
 
 def grad_l1(model: nn.Module) -> dict[str, Tensor]:
-    """L1 norm of each weight matrix's gradient (N figures 3 and 7)."""
+    """Return the L1 norm of each weight matrix's gradient (N figures 3 and 7)."""
     return {name: gradient.abs().sum() for name, gradient in _matrix_gradients(model)}
 
 
 def grad_l2(model: nn.Module) -> dict[str, Tensor]:
-    """L2 norm of each weight matrix's gradient."""
+    """Return the L2 norm of each weight matrix's gradient."""
     return {name: gradient.norm() for name, gradient in _matrix_gradients(model)}
 
 
 def gains(model: nn.Module) -> dict[str, Tensor]:
-    """g of a ScaleNorm (T figures 3 and 4), mean and deviation of other gains (N figure 4)."""
-    found = {}
+    """Return g of each ScaleNorm (T figures 3 and 4), and other norms' gains (N figure 4).
+
+    Of LayerNorm and RMSNorm, these are the mean and the standard deviation (``.std``) of the gains.
+    """
+    scalars = {}
     for name, parameter in model.named_parameters():
         owner, _, kind = name.rpartition(".")
         if owner.endswith("norm") and kind in ("g", "weight"):
             gain = parameter.detach()
-            found[owner] = gain.mean()
+            scalars[owner] = gain.mean()
             if gain.numel() > 1:
-                found[f"{owner}.std"] = gain.std(correction=0)
-    return found
+                scalars[f"{owner}.std"] = gain.std(correction=0)
+    return scalars
 
 
 def head_scale(model: nn.Module) -> dict[str, Tensor]:
-    """HeadScale's gamma of each head (N figure 4, right)."""
+    """Return HeadScale's gamma of each head (N figure 4, right)."""
     return {
         f"{name}.{head}": gamma.detach()
         for name, module in model.named_modules()
@@ -60,7 +62,7 @@ def head_scale(model: nn.Module) -> dict[str, Tensor]:
 
 
 def res_scale(model: nn.Module) -> dict[str, Tensor]:
-    """Mean of ResScale's lambda of each residual (N figure 6)."""
+    """Return the mean of ResScale's lambda of each residual (N figure 6)."""
     return {
         name: module.scale.detach().mean()
         for name, module in model.named_modules()
@@ -79,9 +81,9 @@ OBSERVERS: dict[str, Observer] = {
 
 
 class ObserverHook:
-    """Every ``analysis.every`` updates, writes what the chosen observers see as one record.
+    """Log the scalars of the recipe's observers every ``analysis.every`` updates.
 
-    The record has kind ``observed`` and an entry ``OBSERVER/MODULE`` per scalar.
+    A record has kind ``observed`` and an entry ``OBSERVER/MODULE`` for each scalar.
     """
 
     def __init__(self, config: AnalysisConfig, log: MetricsLog) -> None:
@@ -89,22 +91,22 @@ class ObserverHook:
         self.observers = {name: OBSERVERS[name] for name in config.observe}
 
     def __call__(self, update: int, model: nn.Module) -> None:
-        """Look at the model at this update; between two looks this costs a comparison."""
+        """Observe the model if this update is due; otherwise this costs one comparison."""
         if not self.every or update % self.every:
             return
-        seen = {
+        scalars = {
             f"{observer}/{name}".rstrip("/"): value.float()
             for observer, observe in self.observers.items()
             for name, value in observe(model).items()
         }
-        # one transfer from the device, whatever the number of scalars
-        values = torch.stack(list(seen.values())).tolist() if seen else []
-        named = dict(zip(seen, values, strict=True))
+        # one transfer from the device for all scalars
+        values = torch.stack(list(scalars.values())).tolist() if scalars else []
+        named = dict(zip(scalars, values, strict=True))
         self.log.record({"kind": "observed", "update": update, **named})
 
 
 def _matrix_gradients(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Names of the modules (or tables) that own a weight matrix, with its gradient."""
+    """Yield each weight matrix's gradient, with the name of its module or embedding table."""
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2 and parameter.grad is not None:
             yield name.removesuffix(".weight"), parameter.grad

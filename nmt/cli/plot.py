@@ -1,4 +1,4 @@
-"""nmt-plot: the papers' figures from run folders."""
+"""nmt-plot: draw the papers' figures from run folders."""
 
 from __future__ import annotations
 
@@ -10,28 +10,32 @@ from pathlib import Path
 from nmt.cli.common import enable_gc, run_command
 from nmt.errors import UserError
 
-FORMS = ("png", "svg", "pdf")
+FORMATS = ("png", "svg", "pdf")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-plot."""
+    """Return the command line of nmt-plot."""
     from nmt.analysis.figures import FIGURES
 
     figures = "\n".join(f"  {name:<10} {(f.__doc__ or '').strip()}" for name, f in FIGURES.items())
     p = argparse.ArgumentParser(
         prog="nmt-plot",
-        description="Draw a figure of the papers from one or several runs, finished or under way.\n"
-        f"\n{figures}\n\nMost need what analysis.every and analysis.observe log while training.",
+        description="Draw a figure of the papers from one or several runs, finished or in progress."
+        f"\n\n{figures}\n\nMost figures need the metrics that analysis.every and analysis.observe "
+        "log during training.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("figure", choices=list(FIGURES), help="what to draw")
-    p.add_argument("runs", nargs="+", metavar="RUN", help="run folders, in the legend's order")
-    p.add_argument("-o", "--output", metavar="FILE", required=True, help="a .png, .svg or .pdf")
+    p.add_argument("figure", choices=list(FIGURES), help="the figure to draw")
+    p.add_argument("runs", nargs="+", metavar="RUN", help="run folders, in the order of the legend")
     p.add_argument(
-        "--of",
+        "-o", "--output", metavar="FILE", required=True, help="a .png, .svg or .pdf file"
+    )
+    p.add_argument(
+        "--select",
         metavar="NAME",
-        help="curves: bleu, chrf, ppl, ...; depth: a matrix such as self_attn.qkv; "
-        "changes: grad_l2; gains: res_scale or head_scale",
+        help="the quantity to draw: for curves, bleu, chrf, ppl, ... (default: score.select_by); "
+        "for depth, a matrix such as self_attn.qkv (ffn.fc2); for changes, grad_l1 or grad_l2 "
+        "(grad_l1); for gains, gains, res_scale or head_scale (gains)",
     )
     return p
 
@@ -42,19 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Read the runs, draw, and only then write; an older picture is replaced."""
+    """Draw the figure in memory, then write it; an existing file is replaced."""
     from nmt.analysis.curves import RunMetrics
     from nmt.analysis.figures import draw
     from nmt.runtime.files import disk_errors
 
     enable_gc()
     output = Path(args.output)
-    form = output.suffix.lower().lstrip(".")
-    if form not in FORMS:
+    file_format = output.suffix.lower().lstrip(".")
+    if file_format not in FORMATS:
         raise UserError(
-            f'cannot draw a "{output.suffix}" file', at=args.output, fix="name a .png, .svg or .pdf"
+            f'cannot write a "{output.suffix}" file',
+            at=args.output,
+            fix="name a .png, .svg or .pdf file",
         )
-    data = draw(args.figure, [RunMetrics(run) for run in args.runs], args.of, form)
+    runs = [RunMetrics(run) for run in args.runs]
+    data = draw(args.figure, runs, args.select, file_format)
     with disk_errors(output, 0, "choose another --output", "run the same command again"):
         output.write_bytes(data)
 

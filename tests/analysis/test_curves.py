@@ -1,4 +1,4 @@
-"""Curves hold what metrics.jsonl says."""
+"""Curves have the values of metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.analysis.curves import Curve, RunMetrics, labels, late_mean, smooth
+from nmt.analysis.curves import Curve, RunMetrics, final_mean, running_mean, short_labels
 from nmt.errors import UserError
 
 RECIPE = """\
@@ -29,16 +29,16 @@ def run_of(folder: Path, *records: dict[str, Any]) -> RunMetrics:
 
 
 def test_a_curve_has_the_records_of_its_kind(tmp_path):
-    log = run_of(
+    run = run_of(
         tmp_path / "run",
         {"kind": "train", "update": 5, "loss": 9.0},
         {"kind": "dev", "update": 10, "bleu": 3.5},
         {"kind": "dev", "update": 20, "bleu": None},  # was not finite
     )
-    curve = log.curve("dev", "bleu")
+    curve = run.curve("dev", "bleu")
     assert curve.updates.tolist() == [10, 20]
     np.testing.assert_array_equal(curve.values, [3.5, np.nan])
-    assert len(log.curve("dev", "chrf").updates) == 0
+    assert len(run.curve("dev", "chrf").updates) == 0
 
 
 def test_layers_come_in_order(tmp_path):
@@ -49,15 +49,15 @@ def test_layers_come_in_order(tmp_path):
         "gains/encoder.norm": 7.0,
         "gains/decoder.layers.0.cross_attn_res.norm": 3.0,
     }
-    log = run_of(tmp_path / "run", {"kind": "observed", "update": 5, **seen})
-    curves = log.by_layer("gains", "encoder", "ffn_res.norm")
+    run = run_of(tmp_path / "run", {"kind": "observed", "update": 5, **seen})
+    curves = run.by_layer("gains", "encoder", "ffn_res.norm")
     assert [curve.values.tolist() for curve in curves] == [[1.0], [2.0]]
-    assert log.modules("gains", "encoder") == ["ffn_res.norm"]
-    assert log.modules("gains", "decoder") == ["cross_attn_res.norm"]
-    assert log.by_layer("grad_l1", "encoder", "ffn.fc1") == []
+    assert run.modules("gains", "encoder") == ["ffn_res.norm"]
+    assert run.modules("gains", "decoder") == ["cross_attn_res.norm"]
+    assert run.by_layer("grad_l1", "encoder", "ffn.fc1") == []
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path):
+def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):
     with pytest.raises(UserError, match="not a run folder"):
         RunMetrics(tmp_path)
 
@@ -70,21 +70,21 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         (["/a/post", "/a/post"], ["/a/post", "/a/post"]),
     ],
 )
-def test_labels_are_as_short_as_tells_runs_apart(paths, expected):
-    assert labels([Path(path) for path in paths]) == expected
+def test_labels_are_as_short_as_possible_and_differ(paths, expected):
+    assert short_labels([Path(path) for path in paths]) == expected
 
 
-def test_smoothing_is_a_mean_at_the_middle():
+def test_a_running_mean_is_at_the_middle_of_its_points():
     curve = Curve(np.arange(0, 60, 10), np.array([0.0, 3, 6, 0, 3, 6]))
-    mean = smooth(curve, 3)
+    mean = running_mean(curve, 3)
     assert mean.updates.tolist() == [10, 20, 30, 40]
     np.testing.assert_allclose(mean.values, [3, 3, 3, 3])
-    assert smooth(curve, 4) is curve
+    assert running_mean(curve, 4) is curve
 
 
-def test_late_is_what_the_paper_says_950_to_1000():
+def test_the_final_mean_is_over_updates_950_to_1000_as_in_the_paper():
     updates = np.arange(10, 1001, 10)
-    assert late_mean(Curve(updates, updates.astype(float))) == np.mean(
+    assert final_mean(Curve(updates, updates.astype(float))) == np.mean(
         [950, 960, 970, 980, 990, 1000]
     )
-    assert late_mean(Curve(np.array([7]), np.array([2.5]))) == 2.5
+    assert final_mean(Curve(np.array([7]), np.array([2.5]))) == 2.5

@@ -1,4 +1,4 @@
-"""nmt-plot draws what runs have logged, and says what is missing."""
+"""nmt-plot draws what runs have logged, and names what is missing."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from tests.toy import toy_corpus, toy_recipe
 pytest.importorskip("matplotlib")
 figures = pytest.importorskip("nmt.analysis.figures")
 
-EVERYTHING = "analysis.observe=[grad_total, grad_l1, gains, head_scale]"
+OBSERVE = "analysis.observe=[grad_total, grad_l1, gains, head_scale]"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> tuple[Path, Path]:
-    """A watched run of a NormFormer, and a run that logged nothing beyond its losses."""
+    """A run of a NormFormer with observers, and a run without."""
     folder = tmp_path_factory.mktemp("figures")
     toy_corpus(folder, {"train": 40, "dev": 3, "test": 3})
     recipe = toy_recipe(folder, {"model": {"normformer": True, "enc_layers": 2}})
     watched, plain = folder / "watched", folder / "plain"
-    assert train.main([str(recipe), f"out={watched}", "analysis.every=2", EVERYTHING]) == 0
+    assert train.main([str(recipe), f"out={watched}", "analysis.every=2", OBSERVE]) == 0
     assert train.main([str(recipe), f"out={plain}"]) == 0
     return watched, plain
 
 
-def test_learning_curves_are_a_line_per_run(runs):
-    logs = [RunMetrics(run) for run in runs]
-    (axes,) = figures.FIGURES["curves"](logs, "ppl").axes
+def test_learning_curves_have_a_line_per_run(runs):
+    metrics = [RunMetrics(run) for run in runs]
+    (axes,) = figures.FIGURES["curves"](metrics, "ppl").axes
     assert [line.get_label() for line in axes.lines] == ["watched", "plain"]
-    for line, log in zip(axes.lines, logs, strict=True):
+    for line, run in zip(axes.lines, metrics, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), [4, 8, 12])
-        np.testing.assert_array_equal(line.get_ydata(), log.curve("dev", "ppl").values)
+        np.testing.assert_array_equal(line.get_ydata(), run.curve("dev", "ppl").values)
 
 
-def test_gradient_norms_are_of_each_observation_or_else_of_each_log_line(runs):
-    observed, logged = figures.FIGURES["gradients"]([RunMetrics(run) for run in runs], None).axes
+def test_gradient_norms_are_those_observed_or_else_those_logged(runs):
+    observed, train_log = figures.FIGURES["gradients"]([RunMetrics(run) for run in runs], None).axes
     assert observed.lines[0].get_xdata().tolist() == [2, 4, 6, 8, 10, 12]
-    assert logged.lines[0].get_xdata().tolist() == list(range(1, 13))
-    assert observed.get_ylim() == logged.get_ylim()
+    assert train_log.lines[0].get_xdata().tolist() == list(range(1, 13))
+    assert observed.get_ylim() == train_log.get_ylim()
 
 
-def test_depth_has_a_line_per_layer(runs):
+def test_gradients_by_depth_have_a_line_per_layer(runs):
     encoder, decoder = figures.FIGURES["depth"]([RunMetrics(runs[0])], "self_attn.out").axes
     assert [line.get_label() for line in encoder.lines] == ["layer 0", "layer 1"]
     assert len(decoder.lines) == 1
-    seen = RunMetrics(runs[0]).curve("observed", "grad_l1/encoder.layers.1.self_attn.out")
-    np.testing.assert_array_equal(encoder.lines[1].get_ydata(), seen.values)
+    logged = RunMetrics(runs[0]).curve("observed", "grad_l1/encoder.layers.1.self_attn.out")
+    np.testing.assert_array_equal(encoder.lines[1].get_ydata(), logged.values)
 
 
-def test_changes_are_one_against_the_run_itself(runs):
-    log = RunMetrics(runs[0])
-    encoder, decoder = figures.FIGURES["changes"]([log, log], None).axes
-    for line in [*encoder.lines[:-1], *decoder.lines[:-1]]:  # the last is drawn at 1
+def test_gradient_changes_of_a_run_relative_to_itself_are_one(runs):
+    run = RunMetrics(runs[0])
+    encoder, decoder = figures.FIGURES["changes"]([run, run], None).axes
+    for line in [*encoder.lines[:-1], *decoder.lines[:-1]]:  # the last is the horizontal line at 1
         np.testing.assert_allclose(line.get_ydata(), 1)
     assert len(encoder.lines[0].get_ydata()) == 2
 
@@ -79,26 +79,27 @@ def test_every_figure_becomes_a_file(runs, tmp_path, figure, form, start):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "message"),
     [
         (["depth", "PLAIN"], "analysis.observe=[grad_l1]"),
-        (["depth", "WATCHED", "--of", "ffn.fc3"], "logged: self_attn.qkv"),
+        (["depth", "WATCHED", "--select", "ffn.fc3"], "logged: self_attn.qkv"),
         (["gains", "PLAIN"], "analysis.observe=[gains]"),
-        (["curves", "WATCHED", "--of", "rouge"], "--of is one of ppl"),
+        (["curves", "WATCHED", "--select", "rouge"], "--select one of ppl"),
         (["curves", "NOWHERE"], "not a run folder"),
         (["changes", "WATCHED"], "two runs or more"),
         (["changes", "WATCHED", "PLAIN"], "analysis.observe=[grad_l1]"),
+        (["changes", "PLAIN", "WATCHED"], "analysis.observe=[grad_l1]"),
     ],
 )
-def test_what_a_run_has_not_logged_is_said(runs, tmp_path, capsys, words, said):
+def test_quantities_that_a_run_has_not_logged_are_errors(runs, tmp_path, capsys, argv, message):
     names = {"WATCHED": str(runs[0]), "PLAIN": str(runs[1]), "NOWHERE": str(tmp_path)}
     output = tmp_path / "out.png"
-    assert main([*(names.get(word, word) for word in words), "-o", str(output)]) == 2
-    assert said in capsys.readouterr().err
+    assert main([*(names.get(word, word) for word in argv), "-o", str(output)]) == 2
+    assert message in capsys.readouterr().err
     assert not output.exists()
 
 
-def test_an_unknown_form_is_refused(runs, tmp_path, capsys):
+def test_an_unknown_file_format_is_an_error(runs, tmp_path, capsys):
     assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.bmp")]) == 2
     assert ".png, .svg or .pdf" in capsys.readouterr().err
 
@@ -109,13 +110,13 @@ def test_the_same_runs_give_the_same_file(runs, tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_docs_list_what_there_is():
+def test_docs_list_every_observer_and_figure():
     page = (Path(__file__).parents[2] / "docs/analysis.md").read_text(encoding="utf-8")
     rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert sorted(rows) == sorted([*OBSERVERS, *figures.FIGURES])
 
 
-def test_without_matplotlib_the_public_package_is_named(runs, tmp_path, monkeypatch, capsys):
+def test_without_matplotlib_its_package_is_named(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.png")]) == 2
     assert "-> pip install matplotlib\n" in capsys.readouterr().err

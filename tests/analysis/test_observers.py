@@ -1,4 +1,4 @@
-"""What observers see is what the formula says, and looking changes nothing."""
+"""Observers return what their formulas say, and do not change the training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model_with_gradients(**keys: Any) -> Transformer:
     return model
 
 
-def test_the_recipe_allows_what_the_table_has():
+def test_the_recipe_allows_every_observer():
     allowed = typing.get_args(AnalysisConfig.model_fields["observe"].annotation)[0]
     assert list(typing.get_args(allowed)) == list(OBSERVERS) == EVERYTHING
 
@@ -44,7 +44,7 @@ def test_gradient_norms_are_those_of_the_gradients():
     assert OBSERVERS["grad_total"](model)[""].item() == pytest.approx(math.sqrt(squares))
 
 
-def test_each_weight_matrix_is_seen_and_nothing_else():
+def test_gradients_of_exactly_the_weight_matrices_are_observed():
     model = model_with_gradients(normformer=True)
     matrices = {n.removesuffix(".weight") for n, p in model.named_parameters() if p.dim() == 2}
     assert "embed" in matrices
@@ -90,10 +90,10 @@ def recipe(tmp_path) -> Path:
     return toy_recipe(tmp_path, {"model": {"normformer": True, "res_scale": "ffn"}})
 
 
-def test_a_run_records_what_it_is_asked_to_and_stays_the_same(recipe, tmp_path):
+def test_observing_a_run_logs_the_observers_and_changes_no_loss(recipe, tmp_path):
     watched, plain = tmp_path / "watched", tmp_path / "plain"
-    wish = ["analysis.every=3", f"analysis.observe=[{', '.join(EVERYTHING)}]"]
-    assert main([str(recipe), f"out={watched}", *wish]) == 0
+    settings = ["analysis.every=3", f"analysis.observe=[{', '.join(EVERYTHING)}]"]
+    assert main([str(recipe), f"out={watched}", *settings]) == 0
     assert main([str(recipe), f"out={plain}"]) == 0
     seen = records(watched, "observed")
     assert [record["update"] for record in seen] == [3, 6, 9, 12]
@@ -101,13 +101,13 @@ def test_a_run_records_what_it_is_asked_to_and_stays_the_same(recipe, tmp_path):
     assert records(plain, "observed") == []
     losses = [[r["loss"] for r in records(run, "train")] for run in (watched, plain)]
     assert losses[0] == losses[1]
-    # what the clipping saw of the third update is what was observed there
+    # the norm before clipping at the third update is the observed one
     assert seen[0]["grad_total"] == pytest.approx(records(watched, "train")[2]["grad_norm"])
 
 
-@pytest.mark.parametrize("wish", ["analysis.every=5", "analysis.observe=[gains]"])
-def test_half_a_wish_is_refused(recipe, wish, capsys):
-    assert main([str(recipe), wish, "--dry-run"]) == 2
+@pytest.mark.parametrize("setting", ["analysis.every=5", "analysis.observe=[gains]"])
+def test_analysis_every_and_observe_require_each_other(recipe, setting, capsys):
+    assert main([str(recipe), setting, "--dry-run"]) == 2
     assert "analysis.every and analysis.observe go together" in capsys.readouterr().err
 
 
