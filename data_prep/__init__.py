@@ -1,21 +1,20 @@
-"""Corpora: one module per source, each writing {train,dev,test}.{src,tgt} and MANIFEST.json.
+"""Corpora: one module each, which writes {train,dev,test}.{src,tgt} and MANIFEST.json.
 
-``python -m data_prep.NAME --out DIR [--src X --tgt Y] [--from LOCAL]``; a recipe names a module in
-``data.download`` and nmt-train calls its ``prepare`` with the recipe's languages when the recipe's
-files are missing. Nothing here segments or tokenizes: codes and vocabulary belong to the run, so
-that training and translation cannot differ.
+``python -m data_prep.NAME --out DIR [--src X --tgt Y] [--from LOCAL]`` writes one. A recipe names a
+module in ``data.download``; nmt-train calls its ``prepare`` if the recipe's files are missing.
+Modules ``from_*`` read the user's own files. All write plain text: tokenization and segmentation
+belong to the run.
 """
 
-# What a recipe's data.download may name; the modules from_* read files of one's own.
-CORPORA = (
-    "americasnlp",
-    "bible_ny_en",
-    "flores",
-    "iwslt15_en_vi",
-    "lafand",
-    "multi30k",
-    "tatoeba",
-    "ted_talks",
-    "ui_sk_en",
-    "wmt14_en_de",
+from pkgutil import iter_modules
+
+_SHARED = {"command", "languages", "pairs", "released", "remote", "splits", "write"}
+
+# What data.download may name: each module of a public corpus registers by its file name.
+CORPORA = tuple(
+    sorted(
+        module.name
+        for module in iter_modules(__path__)
+        if module.name not in _SHARED and not module.name.startswith("from_")
+    )
 )

@@ -1,9 +1,9 @@
 """Spanish with ten indigenous languages of the Americas (AmericasNLP 2021 shared task).
 
-``python -m data_prep.americasnlp --src es --tgt quy --out data/es-quy``. Mager et al. 2021,
-"Findings of the AmericasNLP 2021 Shared Task on Open Machine Translation for Indigenous Languages
-of the Americas". Splits are its own: train from several sources, dev and test translated from
-Spanish. ``--from`` takes a checkout of the repository.
+``python -m data_prep.americasnlp --src es --tgt quy --out data/es-quy``. The corpus of Mager et al.
+2021, "Findings of the AmericasNLP 2021 Shared Task on Open Machine Translation for Indigenous
+Languages of the Americas", with its splits: train comes from several sources, dev and test were
+translated from Spanish. ``--from`` takes a checkout of the repository.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 import sys
 from urllib.parse import quote
 
-from data_prep.common import Request, command
-from data_prep.fetch import RemoteFile
-from data_prep.languages import find
+from data_prep.command import corpus_command
+from data_prep.languages import match_language
 from data_prep.released import Release
+from data_prep.remote import RemoteFile
+from data_prep.write import Request
 from nmt.errors import UserError
 
 _COMMIT = "d3f519c6b38299d8149311e65a369047350e6849"
 _URL = f"https://raw.githubusercontent.com/AmericasNLP/americasnlp2021/{_COMMIT}/"
 _LICENSE = "none stated; research use, citing the sources that its README names"
-# Language -> its folder, and the id that git gives a folder of its six files (git mktree).
+# Language -> its folder, and the id that git gives to a folder of its six files (git mktree).
 LANGUAGES = {
     "aym": ("aymara", "f41dda886b31df42b445cb3241ef65a7392f75ab"),
     "bzd": ("bribri", "ec7cbab237c95641c807abab5892dee6dd5b7663"),
@@ -36,12 +37,12 @@ LANGUAGES = {
 
 
 def release(lang: str) -> Release:
-    """The files of one language with Spanish."""
+    """Return the files of one language with Spanish."""
     folder, tree = LANGUAGES[lang]
 
     def file(split: str, side: str) -> RemoteFile:
-        place = "test_data" if split == "test" else f"data/{folder}-spanish"
-        name = f"{place}/{split}.{side}"
+        parent = "test_data" if split == "test" else f"data/{folder}-spanish"
+        name = f"{parent}/{split}.{side}"
         return RemoteFile("AmericasNLP 2021", _LICENSE, name, url=_URL + quote(name))
 
     return Release(
@@ -59,21 +60,21 @@ def prepare(request: Request) -> None:
     """Write one pair.
 
     Raises:
-        UserError: not one of its languages with Spanish.
+        UserError: the pair is not Spanish and one of ``LANGUAGES``.
     """
-    there = [*LANGUAGES, "es"]
-    langs = [find(lang, there, "AmericasNLP") for lang in (request.src, request.tgt)]
+    available = [*LANGUAGES, "es"]
+    langs = [match_language(lang, available, "AmericasNLP") for lang in (request.src, request.tgt)]
     other = [lang for lang in langs if lang != "es"]
     if len(other) != 1:
         raise UserError(
             f"no text in {request.src} with {request.tgt}",
             at="AmericasNLP",
-            fix="one of --src and --tgt has to be es",
+            fix="one of --src and --tgt must be es",
         )
     release(other[0]).prepare(request)
 
 
-main = command(prepare, __doc__)
+main = corpus_command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

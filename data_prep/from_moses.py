@@ -1,8 +1,8 @@
 """A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT, plain, .gz, .xz or .bz2.
 
 ``python -m data_prep.from_moses corpus --src gl --tgt en --out data/gl-en`` splits corpus.gl and
-corpus.en. With ``--dev`` and ``--test`` these splits are taken line by line as they are, and the
-filters apply to the training pairs alone.
+corpus.en. ``--dev`` and ``--test`` name existing splits, which are copied line by line; the filters
+then apply to the training pairs only.
 """
 
 from __future__ import annotations
@@ -12,33 +12,42 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_prep.common import Corpus, Request, check_request, finish
-from data_prep.generic import Read, filters_from, generic_command, prepare_generic
-from data_prep.pairs import Drops, Pair, apply_filters, drop_duplicates
-from data_prep.released import UNALTERED, aligned, drop_empty
+from data_prep.command import Read, filters_from, own_corpus_command, prepare_own_corpus
+from data_prep.pairs import (
+    Drops,
+    Pair,
+    apply_filters,
+    clean_training_pairs,
+    drop_duplicates,
+    read_aligned,
+)
+from data_prep.released import UNALTERED
+from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import find_side
 from nmt.errors import UserError
 
 
 def _pairs(prefix: str, args: argparse.Namespace) -> Iterator[Pair]:
     sides = find_side(prefix, args.src), find_side(prefix, args.tgt)
-    for pair in aligned(*sides, Path(prefix).name):
+    for pair in read_aligned(*sides, Path(prefix).name):
         yield pair._replace(group=prefix)
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Training pairs of all prefixes."""
+    """Yield the training pairs of all prefixes."""
     for prefix in args.prefixes:
-        yield from drop_empty(_pairs(prefix, args), drops)
+        yield from clean_training_pairs(_pairs(prefix, args), drops)
 
 
 def prepare(read: Read, args: argparse.Namespace) -> None:
-    """Split, or take the splits that are given, and write."""
+    """Split the pairs, or copy the given splits, and write."""
     if not (args.dev or args.test):
-        prepare_generic(read, args)
+        prepare_own_corpus(read, args)
         return
     if not (args.dev and args.test):
-        raise UserError("--dev and --test belong together", at="command line", fix="give both")
+        raise UserError(
+            "--dev and --test require each other", at="command line", fix="give both, or neither"
+        )
     request = Request(args.out, args.src, args.tgt, args.force)
     check_request(request)
     drops = Drops()
@@ -49,16 +58,18 @@ def prepare(read: Read, args: argparse.Namespace) -> None:
         "test": _pairs(args.test, args),
     }
     notes = [f"Splits are the source's. {UNALTERED}"]
-    finish(Corpus(args.out.name, splits, drops, (), notes), request)
+    write_corpus(Corpus(args.out.name, splits, drops, (), notes), request)
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prefixes", nargs="+", metavar="PREFIX", help="training pairs")
-    parser.add_argument("--dev", metavar="PREFIX", help="given tuning set")
-    parser.add_argument("--test", metavar="PREFIX", help="given final set")
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "prefixes", nargs="+", metavar="PREFIX", help="training pairs PREFIX.SRC and PREFIX.TGT"
+    )
+    parser.add_argument("--dev", metavar="PREFIX", help="existing dev set")
+    parser.add_argument("--test", metavar="PREFIX", help="existing test set")
 
 
-main = generic_command(read, __doc__, _options, prepare)
+main = own_corpus_command(read, __doc__, _add_options, prepare)
 
 if __name__ == "__main__":
     sys.exit(main())

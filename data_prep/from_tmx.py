@@ -11,8 +11,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.generic import generic_command
-from data_prep.languages import known
+from data_prep.command import own_corpus_command
+from data_prep.languages import check_choice
 from data_prep.pairs import Drops, Pair, one_line
 from nmt.errors import UserError
 
@@ -22,7 +22,7 @@ _CODES = {"bpt", "ept", "it", "ph", "ut"}
 
 
 def _text(element: ET.Element) -> str:
-    """The text of a <seg>, without the native codes that stand in it."""
+    """Return the text of a <seg> without the native codes in it."""
     parts = [element.text or ""]
     for child in element:
         if child.tag not in _CODES:
@@ -32,7 +32,7 @@ def _text(element: ET.Element) -> str:
 
 
 def _sides(unit: ET.Element) -> dict[str, str]:
-    """Lowercased language -> text of a translation unit; en-US also counts as en."""
+    """Return lowercased language -> text of a translation unit; en-US also counts as en."""
     sides: dict[str, str] = {}
     for variant in unit.iter("tuv"):
         lang = (variant.get(_XML_LANG) or variant.get("lang") or "").lower().replace("_", "-")
@@ -45,10 +45,10 @@ def _sides(unit: ET.Element) -> dict[str, str]:
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Pairs of the units that have both languages; a unit's place is its number in the file.
+    """Yield the pairs of the units with both languages; a unit's place is its number in the file.
 
     Raises:
-        UserError: malformed XML (names line and column), or a language that the file never has.
+        UserError: the XML is malformed (names line and column), or the file lacks a language.
     """
     wanted = [args.src.lower(), args.tgt.lower()]
     for path in args.files:
@@ -75,17 +75,17 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             raise UserError(
                 f"not well-formed XML: {error}",
                 at=f"{path}:{line}:{column + 1}",
-                fix="export the memory again; a truncated file looks like this",
+                fix="export the translation memory again; this file may be truncated",
             ) from error
         for lang in wanted:
-            known(lang, seen, "language", str(path))
+            check_choice(lang, seen, "language", str(path))
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.tmx")
 
 
-main = generic_command(read, __doc__, _options)
+main = own_corpus_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""A corpus from tab-separated files: one pair a line, plain, .gz, .xz or .bz2.
+"""A corpus from tab-separated files with one pair per line, plain, .gz, .xz or .bz2.
 
 ``python -m data_prep.from_tsv pairs.tsv --src sw --tgt en --columns 1,2 --out data/sw-en``
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.generic import generic_command
+from data_prep.command import own_corpus_command
 from data_prep.pairs import Drops, Pair, one_line
 from nmt.data.text import read_lines
 from nmt.errors import UserError
@@ -23,20 +23,26 @@ def _columns(text: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument(
-        "--columns", type=_columns, default=(1, 2), metavar="S,T", help="from 1; default 1,2"
+        "--columns",
+        type=_columns,
+        default=(1, 2),
+        metavar="S,T",
+        help="columns of source and target, counted from 1; default 1,2",
     )
-    parser.add_argument("--group-column", type=int, metavar="N", help="for --split group")
-    parser.add_argument("--header", action="store_true", help="the first line is no pair")
+    parser.add_argument(
+        "--group-column", type=int, metavar="N", help="column of the groups of --split group"
+    )
+    parser.add_argument("--header", action="store_true", help="skip the first line of each file")
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Pairs of all files; a row with too few columns is dropped and listed.
+    """Yield the pairs of all files; a row with too few columns is dropped and listed.
 
     Raises:
-        UserError: no row of a file has the columns asked for.
+        UserError: no row of a file has the columns of the options.
     """
     src, tgt = args.columns
     needed = max(src, tgt, args.group_column or 0)
@@ -58,11 +64,11 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             raise UserError(
                 f"no line has {needed} tab-separated columns (at most {widest})",
                 at=str(path),
-                fix="check --columns, and that tabs part the columns",
+                fix="check --columns, and that the columns are separated by tabs",
             )
 
 
-main = generic_command(read, __doc__, _options)
+main = own_corpus_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,16 +1,16 @@
 """English-Vietnamese of IWSLT '15 as the Stanford NLP group released it, Moses-tokenized.
 
-The pair en-vi of "Transformers without Tears": dev is tst2012, test is tst2013. The released
-training files have lines that are empty on one side; those pairs are dropped as pairs.
+The pair en-vi of "Transformers without Tears": dev is tst2012, test is tst2013. Some lines of the
+released training files are empty on one side; those pairs are dropped.
 """
 
 from __future__ import annotations
 
 import sys
 
-from data_prep.common import command
-from data_prep.fetch import RemoteFile
+from data_prep.command import corpus_command
 from data_prep.released import Release
+from data_prep.remote import RemoteFile
 
 _URL = "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/"
 
@@ -30,7 +30,7 @@ RELEASE = Release(
     notes=["Text is Moses-tokenized: set data.tokenized: true."],
 )
 prepare = RELEASE.prepare
-main = command(prepare, __doc__, "en-vi")
+main = corpus_command(prepare, __doc__, "en-vi")
 
 if __name__ == "__main__":
     sys.exit(main())

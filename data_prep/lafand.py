@@ -1,8 +1,8 @@
 """News in African languages with English or French (LAFAND-MT, MAFAND), plain text.
 
-``python -m data_prep.lafand --src en --tgt sw --out data/en-sw``. Adelani et al. 2022, "A Few
-Thousand Translations Go a Long Way! Leveraging Pre-trained Models for African News Translation",
-NAACL. Splits are its own; amh, kin, nya, sna and xho have no training text, only dev and test.
+``python -m data_prep.lafand --src en --tgt sw --out data/en-sw``. The corpus of Adelani et al.
+2022, "A Few Thousand Translations Go a Long Way! Leveraging Pre-trained Models for African News
+Translation" (NAACL), with its splits. amh, kin, nya, sna and xho have dev and test, but no train.
 ``--from`` takes a checkout of the repository.
 """
 
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import sys
 
-from data_prep.common import Request, command
-from data_prep.fetch import RemoteFile
-from data_prep.languages import find
+from data_prep.command import corpus_command
+from data_prep.languages import match_language
 from data_prep.released import Release
+from data_prep.remote import RemoteFile
+from data_prep.write import Request
 from nmt.errors import UserError
 
 _COMMIT = "d441f8b063d63e95eafb72e84317359e27abf95e"
 _URL = f"https://raw.githubusercontent.com/masakhane-io/lafand-mt/{_COMMIT}/"
-# Folder of each pair -> the id that git gives a folder of its files (git mktree).
+# Folder of each pair -> the id that git gives to a folder of its files (git mktree).
 TREES = {
     "en-amh": "7ff784ef9dc98a3f54c8de210da3ac8581c23163",
     "en-hau": "ab2634418ae82c868391e9bdcb12260ce856e2ea",
@@ -46,7 +47,7 @@ _WITHOUT_TRAIN = {"amh", "kin", "nya", "sna", "xho"}
 
 
 def release(folder: str) -> Release:
-    """The files of one pair."""
+    """Return the files of one pair."""
     langs = folder[:2], folder[3:]
     splits = ("dev", "test") if langs[1] in _WITHOUT_TRAIN else ("train", "dev", "test")
 
@@ -66,10 +67,10 @@ def prepare(request: Request) -> None:
     """Write one pair.
 
     Raises:
-        UserError: LAFAND has no such language, or not with this other one.
+        UserError: LAFAND does not have one of the languages, or not this pair.
     """
     langs = {lang for folder in TREES for lang in (folder[:2], folder[3:])}
-    pair = {find(lang, langs, "LAFAND") for lang in (request.src, request.tgt)}
+    pair = {match_language(lang, langs, "LAFAND") for lang in (request.src, request.tgt)}
     folder = next((folder for folder in TREES if {folder[:2], folder[3:]} == pair), None)
     if folder is None:
         raise UserError(
@@ -80,7 +81,7 @@ def prepare(request: Request) -> None:
     release(folder).prepare(request)
 
 
-main = command(prepare, __doc__)
+main = corpus_command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""Language codes: what a corpus calls a language, from what its user calls it.
+"""Match the language codes of users with those of a corpus.
 
-Corpora name Swahili sw, swa, swh or swh_Latn. A row has the codes of one language: ISO 639-1 (two
-letters), 639-3, and the 639-3 code of the standard variety where the first is a group of languages.
+Corpora name Swahili sw, swa, swh or swh_Latn. Codes are compared by ISO 639-3. The code of a group
+(macrolanguage) also matches its standard variety: ar and arb, zh and cmn.
 """
 
 from __future__ import annotations
@@ -9,74 +9,89 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from data_prep.common import Request
 from nmt.errors import UserError
 
-_ROWS = """
-af afr|am amh|ar ara arb|as asm|ay aym ayr|az aze azj|ba bak|be bel|bg bul|bm bam|bn ben|bo bod
-br bre|bs bos|ca cat|cs ces|cy cym|da dan|de deu|dz dzo|ee ewe|el ell|en eng|eo epo|es spa|et est
-eu eus|fa fas pes|ff ful fuv|fi fin|fj fij|fo fao|fr fra|fy fry|ga gle|gd gla|gl glg|gn grn gug
-gu guj|gv glv|ha hau|he heb|hi hin|hr hrv|ht hat|hu hun|hy hye|ia ina|id ind|ie ile|ig ibo|io ido
-is isl|it ita|ja jpn|jv jav|ka kat|kg kon|ki kik|kk kaz|km khm|kn kan|ko kor|ks kas|ku kur kmr
-kv kom|kw cor|ky kir|la lat|lb ltz|lg lug|li lim|ln lin|lo lao|lt lit|lv lav lvs|mg mlg plt|mi mri
-mk mkd|ml mal|mn mon khk|mr mar|ms msa zsm|mt mlt|my mya|nb nob|ne nep npi|nl nld|nn nno|no nor nob
-nv nav|ny nya|oc oci|om orm gaz|or ori ory|os oss|pa pan|pl pol|ps pus pbt|pt por|qu que quy|rn run
-ro ron|ru rus|rw kin|sa san|sc srd|sd snd|se sme|sg sag|si sin|sk slk|sl slv|sm smo|sn sna|so som
-sq sqi als|sr srp|ss ssw|st sot|su sun|sv swe|sw swa swh|ta tam|te tel|tg tgk|th tha|ti tir|tk tuk
-tl tgl|tn tsn|to ton|tr tur|ts tso|tt tat|tw twi|ug uig|uk ukr|ur urd|uz uzb uzn|vi vie|vo vol
-wa wln|wo wol|xh xho|yi yid ydd|yo yor|za zha|zh zho cmn|zu zul
-"""
-_NAMES: dict[str, list[str]] = {}  # code -> all codes of its rows, the code itself first
-for _row in _ROWS.replace("\n", "|").split("|"):
-    for _code in _row.split():
-        _NAMES.setdefault(_code, [_code]).extend(_row.split())
+# Varieties in our corpora for which langcodes, which follows CLDR, has no group or another variety.
+_GROUPS = {"fuv": "ful", "nob": "nor", "pbt": "pus", "quy": "que"}
 
 
-def names(code: str) -> list[str]:
-    """The code itself, and other codes of the same language; a script (``_Latn``) is put aside."""
-    return [code, *_NAMES.get(code.partition("_")[0], [])]
+def iso639_3(code: str) -> str:
+    """Return the ISO 639-3 code of a language, ignoring a script (``_Latn``).
+
+    A code that is unknown, or names a variety by a hyphen (``pt-br``), is returned unchanged.
+    """
+    return _to_iso639_3(code.partition("_")[0], of_group=False)
 
 
-def known(value: str, among: Iterable[str], what: str, at: str) -> str:
-    """``value`` if it is ``among`` the known ones.
+def _to_iso639_3(code: str, of_group: bool) -> str:
+    """Return the code of a language, or of the group whose standard variety the language is."""
+    from langcodes import Language  # late: commands that need no corpus start without it
+
+    if "-" in code:
+        return code
+    if of_group and code in _GROUPS:
+        return _GROUPS[code]
+    try:
+        # not normalized: CLDR replaces some codes by those of a larger language
+        language = Language.get(code, normalize=False)
+        if of_group:
+            language = language.prefer_macrolanguage()
+        return language.to_alpha3()
+    except (LookupError, ValueError):
+        return code
+
+
+def check_choice(value: str, choices: Iterable[str], what: str, at: str) -> str:
+    """Return ``value`` if it is one of ``choices``.
 
     Raises:
-        UserError: it is not; says what is near and what there is.
+        UserError: it is not. The error names the nearest choice and lists all.
     """
-    there = sorted(set(among))
-    if value in there:
+    names = sorted(set(choices))
+    if value in names:
         return value
-    near = get_close_matches(value, there, 1, cutoff=0.5)
+    near = get_close_matches(value, names, 1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f"unknown {what} {value!r}{hint}", at=at, fix=f"use one of: {' '.join(there)}")
+    raise UserError(f"unknown {what} {value!r}{hint}", at=at, fix=f"use one of: {' '.join(names)}")
 
 
-def find(code: str, among: Iterable[str], at: str) -> str:
-    """What a corpus calls the language ``code``, of the codes ``among`` that it has.
+def match_language(code: str, available: Iterable[str], at: str) -> str:
+    """Return the code of a corpus for the language that the user calls ``code``.
 
-    Raises:
-        UserError: it has no such language, or several (two scripts); says what it has.
-    """
-    there = set(among)
-    for name in names(code):
-        if name in there:
-            return name
-        written = [other for other in there if other.startswith(f"{name}_")]
-        if len(written) == 1:
-            return written[0]
-    return known(code, there, "language", at)
-
-
-def both(request: Request, among: Iterable[str], at: str) -> tuple[str, str]:
-    """What a corpus calls the two languages of a request.
+    Args:
+        available: codes of the corpus.
+        at: name of the corpus, for the error.
 
     Raises:
-        UserError: it lacks one, or they are one and the same.
+        UserError: the corpus does not have the language, or has it in several scripts.
     """
-    there = set(among)
-    src, tgt = find(request.src, there, at), find(request.tgt, there, at)
-    if src == tgt:
+    codes = sorted(set(available))
+    if code in codes:
+        return code
+    iso = iso639_3(code)
+    group = _to_iso639_3(iso, of_group=True)
+    for matches in (
+        [other for other in codes if iso639_3(other) == iso],
+        [other for other in codes if iso639_3(other) == group],
+        [other for other in codes if _to_iso639_3(iso639_3(other), of_group=True) == iso],
+    ):
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            return check_choice(code, matches, "language", at)
+    return check_choice(code, codes, "language", at)
+
+
+def match_pair(src: str, tgt: str, available: Iterable[str], at: str) -> tuple[str, str]:
+    """Return the codes of a corpus for two languages.
+
+    Raises:
+        UserError: the corpus lacks one of them, or both are the same language.
+    """
+    codes = set(available)
+    matched = match_language(src, codes, at), match_language(tgt, codes, at)
+    if matched[0] == matched[1]:
         raise UserError(
-            f"{request.src} and {request.tgt} are the same language", at=at, fix="give two"
+            f"{src} and {tgt} are the same language", at=at, fix="give two different languages"
         )
-    return src, tgt
+    return matched

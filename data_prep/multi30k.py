@@ -1,17 +1,17 @@
 """Image captions of Multi30k (task 1, raw text) in English, German, French and Czech: 29k pairs.
 
-``python -m data_prep.multi30k --src en --tgt de --out data/multi30k-en-de``. Not a corpus of the
-papers: a small benchmark whose models train within the hour. All four languages are line-aligned;
-dev is the release's val, test is test_2016_flickr.
+``python -m data_prep.multi30k --src en --tgt de --out data/multi30k-en-de``. The papers do not use
+this corpus; it is a small benchmark whose models train within an hour. All four languages are
+line-aligned; dev is the release's val, test is test_2016_flickr.
 """
 
 from __future__ import annotations
 
 import sys
 
-from data_prep.common import command
-from data_prep.fetch import RemoteFile
+from data_prep.command import corpus_command
 from data_prep.released import Release
+from data_prep.remote import RemoteFile
 
 _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _URL = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/raw/"
@@ -48,7 +48,7 @@ RELEASE = Release(
     notes=["Text is plain and cased."],
 )
 prepare = RELEASE.prepare
-main = command(prepare, __doc__)
+main = corpus_command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

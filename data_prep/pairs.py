@@ -1,23 +1,33 @@
-"""Sentence pairs, and filters that count and list what they take."""
+"""Sentence pairs: reading them from files and archives, and filters that count what they drop."""
 
 from __future__ import annotations
 
-import json
-import re
+import gzip
+import lzma
+import tarfile
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
-LISTED = 50  # places listed per filter in MANIFEST.json; the count is always exact
+from nmt.data.text import read_lines
+from nmt.errors import UserError
+
+MAX_PLACES = 50  # places per filter in MANIFEST.json; the count is always exact
 
 
 class Pair(NamedTuple):
-    """Two sides of one sentence, where it came from, and what it must not be parted from.
+    """A sentence and its translation.
 
-    ``place`` is a line number or a key for reports; pairs of one ``group`` (a talk, a chapter, a
-    file) land in one split; ``credit`` names the authors where the license asks for it.
+    Attributes:
+        place: line number or key, for reports.
+        group: pairs of one group (a talk, a chapter, a file) stay in one split.
+        credit: names of the authors, if the license requires them.
     """
 
     src: str
@@ -27,13 +37,13 @@ class Pair(NamedTuple):
     credit: str = ""
 
     def swapped(self) -> Pair:
-        """The pair in the other direction."""
+        """Return the pair in the other direction."""
         return self._replace(src=self.tgt, tgt=self.src)
 
 
 @dataclass
 class Drops:
-    """How many pairs each filter took, and the places of the first ``LISTED`` of them."""
+    """The number of pairs that each filter dropped, and the first ``MAX_PLACES`` places."""
 
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
@@ -41,43 +51,130 @@ class Drops:
     def add(self, reason: str, place: str) -> None:
         """Count one dropped pair."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
-        listed = self.places.setdefault(reason, [])
-        if place and len(listed) < LISTED:
-            listed.append(place)
+        places = self.places.setdefault(reason, [])
+        if place and len(places) < MAX_PLACES:
+            places.append(place)
 
     def report(self) -> dict[str, dict[str, object]]:
-        """For MANIFEST.json: reason -> count and first places."""
+        """Return reason -> count and first places, for MANIFEST.json."""
         return {
             reason: {"count": count, "first": " ".join(self.places[reason])}
             for reason, count in self.counts.items()
         }
 
+    def __str__(self) -> str:
+        return ", ".join(f"{reason}: {n:,}" for reason, n in self.counts.items()) or "none"
+
 
 @dataclass(frozen=True)
 class Filter:
-    """A reason for dropping a pair, and the test for it."""
+    """A reason to drop a pair, and the test for it."""
 
     reason: str
     drops: Callable[[Pair], bool]
 
 
 def one_line(text: str) -> str:
-    """Runs of white space (newlines too) as one space, none at the ends."""
+    """Replace each run of white space, newlines included, by one space; strip both ends."""
     return " ".join(text.split())
 
 
+def read_aligned(
+    src: Path, tgt: Path, split: str, restore: Callable[[str], str] = str
+) -> Iterator[Pair]:
+    """Yield the line pairs of two files, without line ends and byte-order mark.
+
+    Args:
+        split: a pair's place is ``SPLIT:LINE``.
+        restore: is applied to each line.
+
+    Raises:
+        UserError: the files have different numbers of lines (names both).
+    """
+    sides = read_lines(src, clean=False), read_lines(tgt, clean=False)
+    for number, (one, other) in enumerate(zip_longest(*sides), 1):
+        if one is None or other is None:
+            counts = [
+                number - (side is None) + sum(1 for _ in rest)
+                for side, rest in zip((one, other), sides, strict=True)
+            ]
+            raise UserError(
+                f"{src.name} has {counts[0]:,} lines and {tgt.name} has {counts[1]:,}",
+                at=str(src.parent),
+                fix="get both files again, or find the missing line and add it",
+            )
+        yield Pair(restore(one), restore(other), f"{split}:{number}")
+
+
+def clean_training_pairs(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
+    """Yield pairs with single spaces between words, without those that have an empty side."""
+    tidy = (pair._replace(src=one_line(pair.src), tgt=one_line(pair.tgt)) for pair in pairs)
+    return apply_filters(tidy, [empty_side()], drops)
+
+
+@contextmanager
+def archive_errors(path: Path) -> Iterator[None]:
+    """Turn the exceptions of a damaged archive into a UserError."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError) as error:
+        raise UserError(
+            f"damaged or truncated archive ({error})",
+            at=str(path),
+            fix="delete this file and get it again",
+        ) from error
+
+
+def member_names(archive: Path) -> list[str]:
+    """Return the paths of all files of a tar archive."""
+    with archive_errors(archive), tarfile.open(archive, "r:*") as tar:
+        return [info.name for info in tar if info.isfile()]
+
+
+def member_lines(archive: Path, member: str) -> Iterator[str]:
+    """Yield the lines of one file of a tar archive, without unpacking it. Tabs stay.
+
+    Args:
+        member: the end of the file's path.
+
+    Raises:
+        UserError: the archive is damaged, has no such file, or the text is not UTF-8.
+    """
+    with archive_errors(archive), tarfile.open(archive, "r:*") as tar:
+        for info in tar:
+            if info.isfile() and f"/{info.name}".endswith(f"/{member}"):
+                file = tar.extractfile(info)
+                assert file is not None  # a regular file
+                yield from _decode_lines(file, f"{archive}:{member}")
+                return
+    raise UserError(f"has no {member}", at=str(archive), fix="give the publisher's own archive")
+
+
+def _decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"not UTF-8 at byte {error.start + 1} of the line",
+                at=f"{name}:{number}",
+                fix="convert the file to UTF-8 (iconv -f OLD -t UTF-8)",
+            ) from error
+        yield text.rstrip("\r\n")
+
+
 def apply_filters(pairs: Iterable[Pair], filters: Sequence[Filter], drops: Drops) -> Iterator[Pair]:
-    """The pairs that no filter takes; each lost pair is counted under the first that took it."""
+    """Yield the pairs that no filter drops; count each other pair under its first filter."""
     for pair in pairs:
-        taker = next((f for f in filters if f.drops(pair)), None)
-        if taker:
-            drops.add(taker.reason, pair.place)
-        else:
+        reason = next((f.reason for f in filters if f.drops(pair)), None)
+        if reason is None:
             yield pair
+        else:
+            drops.add(reason, pair.place)
 
 
 def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
-    """The first of each (src, tgt)."""
+    """Yield the first pair of each (src, tgt)."""
     seen: set[tuple[str, str]] = set()
     for pair in pairs:
         if (pair.src, pair.tgt) in seen:
@@ -88,55 +185,56 @@ def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
 
 
 def empty_side() -> Filter:
-    """A side without text; the pair goes as a pair, so the sides stay aligned."""
+    """Drop pairs with a side that is empty or white space."""
     return Filter("empty side", lambda p: not p.src.strip() or not p.tgt.strip())
 
 
 def identical_sides() -> Filter:
-    """Source and target are the same text: not translated."""
+    """Drop pairs whose sides are the same text, which is probably not translated."""
     return Filter("identical sides", lambda p: p.src.strip() == p.tgt.strip())
 
 
-def length(least: int, most: int) -> Filter:
-    """Either side has fewer than ``least`` or more than ``most`` words."""
+def length(min_words: int, max_words: int) -> Filter:
+    """Drop pairs with a side of fewer than ``min_words`` or more than ``max_words`` words."""
 
     def drops(pair: Pair) -> bool:
-        return any(not least <= len(side.split()) <= most for side in pair[:2])
+        return any(not min_words <= len(side.split()) <= max_words for side in pair[:2])
 
-    return Filter(f"not {least} to {most} words", drops)
+    return Filter(f"not {min_words} to {max_words} words", drops)
 
 
-def length_ratio(most: float) -> Filter:
-    """One side has over ``most`` times the characters of the other.
+def length_ratio(max_ratio: float) -> Filter:
+    """Drop pairs if one side has over ``max_ratio`` times the characters of the other, plus ten.
 
-    Ten characters are allowed on top, since short labels differ by more than sentences do.
+    The ten characters are for short labels, whose lengths differ more than those of sentences.
     """
 
     def drops(pair: Pair) -> bool:
         short, long = sorted((len(pair.src), len(pair.tgt)))
-        return long > most * short + 10
+        return long > max_ratio * short + 10
 
-    return Filter(f"length ratio over {most:g}", drops)
+    return Filter(f"length ratio over {max_ratio:g}", drops)
 
 
-def wrong_script(src: str | None, tgt: str | None, share: float = 0.5) -> Filter:
-    """Less than ``share`` of a side's letters are of its script (``LATIN``, ``CYRILLIC``, ...).
+def wrong_script(src: str | None, tgt: str | None, min_share: float = 0.5) -> Filter:
+    """Drop pairs if less than ``min_share`` of a side's letters are in its script.
 
-    Names are the first words of Unicode character names; a side may have several, with commas:
-    HIRAGANA,KATAKANA,CJK. None leaves that side unchecked. A side without letters passes.
+    Args:
+        src, tgt: one of ``script_names()``, or several with commas (HIRAGANA,KATAKANA,CJK); None
+            does not check that side. A side without letters passes.
     """
 
-    def foreign(text: str, script: str | None) -> bool:
+    def is_foreign(text: str, script: str | None) -> bool:
         letters = [char for char in text if char.isalpha()]
         if script is None or not letters:
             return False
-        return sum(_is_script(char, script) for char in letters) < share * len(letters)
+        return sum(_is_script(char, script) for char in letters) < min_share * len(letters)
 
-    return Filter("wrong script", lambda p: foreign(p.src, src) or foreign(p.tgt, tgt))
+    return Filter("wrong script", lambda p: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
 
 
-def scripts() -> set[str]:
-    """Names that ``wrong_script`` takes."""
+def script_names() -> set[str]:
+    """Return the names of scripts (LATIN, CYRILLIC): the first words of Unicode letter names."""
     letters = (char for char in map(chr, range(0x20000)) if char.isalpha())
     return {unicodedata.name(char, "").partition(" ")[0] for char in letters} - {""}
 
@@ -144,14 +242,3 @@ def scripts() -> set[str]:
 @cache
 def _is_script(char: str, script: str) -> bool:
     return unicodedata.name(char, "").startswith(tuple(script.split(",")))
-
-
-def matching(reason: str, pattern: str) -> Filter:
-    """Either side matches a regular expression, such as mark-up left by the source."""
-    found = re.compile(pattern).search
-    return Filter(reason, lambda p: bool(found(p.src) or found(p.tgt)))
-
-
-def to_json(data: object) -> str:
-    """JSON as written into MANIFEST.json: readable, in order, with a final newline."""
-    return json.dumps(data, ensure_ascii=False, indent=2) + "\n"

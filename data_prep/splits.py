@@ -1,4 +1,7 @@
-"""Splits by group, and near-duplicates between them: a score must not measure memory."""
+"""Split pairs by group, and remove near-duplicates between splits.
+
+Without that, a score on dev or test would measure what the model memorized.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +13,36 @@ from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
 from nmt.data.near_duplicates import NearIndex
 
 
-def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> tuple[set[int], set[int]]:
-    """Which ``pairs`` and which ``others`` are near-duplicates of one another, on either side.
+def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> set[int]:
+    """Return the indices of the ``pairs`` that have a near-duplicate in ``others``, on either side.
 
-    Only ``pairs`` is indexed, so let it be the smaller. Texts without a word (digits, placeholders)
-    are all near each other.
+    Only ``pairs`` is indexed: let it be the smaller one. Texts without a word (digits,
+    placeholders) are all near-duplicates of each other.
     """
-    sides = NearIndex([p.src for p in pairs]), NearIndex([p.tgt for p in pairs])
-    hit: set[int] = set()
-    hitting: set[int] = set()
-    for j, other in enumerate(others):
-        found = sides[0].near(other.src) | sides[1].near(other.tgt)
-        hit |= found
-        if found:
-            hitting.add(j)
-    return hit, hitting
+    sources, targets = NearIndex([p.src for p in pairs]), NearIndex([p.tgt for p in pairs])
+    found: set[int] = set()
+    for other in others:
+        found |= sources.near(other.src) | targets.near(other.tgt)
+    return found
 
 
 def hold_out(
     pairs: Sequence[Pair],
     sizes: Mapping[str, int],
     drops: Drops,
-    held_filters: Sequence[Filter] = (),
+    held_out_filters: Sequence[Filter] = (),
 ) -> dict[str, list[Pair]]:
-    """Splits by group whose scores are honest: held-out pairs that nearly recur are dropped.
+    """Split pairs by group, and drop the held-out pairs that nearly recur.
 
-    A pair of a held-out split goes when it nearly recurs, on either side, in train or in an
-    earlier held-out split; train keeps its pair. Exact duplicates go from each split, and
-    ``held_filters`` apply to the held-out ones, so these end smaller than ``sizes``.
+    A held-out pair is dropped if one of its sides nearly recurs in train or in an earlier held-out
+    split; train keeps its pair. Exact duplicates are dropped from each split.
+
+    Args:
+        sizes: held-out split -> pairs. The result is smaller by what is dropped.
+        held_out_filters: filters for the held-out splits alone.
+
+    Returns:
+        Split -> pairs; ``train`` first.
     """
     splits = {
         name: list(drop_duplicates(part, drops))
@@ -45,40 +50,41 @@ def hold_out(
     }
     earlier = ["train"]
     for split in sizes:
-        kept = list(apply_filters(splits[split], held_filters, drops))
-        hit, _ = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
-        for i in sorted(hit):
+        kept = list(apply_filters(splits[split], held_out_filters, drops))
+        recurring = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
+        for i in sorted(recurring):
             drops.add(f"{split}: nearly recurs in {' or '.join(earlier)}", kept[i].place)
-        splits[split] = [pair for i, pair in enumerate(kept) if i not in hit]
+        splits[split] = [pair for i, pair in enumerate(kept) if i not in recurring]
         earlier.append(split)
     return splits
 
 
-def _shuffled(names: Iterable[str]) -> list[str]:
-    """An order that depends on the names alone, so a new version of a source moves few groups."""
-    return sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).hexdigest())
-
-
 def split_by_group(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
-    """Whole groups to each split of ``sizes`` until it has that many pairs, the rest to train.
+    """Assign complete groups to each split of ``sizes`` until it is full, and the rest to train.
 
-    Groups over a tenth of a split's size stay in train, so that no split is about one thing.
+    A group of more than a tenth of a split's size stays in train, so that no split is dominated by
+    one group.
 
     Returns:
-        Split name -> pairs in their given order; ``train`` first.
+        Split -> pairs in their given order; ``train`` first.
     """
-    by_group = Counter(pair.group for pair in pairs)
+    group_sizes = Counter(pair.group for pair in pairs)
     split_of: dict[str, str] = {}
-    names = iter(_shuffled(by_group))
+    groups = iter(_hash_order(group_sizes))
     for split, size in sizes.items():
-        have = 0
-        for name in names:
-            if by_group[name] * 10 <= size:
-                split_of[name] = split
-                have += by_group[name]
-            if have >= size:
+        filled = 0
+        for group in groups:
+            if group_sizes[group] * 10 <= size:
+                split_of[group] = split
+                filled += group_sizes[group]
+            if filled >= size:
                 break
     splits: dict[str, list[Pair]] = {"train": [], **{name: [] for name in sizes}}
     for pair in pairs:
         splits[split_of.get(pair.group, "train")].append(pair)
     return splits
+
+
+def _hash_order(groups: Iterable[str]) -> list[str]:
+    """Sort names by their hash: in a new version of a corpus most groups keep their split."""
+    return sorted(set(groups), key=lambda name: hashlib.sha256(name.encode()).hexdigest())

@@ -1,8 +1,8 @@
-"""Everyday sentences of tatoeba.org in any two of its some 400 languages, plain text.
+"""Everyday sentences of tatoeba.org in any two of about 400 languages, plain text.
 
 ``python -m data_prep.tatoeba --src ar --tgt en --out data/ar-en``. The site exports its sentences
-anew each week, so there is no hash to pin: MANIFEST.json has those of the files that came. The
-license asks that authors are named: line n of train.credits is about line n of train.
+each week, so no hash is pinned and nothing is cached; MANIFEST.json records the hashes of the
+downloaded files. The license requires credits: line n of train.credits is about line n of train.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import RemoteFile, digest, opened
-from data_prep.languages import find, names
+from data_prep.command import corpus_command
+from data_prep.languages import iso639_3, match_language
 from data_prep.pairs import Drops, Pair, apply_filters, empty_side, identical_sides, one_line
+from data_prep.remote import RemoteFile, digest, fetched
 from data_prep.splits import hold_out
+from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import read_lines
 
 _URL = "https://downloads.tatoeba.org/exports/per_language/"
 _SENTENCES = "_sentences_detailed.tsv.bz2"
-# What it calls languages that ISO 639-3 has as groups.
-_OWN = {"fa": "pes", "lv": "lvs", "ms": "zsm", "ne": "npi", "no": "nob", "sw": "swh", "zh": "cmn"}
+# Groups of languages (macrolanguages) -> the variety under whose code Tatoeba has the sentences.
+_VARIETIES = {
+    "fas": "pes", "lav": "lvs", "msa": "zsm", "nep": "npi", "nor": "nob", "swa": "swh", "zho": "cmn"
+}  # fmt: skip
 HELD_OUT = {"dev": 1000, "test": 1000}
 NOTES = [
     "A sentence may have several translations; credits name sentences and authors.",
@@ -32,7 +35,7 @@ NOTES = [
 
 
 def sources(src: str, tgt: str) -> list[RemoteFile]:
-    """The links and the sentences of both languages."""
+    """Return the files of links and of the sentences of both languages."""
     license = "CC BY 2.0 FR; some sentences CC0 1.0"
     links = f"{src}-{tgt}_links.tsv.bz2"
     return [
@@ -41,26 +44,28 @@ def sources(src: str, tgt: str) -> list[RemoteFile]:
     ]
 
 
-def code(lang: str, local: Path | None) -> str:
-    """Tatoeba's code of a language, ISO 639-3 but for a few groups."""
+def tatoeba_code(lang: str, local: Path | None) -> str:
+    """Return Tatoeba's code of a language: ISO 639-3, and a variety instead of a group."""
+    code = iso639_3(lang)
+    code = _VARIETIES.get(code, code)
     if local is not None and local.is_dir():
         files = (path.name for path in local.iterdir())
-        there = [name.removesuffix(_SENTENCES) for name in files if name.endswith(_SENTENCES)]
-        return find(_OWN.get(lang, lang), there, str(local))
-    return _OWN.get(lang) or next((name for name in names(lang) if len(name) == 3), lang)
+        available = [name.removesuffix(_SENTENCES) for name in files if name.endswith(_SENTENCES)]
+        return match_language(code, available, str(local))
+    return code
 
 
 def read_sentences(path: Path, wanted: set[str]) -> dict[str, tuple[str, str]]:
-    """Number -> text and author of the sentences wanted.
+    """Return number -> (text, author) of the sentences whose numbers are in ``wanted``.
 
-    Columns: number, language, text, author, day added, day changed; ``\\N`` is an unknown author.
+    Columns: number, language, text, author, date added, date changed; ``\\N`` is an unknown author.
     """
     rows = (line.split("\t") for line in read_lines(path, clean=False))
     return {row[0]: (one_line(row[2]), row[3]) for row in rows if row[0] in wanted}
 
 
 def read_pairs(links: Path, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair]:
-    """The linked sentences; a pair's group is its source sentence."""
+    """Yield the pairs of linked sentences; a pair's group is its source sentence."""
     numbers = [
         (one, other) for one, other in (line.split("\t") for line in read_lines(links, clean=False))
     ]
@@ -82,11 +87,11 @@ def read_pairs(links: Path, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair
 
 
 def prepare(request: Request) -> None:
-    """Fetch (or read from the folder ``local``), join by links, split and write."""
+    """Download the exports (or read them from ``local``), join by links, split and write."""
     check_request(request)
-    files = sources(code(request.src, request.local), code(request.tgt, request.local))
+    files = sources(*(tatoeba_code(lang, request.local) for lang in (request.src, request.tgt)))
     drops = Drops()
-    with opened(files, request.local) as paths:
+    with fetched(files, request.local) as paths:
         found = [
             replace(file, sha256=digest(path, "sha256"))
             for file, path in zip(files, paths, strict=True)
@@ -94,10 +99,11 @@ def prepare(request: Request) -> None:
         pairs = read_pairs(paths[0], paths[1], paths[2], drops)
         kept = list(apply_filters(pairs, [empty_side(), identical_sides()], drops))
     splits = hold_out(kept, HELD_OUT, drops)
-    finish(Corpus(f"tatoeba-{request.src}-{request.tgt}", splits, drops, found, NOTES), request)
+    name = f"tatoeba-{request.src}-{request.tgt}"
+    write_corpus(Corpus(name, splits, drops, found, NOTES), request)
 
 
-main = command(prepare, __doc__)
+main = corpus_command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,10 +1,9 @@
 """The TED talks corpus of Qi et al. 2018: 58 languages with English, Moses-tokenized.
 
-``python -m data_prep.ted_talks --src gl --tgt en --out data/gl-en``. "When and Why are Pre-trained
-Word Embeddings Useful for Neural Machine Translation?", NAACL 2018. One archive of 336 MB has all
-languages: fetch it once and give it by ``--from`` for further pairs. Splits are its own. Any two of
-its languages make a pair; gl, sk and ar to English and English to he are those of "Transformers
-without Tears".
+``python -m data_prep.ted_talks --src gl --tgt en --out data/gl-en``. The corpus of "When and Why
+are Pre-trained Word Embeddings Useful for Neural Machine Translation?" (NAACL 2018), with its
+splits. One archive of 336 MB has all languages; it is downloaded once for all pairs. Any two
+languages make a pair; "Transformers without Tears" uses gl, sk and ar to English, and en to he.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import RemoteFile, opened
-from data_prep.languages import both
-from data_prep.pairs import Drops, Pair, one_line
-from data_prep.reading import member_lines
+from data_prep.command import corpus_command
+from data_prep.languages import match_pair
+from data_prep.pairs import Drops, Pair, member_lines, one_line
+from data_prep.remote import RemoteFile, fetched
+from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import is_blank
 
 SOURCE = RemoteFile(
@@ -32,27 +31,28 @@ NOTES = [
     "Text is Moses-tokenized (&apos; and &quot; are escapes): set data.tokenized: true.",
     "Places are line numbers of all_talks_*.tsv; rows that lack both sides are not counted.",
 ]
-# The mark of a sentence that a talk lacks in this language, as it is and as the tokenizer left it.
+# A talk lacks this sentence in this language: the mark, with or without the tokenizer's spaces.
 _MISSING = re.compile(r"_ ?_ ?NULL ?_ ?_")
-# A target-language tag in front, such as "__en__", that the publisher's scripts put there.
+# A target-language tag before the sentence, such as "__en__", from the publisher's scripts.
 _TAG = re.compile(r"^ *_ ?_ ?[a-z]{2,3}(-[a-z]{2})? ?_ ?_ ")
 _MEMBERS = {split: f"all_talks_{split}.tsv" for split in ("train", "dev", "test")}
 
 
 def sentence(cell: str) -> str:
-    """Return a cell's sentence as it is, without a tag; empty where the talk lacks it."""
+    """Return a cell's sentence without a tag, or "" if the talk lacks the sentence."""
     return "" if is_blank(cell) or _MISSING.search(cell) else _TAG.sub("", cell)
 
 
 def read_split(archive: Path, split: str, request: Request, drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of a split that have both sides; a pair's group is its talk.
 
-    Words of training pairs come one space apart; dev and test keep each sentence as it is.
+    Training pairs get single spaces between words; sentences of dev and test are unaltered.
     """
     tidy = one_line if split == "train" else str
     rows = (line.split("\t") for line in member_lines(archive, _MEMBERS[split]))
     header = next(rows, [])
-    columns = [header.index(lang, 1) for lang in both(request, header[1:], str(archive))]
+    langs = match_pair(request.src, request.tgt, header[1:], str(archive))
+    columns = [header.index(lang, 1) for lang in langs]
     for number, row in enumerate(rows, 2):
         place = f"{split}:{number}"
         if len(row) != len(header):
@@ -69,13 +69,13 @@ def prepare(request: Request) -> None:
     """Write one language pair of the archive."""
     check_request(request)
     drops = Drops()
-    with opened([SOURCE], request.local) as [archive]:
+    with fetched([SOURCE], request.local) as [archive]:
         splits = {split: read_split(archive, split, request, drops) for split in _MEMBERS}
         name = f"ted-{request.src}-{request.tgt}"
-        finish(Corpus(name, splits, drops, [SOURCE], NOTES), request)
+        write_corpus(Corpus(name, splits, drops, [SOURCE], NOTES), request)
 
 
-main = command(prepare, __doc__)
+main = corpus_command(prepare, __doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,8 +1,8 @@
 """Slovak-English user-interface texts of Home Assistant (Apache-2.0), from the package index.
 
-The quickstart's corpus: labels, messages and help texts that people of a localization community
-translated, joined by key from the translations/{sk,en}.json files of each integration. Slovak is
-one of the languages of "Transformers without Tears"; the text is another (the paper's is TED).
+The quickstart's corpus: labels, messages and help texts, translated by a localization community.
+Pairs are joined by key from the translations/{sk,en}.json files of each integration. "Transformers
+without Tears" uses Slovak as well, but with text of TED talks.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_prep.common import Corpus, Request, check_request, command, finish
-from data_prep.fetch import RemoteFile, opened
-from data_prep.languages import both
+from data_prep.command import corpus_command
+from data_prep.languages import match_pair
 from data_prep.pairs import (
     Drops,
     Filter,
@@ -29,7 +28,9 @@ from data_prep.pairs import (
     length_ratio,
     one_line,
 )
+from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
+from data_prep.write import Corpus, Request, check_request, write_corpus
 
 SOURCE = RemoteFile(
     what="Home Assistant's interface texts",
@@ -39,7 +40,7 @@ SOURCE = RemoteFile(
     package="homeassistant==2026.2.3",
     python="3.14",
 )
-HELD_OUT = {"dev": 2800, "test": 2800}  # pairs before repeats and labels are dropped: a third stays
+HELD_OUT = {"dev": 2800, "test": 2800}  # a third remains without repeats and labels
 NOTES = [
     "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} stay.",
     "Dev and test are whole integrations that train has nothing of. They keep texts of at least "
@@ -58,13 +59,13 @@ def _leaves(tree: dict[str, Any], key: str) -> Iterator[tuple[str, str]]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Non-empty lines without Markdown's link targets and bold marks."""
+    """Return the non-empty lines without Markdown's link targets and bold marks."""
     plain = _LINK.sub(r"\1", text).replace("**", "")
     return [line for line in map(one_line, plain.splitlines()) if line]
 
 
 def read_pairs(wheel: Path, drops: Drops) -> Iterator[Pair]:
-    """Pairs of all integrations; texts of several paragraphs become one pair per paragraph."""
+    """Yield the pairs of all integrations, one for each paragraph of a text."""
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
             if not (found := _FILE.fullmatch(name)):
@@ -92,22 +93,22 @@ FILTERS: list[Filter] = [
 
 
 def prepare(request: Request) -> None:
-    """Fetch (or read ``local``), clean, split and write {train,dev,test}.{sk,en}."""
+    """Download the wheel (or read ``local``), clean, split and write {train,dev,test}.{sk,en}."""
     check_request(request)
-    turned = both(request, ("sk", "en"), "ui-sk-en")[0] == "en"
+    reverse = match_pair(request.src, request.tgt, ("sk", "en"), "ui-sk-en")[0] == "en"
     drops = Drops()
-    with opened([SOURCE], request.local) as [wheel]:
+    with fetched([SOURCE], request.local) as [wheel]:
         pairs = list(apply_filters(read_pairs(wheel, drops), FILTERS, drops))
     splits = hold_out(
-        [pair.swapped() for pair in pairs] if turned else pairs,
+        [pair.swapped() for pair in pairs] if reverse else pairs,
         HELD_OUT,
         drops,
         [Filter("label of under 3 words, in dev or test", length(3, 80).drops)],
     )
-    finish(Corpus("ui-sk-en", splits, drops, [SOURCE], NOTES), request)
+    write_corpus(Corpus("ui-sk-en", splits, drops, [SOURCE], NOTES), request)
 
 
-main = command(prepare, __doc__, "sk-en")
+main = corpus_command(prepare, __doc__, "sk-en")
 
 if __name__ == "__main__":
     sys.exit(main())

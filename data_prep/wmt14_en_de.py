@@ -1,19 +1,19 @@
 """English-German of WMT '14 as the Stanford NLP group released it, Moses-tokenized.
 
-4.5M pairs; dev is newstest2013, test is newstest2014. In this release compounds are split at
-hyphens on every side ("rich ##AT##-##AT## text"). "Transformers without Tears" (appendix A) asks
-for that format when scoring; here the mark becomes the Moses tokenizer's own for the same split,
-``@-@``: still one token, so tokenized BLEU is the paper's, and the detokenizer knows it. Nothing
-else of dev and test is altered.
+4.5M pairs; dev is newstest2013, test is newstest2014. The release splits compounds at hyphens on
+every side ("rich ##AT##-##AT## text"), the format that "Transformers without Tears" (appendix A)
+scores. This module replaces the mark by ``@-@``, which the Moses tokenizer writes for the same
+split: it is still one token, so tokenized BLEU is the paper's, and the detokenizer knows it. Dev
+and test are otherwise unaltered.
 """
 
 from __future__ import annotations
 
 import sys
 
-from data_prep.common import command
-from data_prep.fetch import RemoteFile
+from data_prep.command import corpus_command
 from data_prep.released import Release
+from data_prep.remote import RemoteFile
 
 _URL = "https://nlp.stanford.edu/projects/nmt/data/wmt14.en-de/"
 
@@ -47,7 +47,7 @@ RELEASE = Release(
     restore=restore,
 )
 prepare = RELEASE.prepare
-main = command(prepare, __doc__, "en-de")
+main = corpus_command(prepare, __doc__, "en-de")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def obtain_corpus(recipe: Recipe) -> None:
-    """Fetch the corpus with ``data.download`` when files are missing.
+    """Download the corpus with ``data.download`` when files are missing.
 
     Raises:
         UserError: data.download names no corpus of data_prep, or the source cannot be reached.
@@ -23,12 +23,12 @@ def obtain_corpus(recipe: Recipe) -> None:
     if name is None:
         return
     from data_prep import CORPORA
-    from data_prep.languages import known
+    from data_prep.languages import check_choice
 
-    known(name, CORPORA, "corpus", "data.download")
+    check_choice(name, CORPORA, "corpus", "data.download")
     if not missing_files(recipe):
         return
-    from data_prep.common import Request
+    from data_prep.write import Request
 
     module = importlib.import_module(f"data_prep.{name}")
     print(f"making the corpus with data_prep.{name}", file=sys.stderr)

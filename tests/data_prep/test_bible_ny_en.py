@@ -7,7 +7,7 @@ import json
 import zipfile
 
 from data_prep import bible_ny_en
-from data_prep.common import Request
+from data_prep.write import Request
 
 ENGLISH = """# generated
 from pythonbible.bible.bible import Bible

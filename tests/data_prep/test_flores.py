@@ -18,7 +18,7 @@ def archive(tmp_path, monkeypatch):
                 info = tarfile.TarInfo(f"./flores200_dataset/{split}/{lang}.{split}")
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
-    monkeypatch.setattr(flores, "SOURCE", flores.Source("FLORES", "x", path.name))
+    monkeypatch.setattr(flores, "SOURCE", flores.RemoteFile("FLORES", "x", path.name))
     return path
 
 
@@ -35,7 +35,7 @@ def test_dev_and_devtest_are_written_aligned(archive, tmp_path):
     assert not (out / "train.gl").exists()
 
 
-def test_unknown_code_is_told_what_is_near(archive, tmp_path, capsys):
+def test_unknown_code_names_the_nearest_one(archive, tmp_path, capsys):
     assert run(archive, tmp_path / "out", "glx_Latn") == 2
     assert "did you mean glg_Latn?" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

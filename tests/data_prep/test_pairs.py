@@ -1,9 +1,9 @@
-"""Filters take what they say, count it exactly and list where it was."""
+"""Filters drop what their names say, count it exactly and list its places."""
 
 import pytest
 
 from data_prep.pairs import (
-    LISTED,
+    MAX_PLACES,
     Drops,
     Pair,
     apply_filters,
@@ -17,7 +17,7 @@ from data_prep.pairs import (
 
 
 @pytest.mark.parametrize(
-    ("given", "taken", "kept"),
+    ("given", "dropped", "kept"),
     [
         (empty_side(), Pair("", "a"), Pair("a", "b")),
         (empty_side(), Pair("a", " \u00a0"), Pair(".", ".")),
@@ -31,8 +31,8 @@ from data_prep.pairs import (
         (wrong_script("HIRAGANA,CJK", None), Pair("no", "x"), Pair("猫がすき", "x")),
     ],
 )
-def test_a_filter_takes_one_and_keeps_the_other(given, taken, kept):
-    assert given.drops(taken)
+def test_a_filter_drops_one_and_keeps_the_other(given, dropped, kept):
+    assert given.drops(dropped)
     assert not given.drops(kept)
 
 
@@ -49,10 +49,10 @@ def test_first_filter_counts_and_lists_places():
 
 def test_counts_stay_exact_beyond_the_listed_places():
     drops = Drops()
-    for i in range(LISTED + 7):
+    for i in range(MAX_PLACES + 7):
         drops.add("x", str(i))
-    assert drops.counts["x"] == LISTED + 7
-    assert len(drops.places["x"]) == LISTED
+    assert drops.counts["x"] == MAX_PLACES + 7
+    assert len(drops.places["x"]) == MAX_PLACES
 
 
 def test_duplicates_keep_the_first_and_other_translations():

@@ -1,4 +1,4 @@
-"""Released line-aligned files: pairs stay pairs, unequal files are refused."""
+"""Released line-aligned files: pairs stay aligned, files of unequal length are refused."""
 
 import dataclasses
 import gzip
@@ -7,8 +7,8 @@ import json
 import pytest
 
 from data_prep import iwslt15_en_vi, wmt14_en_de
-from data_prep.common import Request
-from data_prep.fetch import RemoteFile
+from data_prep.remote import RemoteFile
+from data_prep.write import Request
 from nmt.errors import UserError
 from nmt.scoring.metrics import tokenized_bleu
 
@@ -34,7 +34,7 @@ def write(folder, release, texts):
             (folder / source.filename).write_text(text, "utf-8", newline="")
 
 
-def test_one_sided_blank_lines_go_as_pairs(tmp_path):
+def test_a_blank_side_drops_the_training_pair(tmp_path):
     release = unpinned(iwslt15_en_vi.RELEASE)
     write(tmp_path, release, {"train": ("one\r\n\ntwo  2\n \nx\u2028y\n", "mot\nlac\nhai\n\nz\n")})
     release.prepare(request(release, tmp_path))
@@ -72,7 +72,7 @@ def test_unequal_files_name_both_counts(tmp_path, src, tgt):
     assert not (tmp_path / "out").exists()
 
 
-def test_split_compounds_get_the_mark_that_detokenizers_know(tmp_path):
+def test_split_compounds_get_the_mark_of_the_moses_tokenizer(tmp_path):
     release = unpinned(wmt14_en_de.RELEASE)
     write(tmp_path, release, {"test": ("rich ##AT##-##AT## text\n", "a ##AT##-##AT## b\n")})
     release.prepare(request(release, tmp_path))
@@ -80,7 +80,7 @@ def test_split_compounds_get_the_mark_that_detokenizers_know(tmp_path):
     assert (tmp_path / "out/test.de").read_text() == "a @-@ b\n"
 
 
-def test_tokenized_bleu_is_that_of_the_atat_format():
+def test_tokenized_bleu_equals_that_of_the_atat_format():
     refs = ["Er ist ein wohl ##AT##-##AT## bekannter Mann .", "Das Haus ist sehr alt ."]
     hyps = ["Er ist ein sehr ##AT##-##AT## bekannter Mann .", "Das Haus ist alt ."]
     ours = [[wmt14_en_de.restore(line) for line in lines] for lines in (hyps, refs)]

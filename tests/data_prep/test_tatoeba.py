@@ -60,10 +60,10 @@ def test_linked_sentences_are_pairs_with_their_authors(exports, tmp_path):
 
 
 def test_codes(exports, tmp_path, capsys):
-    assert tatoeba.code("ar", None) == "ara"
-    assert tatoeba.code("zh", None) == "cmn"
-    assert tatoeba.code("sw", None) == "swh"
-    assert tatoeba.code("toki", None) == "toki"
+    assert tatoeba.tatoeba_code("ar", None) == "ara"
+    assert tatoeba.tatoeba_code("zh", None) == "cmn"
+    assert tatoeba.tatoeba_code("sw", None) == "swh"
+    assert tatoeba.tatoeba_code("toki", None) == "toki"
     [links, *_] = tatoeba.sources("ara", "eng")
     base = "https://downloads.tatoeba.org/exports/per_language"
     assert links.url == f"{base}/ara/ara-eng_links.tsv.bz2"

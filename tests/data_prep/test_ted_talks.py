@@ -1,5 +1,6 @@
 """The TED archive's own format: header of languages, missing sentences, tags, damage."""
 
+import dataclasses
 import io
 import json
 import tarfile
@@ -7,7 +8,7 @@ import tarfile
 import pytest
 
 from data_prep import ted_talks
-from data_prep.common import Request
+from data_prep.write import Request
 from nmt.errors import UserError
 
 ROWS = [
@@ -34,7 +35,7 @@ def pack(path, rows=ROWS, names=("train", "dev", "test")):
 
 @pytest.fixture
 def archive(tmp_path, monkeypatch):
-    monkeypatch.setattr(ted_talks, "SOURCE", ted_talks.Source("TED", "x", "ted_talks.tar.gz"))
+    monkeypatch.setattr(ted_talks, "SOURCE", ted_talks.RemoteFile("TED", "x", "ted_talks.tar.gz"))
     return pack(tmp_path / "ted_talks.tar.gz")
 
 
@@ -62,7 +63,19 @@ def test_other_direction_and_regional_codes(archive, tmp_path):
     assert (tmp_path / "out/train.pt-br").read_text().splitlines()[0] == "x"
 
 
-def test_unknown_language_is_told_what_is_near(archive, tmp_path):
+def test_second_pair_does_not_download(tmp_path, monkeypatch, server):
+    path = pack(tmp_path / "ted_talks.tar.gz")
+    url = server.add("/data/ted_talks.tar.gz", path.read_bytes())
+    source = dataclasses.replace(ted_talks.SOURCE, url=url, size=path.stat().st_size)
+    monkeypatch.setattr(ted_talks, "SOURCE", source)
+    prepare(tmp_path / "gl", None)
+    prepare(tmp_path / "pt", None, "pt-br")
+    assert server.asked == ["/data/ted_talks.tar.gz"]
+    assert (tmp_path / "gl/dev.gl").read_text("utf-8").startswith("Ola a todos .\n")
+    assert (tmp_path / "pt/dev.pt-br").read_text("utf-8").startswith("x\n")
+
+
+def test_unknown_language_names_the_nearest_one(archive, tmp_path):
     with pytest.raises(UserError, match=r"'pt_br'; did you mean pt-br\?(.|\n)*en gl pt-br"):
         prepare(tmp_path / "out", archive, "pt_br")
     assert not (tmp_path / "out").exists()

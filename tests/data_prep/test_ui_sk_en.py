@@ -9,8 +9,8 @@ import zipfile
 import pytest
 
 from data_prep import ui_sk_en
-from data_prep.common import Request
 from data_prep.pairs import Drops
+from data_prep.write import Request
 from nmt.data.near_duplicates import normalized
 from nmt.errors import UserError
 
@@ -82,9 +82,9 @@ def test_paragraphs_and_markdown(tmp_path):
     assert drops.places["unequal numbers of paragraphs"] == ["c.b"]
 
 
-def test_existing_output_is_refused_before_fetching(tmp_path, monkeypatch):
+def test_existing_output_is_refused_before_downloading(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("x")
-    monkeypatch.setattr(ui_sk_en, "opened", None)  # would fail if called
+    monkeypatch.setattr(ui_sk_en, "fetched", None)  # would fail if called
     with pytest.raises(UserError, match="--force"):
         ui_sk_en.prepare(Request(tmp_path, "sk", "en"))
 

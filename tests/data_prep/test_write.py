@@ -1,12 +1,12 @@
-"""A corpus is written whole under its final name, or nothing is."""
+"""A corpus appears complete under its final name, or not at all."""
 
 import hashlib
 import json
 
 import pytest
 
-from data_prep.common import Corpus, Request, write_corpus
 from data_prep.pairs import Drops, Pair
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.errors import MachineError, UserError
 
 
@@ -36,7 +36,7 @@ def test_files_and_manifest_agree(tmp_path):
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == value
 
 
-def test_existing_output_asks_for_force(tmp_path):
+def test_existing_output_needs_force(tmp_path):
     out = tmp_path / "toy"
     out.mkdir()
     (out / "mine.txt").write_text("precious")
@@ -48,27 +48,27 @@ def test_existing_output_asks_for_force(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 
-def test_an_empty_folder_is_no_hindrance(tmp_path):
+def test_an_empty_folder_is_filled(tmp_path):
     write_corpus(corpus(), request(tmp_path))
     assert (tmp_path / "train.xx").exists()
 
 
-def test_a_file_in_the_way(tmp_path):
+def test_a_file_instead_of_a_folder(tmp_path):
     (tmp_path / "toy").write_text("x")
-    with pytest.raises(UserError, match="folder is wanted"):
+    with pytest.raises(UserError, match="--out must be a directory"):
         write_corpus(corpus(), request(tmp_path / "toy", force=True))
 
 
-def test_no_pair_left_names_the_filters(tmp_path):
+def test_an_empty_split_names_the_filters(tmp_path):
     with pytest.raises(UserError, match=r"dev \(dropped: empty side: 1\)"):
         write_corpus(corpus(train=[Pair("a", "b")], dev=[]), request(tmp_path / "toy"))
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_full_disk_leaves_no_trace_and_keeps_the_old(tmp_path, there):
+@pytest.mark.parametrize("exists", [False, True])
+def test_full_disk_leaves_no_files_and_keeps_the_old_corpus(tmp_path, exists):
     out = tmp_path / "toy"
-    if there:
+    if exists:
         write_corpus(corpus(), request(out))
 
     def pairs():
@@ -77,18 +77,18 @@ def test_full_disk_leaves_no_trace_and_keeps_the_old(tmp_path, there):
 
     with pytest.raises(MachineError, match=r"No space left.*MiB free"):
         write_corpus(corpus(train=pairs()), request(out, force=True))
-    assert [path.name for path in tmp_path.iterdir()] == (["toy"] if there else [])
-    assert not there or (out / "train.xx").read_text("utf-8") == "ä b\n"
+    assert [path.name for path in tmp_path.iterdir()] == (["toy"] if exists else [])
+    assert not exists or (out / "train.xx").read_text("utf-8") == "ä b\n"
 
 
 @pytest.mark.parametrize("langs", [("en", "en"), ("../up", "en"), ("en", "")])
-def test_languages_are_the_endings_of_two_files(tmp_path, langs):
+def test_languages_must_be_suffixes_of_two_files(tmp_path, langs):
     with pytest.raises(UserError, match="cannot be source and target"):
         write_corpus(corpus(), request(tmp_path / "toy", langs=langs))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_credits_stand_beside_their_pairs(tmp_path):
+def test_credits_have_the_lines_of_their_pairs(tmp_path):
     pairs = [Pair("a", "b", credit="#1 (me)"), Pair("c", "d", credit="#2 (you)")]
     write_corpus(corpus(train=pairs, dev=[Pair("e", "f")]), request(tmp_path))
     assert (tmp_path / "train.credits").read_text() == "#1 (me)\n#2 (you)\n"

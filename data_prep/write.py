@@ -1,0 +1,166 @@
+"""Write a corpus: {split}.{lang}, {split}.credits and MANIFEST.json, all of them or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from data_prep.pairs import Drops, Pair
+from data_prep.remote import RemoteFile, digest
+from nmt.errors import MachineError, UserError
+
+
+@dataclass(frozen=True)
+class Request:
+    """The corpus that a recipe or a command asks a module for.
+
+    Attributes:
+        out: folder to write.
+        src, tgt: languages as the recipe calls them; they become the suffixes of the files.
+        force: replace ``out`` if it exists.
+        local: file or folder to read; None downloads.
+    """
+
+    out: Path
+    src: str
+    tgt: str
+    force: bool = False
+    local: Path | None = None
+
+
+@dataclass
+class Corpus:
+    """A corpus before it is written. Splits may be iterators: they are read once."""
+
+    name: str
+    splits: Mapping[str, Iterable[Pair]]
+    drops: Drops
+    sources: Sequence[RemoteFile] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _WrittenSplit:
+    pairs: int
+    words: dict[str, int]
+    sha256: dict[str, str]
+
+
+def check_request(request: Request) -> None:
+    """Check that a corpus can be written, before anything is downloaded.
+
+    Raises:
+        UserError: ``out`` is a file, or a folder with content and ``force`` is not set; or the
+            languages cannot be the suffixes of two files.
+    """
+    out = request.out
+    if out.exists() and not out.is_dir():
+        raise UserError("--out must be a directory", at=str(out), fix="give another --out")
+    if not request.force and out.is_dir() and any(out.iterdir()):
+        raise UserError(
+            "this directory exists and is not empty",
+            at=str(out),
+            fix="give another --out, or --force to replace the directory with all its content",
+        )
+    langs = (request.src, request.tgt)
+    if request.src == request.tgt or not all(re.fullmatch(r"[\w-]+", lang) for lang in langs):
+        raise UserError(
+            f"{' and '.join(map(repr, langs))} cannot be source and target",
+            at="--src, --tgt",
+            fix="give two different language codes of letters, digits, - and _",
+        )
+
+
+def write_corpus(corpus: Corpus, request: Request) -> None:
+    """Write a corpus to a temporary folder, rename it to ``out``, and print counts to stderr.
+
+    Raises:
+        UserError: ``out`` cannot be used (``check_request``), or a split has no pair.
+        MachineError: the disk is full or not writable. An existing ``out`` is unchanged.
+    """
+    check_request(request)
+    out = request.out
+    partial: Path | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+        langs = (request.src, request.tgt)
+        written = {
+            split: _write_split(partial, split, pairs, langs)
+            for split, pairs in corpus.splits.items()
+        }
+        if empty := [split for split, part in written.items() if not part.pairs]:
+            raise UserError(
+                f"no pair is left in {', '.join(empty)} (dropped: {corpus.drops})",
+                at=corpus.name,
+                fix="give more text, loosen the filters, or ask for smaller dev and test sets",
+            )
+        manifest = json.dumps(_manifest(corpus, request, written), ensure_ascii=False, indent=2)
+        (partial / "MANIFEST.json").write_text(manifest + "\n", "utf-8")
+        partial.chmod(0o755)  # mkdtemp makes it private
+        replaced = partial.with_name(partial.name.replace(".partial-", ".replaced-"))
+        if out.exists():
+            out.rename(replaced)
+        os.replace(partial, out)
+        shutil.rmtree(replaced, ignore_errors=True)
+    except OSError as error:
+        free = shutil.disk_usage(next(p for p in out.resolve().parents if p.exists())).free
+        raise MachineError(
+            f"cannot write: {error.strerror} ({free / 2**20:,.0f} MiB free)",
+            at=str(out),
+            fix="free some space or give another --out, and run the same command again",
+        ) from error
+    finally:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
+    counts = ", ".join(f"{split} {part.pairs:,}" for split, part in written.items())
+    lines = [f"{corpus.name} ({request.src}-{request.tgt}): {counts} pairs in {out}"]
+    lines += [f"  dropped {n:>9,}  {reason}" for reason, n in corpus.drops.counts.items()]
+    print("\n".join([*lines, f"  details: {out / 'MANIFEST.json'}"]), file=sys.stderr)
+
+
+def _write_split(
+    folder: Path, split: str, pairs: Iterable[Pair], langs: Sequence[str]
+) -> _WrittenSplit:
+    names = [f"{split}.{lang}" for lang in langs]
+    words = [0, 0]
+    count = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in names]
+        credits: BinaryIO | None = None
+        for pair in pairs:
+            count += 1
+            for i, file in enumerate(files):
+                file.write(f"{pair[i]}\n".encode())
+                words[i] += len(pair[i].split())
+            if pair.credit:
+                if credits is None:
+                    credits = stack.enter_context((folder / f"{split}.credits").open("wb"))
+                credits.write(f"{pair.credit}\n".encode())
+    hashes = {name: digest(folder / name, "sha256") for name in names}
+    return _WrittenSplit(count, dict(zip(langs, words, strict=True)), hashes)
+
+
+def _manifest(
+    corpus: Corpus, request: Request, written: Mapping[str, _WrittenSplit]
+) -> dict[str, Any]:
+    return {
+        "corpus": corpus.name,
+        "src": request.src,
+        "tgt": request.tgt,
+        "sources": [source.record() for source in corpus.sources],
+        "notes": corpus.notes,
+        "pairs": {split: part.pairs for split, part in written.items()},
+        "words": {split: part.words for split, part in written.items()},
+        "dropped": corpus.drops.report(),
+        "sha256": {name: h for part in written.values() for name, h in part.sha256.items()},
+    }

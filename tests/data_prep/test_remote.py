@@ -1,0 +1,248 @@
+"""Downloads are verified, cached and explained; without a network the error says what to do."""
+
+import hashlib
+import subprocess
+
+import pooch
+import pytest
+
+from data_prep import remote
+from data_prep.remote import RemoteFile, check_file, check_tree, fetched
+from nmt.errors import MachineError, UserError
+
+BYTES = b"some archive"
+# printf 'moja\\n' > dev.sw; printf 'one\\n' > dev.en; git add .; git write-tree
+TREE = "cbd9f1d528505f6a617c3040953bf4d5242132b3"
+
+
+def wheel(**changes):
+    fields = {
+        "what": "a toy",
+        "license": "none",
+        "filename": "toy-1.0-py3-none-any.whl",
+        "package": "toy==1.0",
+        "sha256": hashlib.sha256(BYTES).hexdigest(),
+    }
+    return RemoteFile(**{**fields, **changes})
+
+
+def file_at(url, **changes):
+    return wheel(package="", url=url, filename="toy.tar.gz", **changes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sha256": "0" * 64}, "sha256"),
+        ({"md5": "0" * 32}, "md5"),
+        ({"size": 13}, "12 bytes instead of 13"),
+    ],
+)
+def test_each_pin_is_checked(tmp_path, wrong, message):
+    path = tmp_path / "toy"
+    path.write_bytes(BYTES)
+    check_file(path, wheel(size=12, md5=hashlib.md5(BYTES).hexdigest()))
+    with pytest.raises(UserError, match=message):
+        check_file(path, wheel(**wrong))
+
+
+@pytest.mark.parametrize("by", ["file", "folder"])
+def test_local_file_or_folder(tmp_path, by):
+    path = tmp_path / wheel().filename
+    path.write_bytes(BYTES)
+    with fetched([wheel()], path if by == "file" else tmp_path) as [found]:
+        assert found.read_bytes() == BYTES
+
+
+def test_missing_local_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"toy-1.0-py3-none-any.whl"), fetched([wheel()], tmp_path):
+        pass
+
+
+def fake_pip(monkeypatch, tmp_path, code, stderr="", leave=b""):
+    calls = []
+
+    def run(command, **_):
+        calls.append(command)
+        folder = command[command.index("--dest") + 1]
+        if leave:
+            (tmp_path / folder / wheel().filename).write_bytes(leave)
+        return subprocess.CompletedProcess(command, code, "", stderr)
+
+    monkeypatch.setattr(remote.subprocess, "run", run)
+    return calls
+
+
+def test_pip_downloads_only_the_pinned_wheel(monkeypatch, tmp_path):
+    calls = fake_pip(monkeypatch, tmp_path, 0, leave=BYTES)
+    with fetched([wheel(python="3.14")]) as [path]:
+        assert path.read_bytes() == BYTES
+    assert not path.exists()  # the folder was temporary
+    [command] = calls
+    assert command[-1] == "toy==1.0"
+    assert {"--no-deps", "--only-binary=:all:"} <= set(command)
+    assert command[command.index("--python-version") + 1] == "3.14"
+
+
+def test_wrong_bytes_from_the_package_index(monkeypatch, tmp_path):
+    fake_pip(monkeypatch, tmp_path, 0, leave=b"else")
+    with pytest.raises(UserError, match="sha256"), fetched([wheel()]):
+        pass
+
+
+@pytest.mark.parametrize("stderr", ["ERROR: No matching distribution found", "No module named pip"])
+def test_pip_without_a_network(monkeypatch, tmp_path, stderr):
+    fake_pip(monkeypatch, tmp_path, 1, stderr)
+    with pytest.raises(UserError) as caught, fetched([wheel()]):
+        pass
+    for part in (stderr, "--from", "toy-1.0-py3-none-any.whl", "data.train=PREFIX"):
+        assert part in str(caught.value)
+
+
+def test_full_disk_during_pip(monkeypatch, tmp_path):
+    trace = "ERROR: Exception:\nTraceback\nOSError: [Errno 28] No space left on device\n"
+    fake_pip(monkeypatch, tmp_path, 2, trace)
+    message = r"No space left on device\n.*TMPDIR"
+    with pytest.raises(MachineError, match=message), fetched([wheel()]):
+        pass
+
+
+def files_in(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_file_is_downloaded_once(server, download_cache, capsys):
+    file = file_at(server.add("/deep/toy.tar.gz", BYTES))
+    with fetched([file]) as [path]:
+        assert path.read_bytes() == BYTES
+    assert server.asked == ["/deep/toy.tar.gz"]
+    assert files_in(download_cache) == [path]
+    assert f"downloading a toy: {file.url}" in capsys.readouterr().err
+    server.http.shutdown()  # no network any more
+    with fetched([file]) as [again]:
+        assert again == path
+    assert server.asked == ["/deep/toy.tar.gz"]
+    assert capsys.readouterr().err == f"using the downloaded {path}\n"
+
+
+@pytest.mark.parametrize("damage", [b"", BYTES[:-1], b"another file"])
+def test_a_damaged_file_in_the_cache_is_downloaded_again(server, damage):
+    file = file_at(server.add("/toy.tar.gz", BYTES))
+    with fetched([file]) as [path]:
+        path.write_bytes(damage)
+    with fetched([file]) as [path]:
+        assert path.read_bytes() == BYTES
+    assert len(server.asked) == 2
+
+
+def test_a_size_is_enough_for_the_cache(server):
+    file = file_at(server.add("/toy.tar.gz", BYTES), sha256="", size=len(BYTES))
+    for _ in range(2):
+        with fetched([file]) as [path]:
+            assert path.read_bytes() == BYTES
+    assert len(server.asked) == 1
+
+
+def test_a_file_without_pins_is_downloaded_each_time(server, download_cache):
+    file = file_at(server.add("/toy.tar.gz", b"monday", b"tuesday"), sha256="")
+    for expected in (b"monday", b"tuesday"):
+        with fetched([file]) as [path]:
+            assert path.read_bytes() == expected
+        assert not path.exists()
+    assert files_in(download_cache) == []
+
+
+def repository(server):
+    urls = [
+        server.add("/toy/dev.sw", b"moja\n"),
+        server.add("/toy/dev.en", b"<html>come back later</html>", b"one\n"),
+    ]
+    return [file_at(url, sha256="") for url in urls]
+
+
+def test_files_of_a_tree_are_cached_once_the_tree_matches(server, download_cache):
+    files = repository(server)
+    with pytest.raises(UserError, match="not the pinned files of a toy"), fetched(files, tree=TREE):
+        pass
+    assert files_in(download_cache) == []
+    for _ in range(2):
+        with fetched(files, tree=TREE) as paths:
+            assert [path.read_text() for path in paths] == ["moja\n", "one\n"]
+    assert len(server.asked) == 4
+
+
+def test_a_local_tree_that_does_not_match_stays(tmp_path):
+    (tmp_path / "dev.sw").write_text("moja\n")
+    files = [RemoteFile("toy", "none", "dev.sw")]
+    with pytest.raises(UserError, match="not the pinned"), fetched(files, tmp_path, TREE):
+        pass
+    assert (tmp_path / "dev.sw").exists()
+
+
+def test_a_folder_is_identified_by_its_git_tree(tmp_path):
+    files = [tmp_path / "dev.sw", tmp_path / "dev.en"]
+    for path, text in zip(files, ("moja\n", "one\n"), strict=True):
+        path.write_text(text)
+    check_tree(files, TREE, "toy")
+    files[1].write_text("on")
+    with pytest.raises(UserError, match=r"not the pinned files of toy: git tree"):
+        check_tree(files, TREE, "toy")
+
+
+def test_an_error_page_instead_of_the_archive(server, download_cache):
+    file = file_at(server.add("/toy.tar.gz", b"<html>log in first</html>"))
+    message = r"/toy.tar.gz: this is not the pinned toy.tar.gz: sha256 .* an error page"
+    with pytest.raises(UserError, match=message.replace(" an", "(.|\n)* an")), fetched([file]):
+        pass
+    assert len(server.asked) == 1
+    assert files_in(download_cache) == []
+
+
+def test_a_missing_page_is_not_tried_again(server):
+    file = file_at(server.add("/toy.tar.gz", (404, b"gone", 4)))
+    message = r"could not download http.*: 404 Client Error(.|\n)*--from FILE-OR-FOLDER"
+    with pytest.raises(UserError, match=message), fetched([file]):
+        pass
+    assert len(server.asked) == 1
+
+
+def test_a_failing_server_is_tried_again(server):
+    file = file_at(server.add("/toy.tar.gz", (503, b"busy", 4), BYTES))
+    with fetched([file]) as [path]:
+        assert path.read_bytes() == BYTES
+    assert len(server.asked) == 2
+
+
+def test_a_connection_that_ends_early(server, download_cache):
+    file = file_at(server.add("/toy.tar.gz", (200, BYTES, 99)))
+    with pytest.raises(UserError, match=r"12 bytes read, 87 more expected"), fetched([file]):
+        pass
+    assert len(server.asked) == 3
+    assert files_in(download_cache) == []
+
+
+def test_url_that_does_not_answer(server):
+    file = file_at("http://127.0.0.1:9/toy.tar.gz")  # the discard port: closed
+    message = r"could not download http://127.0.0.1:9/toy.tar.gz: .*refused\n"
+    with pytest.raises(UserError, match=message), fetched([file]):
+        pass
+
+
+def test_full_disk_during_a_download(server, download_cache, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    file = file_at(server.add("/toy.tar.gz", BYTES))
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", full)
+    message = r"No space left on device\n.*NMT_CACHE"
+    with pytest.raises(MachineError, match=message), fetched([file]):
+        pass
+    assert files_in(download_cache) == []
+
+
+def test_a_cache_that_cannot_be_written(server, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "file"))
+    file = file_at(server.add("/toy.tar.gz", BYTES))
+    with pytest.raises(MachineError, match=r"cannot write(.|\n)*NMT_CACHE"), fetched([file]):
+        pass
