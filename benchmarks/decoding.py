@@ -1,10 +1,11 @@
-"""Beam search with caches against the same search re-running the prefix: ratio in one run.
+"""How much faster is beam search with a key/value cache than without one?
 
     python -m benchmarks.decoding [--run RUN --input FILE] [--sentences 64] [--beam 4]
 
-Both sides run the same search code on the same weights and the same batches, longest first; their
-hypotheses must be equal before anything is timed. Rounds alternate; the median is reported. Without
-a run the model is untrained and every output has the length of its source, so that work is fixed.
+The baseline runs the decoder over the complete prefix of every beam at each position. Both use the
+same search code, weights and batches, longest first. The share of equal hypotheses is printed.
+Rounds alternate and medians are reported. Without a run, the model is untrained and every output
+has the length of its source, so that the work is fixed.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ from nmt.model.transformer import Transformer
 
 
 class PrefixState:
-    """A decoder without caches: every position runs the whole prefix of every beam again."""
+    """A decoder state without a cache: each position recomputes the prefix of every beam."""
 
     def __init__(self, model: Transformer, src: Tensor, layout: Layout, beam: int) -> None:
-        src_rows, self.rows, self.out_rows = model.embedding_tables()
+        src_table, self.tgt_table, self.out_table = model.embedding_tables()
         self.model, self.beam = model, beam
-        memory = model.encode(src, layout, src_rows)
+        memory = model.encode(src, layout, src_table)
         parts = memory.split(layout.lengths.tolist())
         self.memory = [part for part in parts for _ in range(beam)]
         self.prefix = torch.empty(layout.shape[0], beam, 0, dtype=torch.int64)
 
     def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
-        """The last position's logits of a forward pass over all prefixes."""
+        """Return the logits after all prefixes: [B, K] -> [R, V]."""
         self.prefix = torch.cat([self.prefix, tokens[..., None]], dim=-1)
         batch, beam, length = self.prefix.shape
         layout = Layout.of([length] * (batch * beam))
         positions = layout.positions
-        x = self.model._embed(self.prefix.flatten(), self.rows, positions, length)
+        x = self.model._embed(self.prefix.flatten(), self.tgt_table, positions, length)
         memory_layout = Layout.of([len(part) for part in self.memory])
         states = self.model.decoder(x, layout, torch.cat(self.memory), memory_layout)
         last = states.view(batch * beam, length, -1)[:, -1]
-        return self.model.logits(rows.gather(last), self.out_rows).float()
+        return self.model.logits(rows.gather(last), self.out_table).float()
 
     def select(self, parents: Tensor) -> None:
         """Reorder the prefixes."""
@@ -56,7 +57,7 @@ class PrefixState:
         self.prefix = self.prefix.gather(1, index)
 
     def keep(self, sentences: Tensor) -> None:
-        """Drop the other sentences."""
+        """Drop all sentences but these."""
         self.prefix = self.prefix[sentences]
         rows = (sentences[:, None] * self.beam + torch.arange(self.beam)).flatten().tolist()
         self.memory = [self.memory[row] for row in rows]
@@ -86,10 +87,10 @@ def main() -> None:
                 )
                 forbidden = torch.tensor([PAD, BOS, UNK])
                 results = beam_search(state, args.beam, limit, 0.6, forbidden)
-                found += [of_one[0].ids for of_one in results]
+                found += [n_best[0].ids for n_best in results]
         return found, time.perf_counter() - begin
 
-    ours, theirs = search(True)[0], search(False)[0]  # the warm-up is the check
+    ours, theirs = search(True)[0], search(False)[0]  # also the warm-up
     equal = sum(a == b for a, b in zip(ours, theirs, strict=True))
     tokens = sum(len(ids) + 1 for ids in ours)
     times: dict[bool, list[float]] = {True: [], False: []}

@@ -1,4 +1,9 @@
-"""The baseline: ``torch.nn.Transformer`` in a loop as older toolkits have it."""
+"""The baseline of several benchmarks: ``torch.nn.Transformer`` in an eager training loop.
+
+The loop does what older toolkits do: padded batches, ``F.cross_entropy``, ``clip_grad_norm_``, and
+loss and norm read from the device at each update. Its optimizer is always fused Adam, whatever
+``optim.kind`` says; learning rate, betas and eps are those of the recipe.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,8 @@ from nmt.model.transformer import Transformer
 from nmt.runtime.device import autocast, resolve_precision
 
 
-def plain(recipe: Recipe) -> Recipe:
-    """The recipe with the model that nn.Transformer can be: PreNorm, LayerNorm, the same size."""
+def baseline_recipe(recipe: Recipe) -> Recipe:
+    """Return the recipe with a model that nn.Transformer can express: PreNorm and LayerNorm."""
     sizes = {"dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "dropout"}
     model = ModelConfig(
         **recipe.model.model_dump(include=sizes),
@@ -34,17 +39,20 @@ def plain(recipe: Recipe) -> Recipe:
 
 
 class EagerLoop:
-    """``nn.Transformer`` with the weights of one of ours, and the loop of an older toolkit.
+    """Train ``nn.Transformer``, starting from the weights of our model.
 
     Args:
-        recipe: of ``plain``.
-        shuffled: sentences are batched in random order, not by length.
+        recipe: from ``baseline_recipe``.
+        prepared: the recipe's data.
+        device: where the model is.
+        random_order: batch sentences in random order instead of by length.
     """
 
     def __init__(
-        self, recipe: Recipe, prepared: Prepared, device: torch.device, shuffled: bool = False
+        self, recipe: Recipe, prepared: Prepared, device: torch.device, random_order: bool = False
     ) -> None:
-        self.recipe, self.prepared, self.device, self.shuffled = recipe, prepared, device, shuffled
+        self.recipe, self.prepared, self.device = recipe, prepared, device
+        self.make_batches = random_batches if random_order else make_batches
         ours = Transformer(recipe.model, len(prepared.vocab))
         ours.init_weights(torch.Generator().manual_seed(recipe.seed))
         self.model = TorchTransformer(ours).to(device)
@@ -56,17 +64,13 @@ class EagerLoop:
 
     @torch.no_grad()
     def loss(self) -> float:
-        """In fp32."""
+        """Return the fp32 loss per target token of the first batch, without dropout."""
         self.model.eval()
         src, tgt_in, tgt_out = self._padded(first_batch(self.recipe, self.prepared))
         return float(self._loss(src, tgt_in, tgt_out)) / int((tgt_out != PAD).sum())
 
     def update(self, lr: float = 1e-4) -> int:
-        """Gradient of the sum, divided by the tokens; loss and norm are looked at each time.
-
-        Returns:
-            The target tokens of its batch.
-        """
+        """Train on the next batch and return its number of target tokens."""
         self.optimizer.param_groups[0]["lr"] = lr
         tokens, (src, tgt_in, tgt_out) = next(self.stream)
         self.model.train()
@@ -90,12 +94,12 @@ class EagerLoop:
 
     def _batches(self) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
         corpus, limit, seed = self.prepared.train, self.recipe.data.batch_tokens, self.recipe.seed
-        make = shuffled_plan if self.shuffled else make_batches
         for epoch in itertools.count():
-            for rows in make(corpus.src_len, corpus.tgt_len, limit, seed, epoch):
+            for rows in self.make_batches(corpus.src_len, corpus.tgt_len, limit, seed, epoch):
                 yield int(corpus.tgt_len[rows].sum()) + len(rows), self._padded(rows)
 
     def _padded(self, rows: np.ndarray) -> tuple[Tensor, ...]:
+        """Return source, target input and target output of these rows, padded: [B, L] each."""
         corpus = self.prepared.train
         eos, bos = np.array([EOS]), np.array([BOS])
         sides = (
@@ -103,35 +107,35 @@ class EagerLoop:
             [np.concatenate([bos, corpus.tgt(row)]) for row in rows],
             [np.concatenate([corpus.tgt(row), eos]) for row in rows],
         )
-        found = []
+        tensors = []
         for side in sides:
             padded = np.full((len(side), max(map(len, side))), PAD)
             for i, ids in enumerate(side):
                 padded[i, : len(ids)] = ids
             host = torch.from_numpy(padded)
             host = host.pin_memory() if self.device.type == "cuda" else host
-            found.append(host.to(self.device, non_blocking=True))
-        return tuple(found)
+            tensors.append(host.to(self.device, non_blocking=True))
+        return tuple(tensors)
 
 
 def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
-    """Rows of the first batch of the plan."""
+    """Return the rows of the first batch of the first epoch."""
     lengths = prepared.train.src_len, prepared.train.tgt_len
     return make_batches(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
 
 
-def shuffled_plan(
+def random_batches(
     src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int, seed: int, epoch: int
 ) -> Iterator[np.ndarray]:
-    """Batches as ``nmt.data.batches.make_batches`` makes them, but of rows in random order."""
-    longest = np.maximum(src_len, tgt_len) + 1
+    """Yield batches within ``batch_tokens`` like ``make_batches``, but of rows in random order."""
+    lengths = np.maximum(src_len, tgt_len) + 1
     batch: list[int] = []
-    widest = 0
-    for row in np.random.default_rng([seed, epoch]).permutation(len(longest)).tolist():
-        wider = max(widest, int(longest[row]))
-        if batch and (len(batch) + 1) * wider > batch_tokens:
+    batch_width = 0
+    for row in np.random.default_rng([seed, epoch]).permutation(len(lengths)).tolist():
+        width = max(batch_width, int(lengths[row]))
+        if batch and (len(batch) + 1) * width > batch_tokens:
             yield np.array(batch)
-            batch, wider = [], int(longest[row])
+            batch, width = [], int(lengths[row])
         batch.append(row)
-        widest = wider
+        batch_width = width
     yield np.array(batch)

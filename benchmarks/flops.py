@@ -1,7 +1,7 @@
-"""What an update must compute, and what the machine could compute in that time.
+"""FLOPs that a training token needs, and the peak FLOP/s of the machine.
 
-MFU = tokens/s x ``flops_per_token`` / ``peak_flops``: the share of the machine's own peak in the
-same dtype that went into the model. Padding and anything computed twice make it lower.
+Model FLOPs utilization is MFU = tokens/s x ``flops_per_token`` / ``peak_flops``, with the peak
+measured in the same dtype. Padding and recomputation lower it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from nmt.config.recipe import ModelConfig
 def flops_per_token(
     config: ModelConfig, types: int, src_len: np.ndarray, tgt_len: np.ndarray
 ) -> float:
-    """Training FLOPs per target token: products on real tokens only, nothing recomputed.
+    """Return training FLOPs per target token, without padding and recomputation.
 
-    3 x forward (forward, then a product each for the gradients of weights and of inputs); forward
-    is 2 for each weight and token, and attention's two products of 2 x queries x keys x dim.
+    Training is 3 x forward: the forward pass and the gradients of inputs and weights. Forward is 2
+    for each weight and token, and 2 x queries x keys x dim for each of attention's two products.
+
+    Args:
+        config: the model.
+        types: V, the vocabulary size.
+        src_len, tgt_len: tokens of each sentence without EOS.
     """
     d, f = config.dim, config.ffn_dim
     src, tgt = src_len + 1.0, tgt_len + 1.0
@@ -32,7 +37,7 @@ def flops_per_token(
 
 
 def peak_flops(dtype: torch.dtype, device: torch.device, width: int = 0) -> float:
-    """FLOP/s of the best of five products of two square matrices, 4,096 wide (on a GPU 8,192)."""
+    """Return the highest FLOP/s of five square matrix products, 4,096 wide (8,192 on a GPU)."""
     cuda = device.type == "cuda"
     n = width or (8192 if cuda else 4096)
     a, b = (torch.rand(n, n, dtype=dtype, device=device) for _ in range(2))

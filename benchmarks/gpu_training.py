@@ -1,20 +1,20 @@
-"""Training speed on a GPU: recorded and unrecorded updates beside an eager loop as fairseq has it.
+"""How fast does nmt-train train on a GPU, with and without CUDA graphs and beside an eager loop?
 
     python -m benchmarks.gpu_training RECIPE [key=value ...] [--batch-tokens 4096 16384]
 
-One model, of the recipe's size, is trained in three ways on the same batches of one plan; their
-losses must be equal before anything is timed. Rounds alternate, the median is reported, and the GPU
-is waited for only at a round's ends.
+All contenders train a model of the recipe's size on the same batches. Apart from the one with the
+recipe's own norm, their losses must be equal before anything is timed. Rounds alternate, medians
+are reported, and the GPU is synchronized only at the ends of a round.
 
-| contender | is |
+| contender | what it is |
 |---|---|
-| ours | what nmt-train does: filled batches, recorded as CUDA graphs, nothing read back |
-| ours, unrecorded | the same with graphs: off |
-| ours, as in the recipe | its norm, embeddings and word dropout too |
-| eager loop | nn.Transformer on padded batches, bf16 autocast, fused Adam; reads loss and norm |
+| ours | what nmt-train does: padded buckets, CUDA graphs, nothing read from the GPU |
+| ours, without CUDA graphs | the same with graphs: off |
+| ours, as in the recipe | the same with the recipe's norm, embeddings and word dropout |
+| eager loop | nn.Transformer on padded batches, autocast, fused Adam; reads loss and norm |
 
-tokens/s are target tokens without padding; MFU is defined in flops.py, its peak is measured first.
-Start-up is the time of the warm-up beyond what as many later updates take.
+tokens/s are target tokens without padding. MFU is defined in flops.py; its peak is measured first.
+Start-up is the time of the warm-up minus the time that as many later updates take.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import torch
 from tqdm import tqdm
 
-from benchmarks.eager_loop import EagerLoop, first_batch, plain
+from benchmarks.eager_loop import EagerLoop, baseline_recipe, first_batch
 from benchmarks.flops import flops_per_token, peak_flops
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
@@ -46,19 +46,19 @@ from nmt.training.trainer import Trainer
 
 
 class Contender(Protocol):
-    """One way to train."""
+    """One way to train a model."""
 
     batches: Prefetcher[Any]
 
     def loss(self) -> float:
-        """Smoothed loss per target token of the first batch, without dropout."""
+        """Return the smoothed fp32 loss per target token of the first batch, without dropout."""
 
     def update(self) -> int:
-        """An update on the next batch; how many target tokens it had."""
+        """Train on the next batch and return its number of target tokens."""
 
 
 class Ours:
-    """``Trainer.update`` on the batches that the trainer's own thread brings."""
+    """``Trainer.update`` on the batches of the trainer's own prefetcher."""
 
     def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
         run = RunFolder(tempfile.mkdtemp())
@@ -73,7 +73,7 @@ class Ours:
 
     @torch.no_grad()
     def loss(self) -> float:
-        """In fp32."""
+        """Return the smoothed fp32 loss per target token of the first batch, without dropout."""
         batch = collate(self.prepared.train, first_batch(self.recipe, self.prepared))
         batch = batch.to(self.trainer.device)
         self.model.eval()
@@ -82,26 +82,26 @@ class Ours:
         return float(sums.smoothed) / batch.tokens
 
     def update(self) -> int:
-        """Whatever the trainer does."""
+        """Run one update of the trainer and return its number of target tokens."""
         update = next(self.stream)
         self.trainer.update(update)
         return update.tokens
 
 
 def contenders(recipe: Recipe, prepared: Prepared, device: torch.device) -> dict[str, Contender]:
-    """All of them; without a GPU nothing is recorded, and ours is there once."""
-    same = plain(recipe)
+    """Return all contenders by name; without a GPU there are no CUDA graphs to switch off."""
+    same = baseline_recipe(recipe)
     found: dict[str, Contender] = {"ours": Ours(same, prepared, device)}
     if device.type == "cuda":
         off = same.model_copy(update={"graphs": "off"})
-        found["ours, unrecorded"] = Ours(off, prepared, device)
+        found["ours, without CUDA graphs"] = Ours(off, prepared, device)
     found["ours, as in the recipe"] = Ours(recipe, prepared, device)
     found["eager loop"] = EagerLoop(same, prepared, device)
     return found
 
 
 def timed(contender: Contender, updates: int, device: torch.device) -> tuple[float, int]:
-    """Seconds and target tokens of some updates; waits for the device at the ends."""
+    """Return seconds and target tokens of some updates, synchronized at both ends."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     begin = time.perf_counter()
@@ -111,20 +111,20 @@ def timed(contender: Contender, updates: int, device: torch.device) -> tuple[flo
 
 
 def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> list[str]:
-    """Rows of the table for one batch size."""
+    """Return the rows of the table for one batch size."""
     device = resolve_device(recipe.device)
     peak = peak_flops(DTYPES[resolve_precision(recipe.precision, device)], device)
-    all_of_them = contenders(recipe, prepared, device)
-    losses = {n: c.loss() for n, c in all_of_them.items() if n != "ours, as in the recipe"}
+    by_name = contenders(recipe, prepared, device)
+    losses = {n: c.loss() for n, c in by_name.items() if n != "ours, as in the recipe"}
     if max(losses.values()) > min(losses.values()) * (1 + 1e-4):
-        raise SystemExit(f"not the same model: losses {losses}")
-    warm, rates = {}, {name: [] for name in all_of_them}
-    turns = [(turn, name) for turn in range(args.rounds + 1) for name in all_of_them]
+        raise SystemExit(f"the contenders do not compute the same model: losses {losses}")
+    warm, rates = {}, {name: [] for name in by_name}
+    turns = [(turn, name) for turn in range(args.rounds + 1) for name in by_name]
     with contextlib.ExitStack() as threads:
-        for contender in all_of_them.values():
+        for contender in by_name.values():
             threads.enter_context(contender.batches)
         for turn, name in tqdm(turns, unit=" rounds", leave=False, disable=None):
-            seconds, tokens = timed(all_of_them[name], args.updates, device)
+            seconds, tokens = timed(by_name[name], args.updates, device)
             if turn:
                 rates[name].append(tokens / seconds)
             else:
@@ -144,7 +144,7 @@ def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> lis
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Entry point."""
+    """Run the benchmark and print its table."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value")

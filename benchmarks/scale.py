@@ -1,9 +1,9 @@
-"""How preparation and planning grow with the corpus: synthetic pairs, one row of figures a size.
+"""How do time and memory of preparation and start-up grow with the corpus?
 
-``python -m benchmarks.scale --pairs 10000 100000 1000000`` generates pairs of some eight words that
-are drawn as words are in text (Zipf), prepares them as nmt-prepare does, starts again from the
-cache as nmt-train does, and plans epochs. Each step runs in a process of its own, so that its
-memory is its own.
+``python -m benchmarks.scale --pairs 10000 100000 1000000`` prints one row for each size. It
+generates pairs of about eight words with Zipf-distributed frequencies, prepares them as nmt-prepare
+does, opens the cache as nmt-train does, and makes the batches of an epoch. Each step runs in its
+own process, so that its memory is measured alone.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from nmt.data.bitext import read_pairs
 from nmt.data.encoding import EncodeChunk
 from nmt.data.prepare import prepare
 
-WORDS = 8  # of a sentence, about
+WORDS = 8  # of a sentence on average
 TYPES = 50_000  # distinct words of each language
-DRAWN = 2_000_000  # words drawn; a sentence is a run of them
+DRAWN = 2_000_000  # words drawn; a sentence is a range of them
 CHUNK = 100_000  # pairs generated at a time
 RECIPE = """
 src: xx
@@ -46,7 +46,7 @@ data:
 
 
 def sentences(pairs: int, seed: int) -> Iterator[str]:
-    """Lines of 4 to 12 words, the word of rank r drawn about 1/r often."""
+    """Yield lines of 4 to 12 words; the word of rank r has a frequency proportional to 1 / r."""
     draw = np.random.default_rng(seed)
     letters = np.array(list("aeiouklmnprstvz"))
     words = np.array(
@@ -63,7 +63,7 @@ def sentences(pairs: int, seed: int) -> Iterator[str]:
 
 
 def generate(folder: Path, pairs: int) -> None:
-    """Write {train,dev}.{xx,yy}."""
+    """Write {train,dev}.{xx,yy} into the folder."""
     for name, count in (("train", pairs), ("dev", 1000)):
         for seed, lang in enumerate(("xx", "yy")):
             with (folder / f"{name}.{lang}").open("w", encoding="utf-8") as file:
@@ -73,7 +73,7 @@ def generate(folder: Path, pairs: int) -> None:
 
 
 def process_tree(root: int) -> list[int]:
-    """A process and all that it started."""
+    """Return the ids of a process and all its descendants."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def process_tree(root: int) -> list[int]:
 
 
 def memory(pid: int) -> int:
-    """Bytes of a process; what it shares with others is divided among them (Pss)."""
+    """Return the proportional set size (Pss) of a process in bytes, 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -96,19 +96,21 @@ def memory(pid: int) -> int:
 
 @dataclass
 class Peak:
-    """The most memory that one process, and all together, were seen to have."""
+    """The highest memory seen, in bytes: of one process, and of all together."""
 
     one: int = 0
     all: int = 0
 
-    def look(self, pid: int) -> None:
-        """Look at a process and all that it started."""
+    def sample(self, pid: int) -> None:
+        """Measure a process and its descendants once."""
         sizes = [memory(p) for p in process_tree(pid)]
         self.one, self.all = max(self.one, *sizes), max(self.all, sum(sizes))
 
 
-def alone(step: Callable[[Path], dict[str, float]], folder: Path) -> tuple[dict[str, float], Peak]:
-    """What a step returns, run in a process of its own, and its memory."""
+def run_in_process(
+    step: Callable[[Path], dict[str, float]], folder: Path
+) -> tuple[dict[str, float], Peak]:
+    """Run a step in its own process; return its result and its memory."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(step, folder, sender))
@@ -116,10 +118,10 @@ def alone(step: Callable[[Path], dict[str, float]], folder: Path) -> tuple[dict[
     sender.close()
     peak = Peak()
     while not receiver.poll(0.3):
-        peak.look(process.pid or 0)
-    facts = receiver.recv()  # EOFError: the step failed, and has said why
+        peak.sample(process.pid or 0)
+    result = receiver.recv()  # EOFError: the step failed and printed its traceback
     process.join()
-    return facts, peak
+    return result, peak
 
 
 def _send(step: Callable[[Path], dict[str, float]], folder: Path, sender: Any) -> None:
@@ -127,19 +129,19 @@ def _send(step: Callable[[Path], dict[str, float]], folder: Path, sender: Any) -
 
 
 def recipe_of(folder: Path) -> Recipe:
-    """All defaults of nmt-train; the text counts as tokenized."""
+    """Return a recipe with the defaults of nmt-train and tokenized text."""
     return recipe_from_text(RECIPE.format(folder=folder), "scale.yaml")
 
 
 def prepare_step(folder: Path) -> dict[str, float]:
-    """From text to the cache."""
+    """Measure the preparation of text: seconds, and processor seconds."""
     started, used = time.perf_counter(), sum(os.times()[:4])
     prepare(recipe_of(folder), progress=sys.stderr.isatty())
     return {"seconds": time.perf_counter() - started, "cpu": sum(os.times()[:4]) - used}
 
 
 def start_step(folder: Path) -> dict[str, float]:
-    """From the command to the first batch, and what later batches take."""
+    """Measure the start from a prepared cache: to the first batch, and per later batch."""
     started = time.perf_counter()
     recipe = recipe_of(folder)
     train = prepare(recipe, progress=False).train
@@ -159,7 +161,7 @@ def start_step(folder: Path) -> dict[str, float]:
 
 
 def encode_step(folder: Path) -> dict[str, float]:
-    """Pairs a second that one core turns into pieces, words seen before."""
+    """Measure pairs per second that one core segments when all words are cached."""
     recipe = recipe_of(folder)
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
@@ -175,17 +177,17 @@ def encode_step(folder: Path) -> dict[str, float]:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
+    """Return the bytes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def measure(folder: Path, pairs: int) -> list[str]:
-    """The row of a size."""
+    """Return the cells of the row for a corpus size."""
     generate(folder, pairs)
     text = size(folder)
-    prepared, most = alone(prepare_step, folder)
-    started, held = alone(start_step, folder)
-    encoded, _ = alone(encode_step, folder)
+    prepared, most = run_in_process(prepare_step, folder)
+    started, held = run_in_process(start_step, folder)
+    encoded, _ = run_in_process(encode_step, folder)
     return [
         f"{pairs:,}",
         f"{text / 2**20:,.0f}",
@@ -221,12 +223,12 @@ HEAD = [
 
 
 def main() -> None:
-    """Prints a table row by row."""
+    """Run the benchmark and print the table row by row."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--dir", type=Path, help="where the texts may lie; 350 bytes a pair")
+    parser.add_argument("--dir", type=Path, help="folder for temporary files, 350 bytes a pair")
     args = parser.parse_args()
     print("| " + " | ".join(HEAD) + " |\n" + "|---:" * len(HEAD) + "|", flush=True)
     for pairs in args.pairs:

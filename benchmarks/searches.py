@@ -1,8 +1,8 @@
-"""The beam searches of other toolkits, each over its own model with the weights of one of ours.
+"""Beam searches of other toolkits, each with its own model and the weights of ours.
 
-Text is segmented and joined as in ours; sentences are sorted by length and searched in batches.
-All have our length limit and never say UNK; JoeyNMT and OpenNMT-py have our length penalty too,
-transformers divides by n^alpha. Each ends a sentence in its own way, so a few hypotheses differ.
+Segmentation is ours, and sentences are sorted by length and searched in batches. All use our length
+limit and never produce UNK. JoeyNMT and OpenNMT-py use our length penalty; transformers divides by
+n^alpha. Each has its own rule for when a sentence is finished, so a few hypotheses differ.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Ids = list[list[int]]
 
 
 class PeerTranslator:
-    """A run through another toolkit's search."""
+    """Translate with a run's weights and another toolkit's search.
+
+    Raises:
+        UserError: the toolkit cannot express the model.
+        ImportError: the toolkit is not installed.
+    """
 
     def __init__(self, toolkit: type[Peer], run: str) -> None:
-        """
-        Raises:
-            UserError: the toolkits cannot express the model.
-            ImportError: the toolkit is not installed.
-        """
         folder = RunFolder.open(run)
         recipe, vocab = folder.recipe(), Vocab.load(folder.path)
         size = _size(recipe.model, run)
@@ -52,7 +52,7 @@ class PeerTranslator:
 
     @torch.no_grad()
     def translate(self, lines: Sequence[str], beam: int) -> list[str]:
-        """The best translation of each line."""
+        """Return the best translation of each line."""
         pieces, vocab = self.sentences.source_pieces, self.sentences.vocab
         sources = [[*vocab.ids(pieces(line)), EOS] for line in lines]
         order = sorted(range(len(lines)), key=lambda row: -len(sources[row]))
@@ -63,25 +63,26 @@ class PeerTranslator:
             limit = src.shape[1] + self.decode.max_len_offset
             found = SEARCHES[type(self.peer)](self.peer, src, beam, limit, self.decode.length_alpha)
             for row, ids in zip(rows, found, strict=True):
-                said = vocab.pieces(ids[: ids.index(EOS)] if EOS in ids else ids)
-                if len(sources[row]) > 1:  # else it is blank
-                    texts[row] = self.sentences.segmenter.decode(said, self.sentences.tgt)
+                tgt_pieces = vocab.pieces(ids[: ids.index(EOS)] if EOS in ids else ids)
+                if len(sources[row]) > 1:  # otherwise the line is blank
+                    texts[row] = self.sentences.segmenter.decode(tgt_pieces, self.sentences.tgt)
         return texts
 
 
 def _size(config: ModelConfig, run: str) -> Size:
-    plain = ModelConfig(
+    supported = ModelConfig(
         norm="layernorm", fixnorm=False, out_bias=False, logit_mask=False, dropout=config.dropout,
         word_dropout=config.word_dropout, attn_dropout=config.attn_dropout,
         ffn_dropout=config.ffn_dropout, dim=config.dim, ffn_dim=config.ffn_dim, heads=config.heads,
         enc_layers=config.enc_layers, dec_layers=config.enc_layers, init=config.init,
     )  # fmt: skip
-    differ = [key for key, value in config if value != getattr(plain, key)]
+    differ = [key for key, value in config if value != getattr(supported, key)]
     if differ:
         raise UserError(
-            f"other toolkits cannot express its model.{', model.'.join(differ)}",
+            f"other toolkits do not support the run's model.{', model.'.join(differ)}",
             at=run,
-            fix="give a PreNorm run with norm: layernorm; fixnorm, out_bias, logit_mask: false",
+            fix="use a run with model.norm=layernorm model.fixnorm=false model.out_bias=false "
+            "model.logit_mask=false",
         )
     return Size(config.dim, config.ffn_dim, config.heads, config.enc_layers)
 

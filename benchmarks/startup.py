@@ -1,7 +1,8 @@
-"""How long short commands take: help, mistakes, and one line translated, next to ``import torch``.
+"""How long do short commands take: help, a mistake in an option or a recipe, one translated line?
 
-``python -m benchmarks.startup RUN [EXPORTED]`` runs each command several times, in turns, each in a
-process of its own as a shell does. EXPORTED is a folder that nmt-export wrote.
+``python -m benchmarks.startup RUN [EXPORTED]`` runs each command several times, alternating, each
+in its own process as a shell does. ``import torch`` is the baseline. EXPORTED is a folder that
+nmt-export wrote.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ MISTAKEN = "src: xx\ntgt: yy\nmodel:\n  dimm: 3\n"
 
 
 class Row(NamedTuple):
-    """A line of the table.
+    """One timed command.
 
     Attributes:
-        what: for the table.
-        argv: of the Python interpreter.
-        code: that it exits with.
+        name: in the table.
+        argv: arguments of the Python interpreter.
+        exit_code: that is expected.
     """
 
-    what: str
+    name: str
     argv: list[str]
-    code: int = 0
+    exit_code: int = 0
 
 
 class Times(NamedTuple):
-    """Seconds of one process, on the clock and on processors."""
+    """Wall-clock seconds and processor seconds of one process."""
 
     clock: float
     cpu: float
 
 
 def rows(run: str, exported: str | None, recipe: str) -> list[Row]:
-    """Return what is timed; ``recipe``: a file with a mistake."""
+    """Return the timed commands; ``recipe`` is a file with a mistake."""
 
     def nmt(name: str, *argv: str) -> list[str]:
         return ["-c", COMMAND.format(name=name), *argv]
@@ -68,18 +69,18 @@ def rows(run: str, exported: str | None, recipe: str) -> list[Row]:
 
 
 def timed(row: Row, line: str) -> Times:
-    """Run a command once, with ``line`` as its input.
+    """Run a command once with ``line`` as its input.
 
     Raises:
-        RuntimeError: it ends with another exit code than it should.
+        RuntimeError: the exit code is not the expected one.
     """
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [sys.executable, *row.argv], input=f"{line}\n".encode(), capture_output=True
     )
     clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != row.code:
-        raise RuntimeError(f"{row.what}: exit code {done.returncode}\n{done.stderr.decode()}")
+    if done.returncode != row.exit_code:
+        raise RuntimeError(f"{row.name}: exit code {done.returncode}\n{done.stderr.decode()}")
     user, system = (
         getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime")
     )
@@ -87,7 +88,7 @@ def timed(row: Row, line: str) -> Times:
 
 
 def main() -> None:
-    """Measure and print the table."""
+    """Run the benchmark and print the table."""
     p = argparse.ArgumentParser(prog="benchmarks.startup", description=__doc__)
     p.add_argument("run", help="run folder that nmt-train wrote")
     p.add_argument("exported", nargs="?", help="folder that nmt-export wrote")
@@ -99,7 +100,7 @@ def main() -> None:
         recipe = Path(folder) / "mistaken.yaml"
         recipe.write_text(MISTAKEN)
         table = rows(args.run, args.exported, str(recipe))
-        for row in table:  # once unmeasured, for the files to be in memory
+        for row in table:  # untimed, so that files are in the page cache
             timed(row, args.line)
         found = [[timed(row, args.line) for row in table] for _ in range(args.rounds)]
     name = processor(torch.device("cpu"))
@@ -109,7 +110,7 @@ def main() -> None:
     for row, times in zip(table, zip(*found, strict=True), strict=True):
         clock, cpu = [t.clock for t in times], [t.cpu for t in times]
         print(
-            f"| {row.what} | {statistics.median(clock):.2f} | {min(clock):.2f} "
+            f"| {row.name} | {statistics.median(clock):.2f} | {min(clock):.2f} "
             f"| {max(clock):.2f} | {statistics.median(cpu):.2f} |"
         )
 

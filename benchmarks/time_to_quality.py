@@ -1,16 +1,16 @@
-"""Seconds of training until dev has a score: the figure that users feel.
+"""How many seconds of training until the model reaches a dev score?
 
     python -m benchmarks.time_to_quality RECIPE [key=value ...] --until SCORE [--only NAME ...]
 
-| contender | is |
+| contender | what it is |
 |---|---|
-| ours | what nmt-train does with the recipe, checkpoints included |
-| nn.Transformer | PreNorm and LayerNorm at the recipe's size, in a plain loop: the same batches, padded; fp32, cross_entropy, fused Adam, the recipe's schedule |
+| ours | what nmt-train does with the recipe, including checkpoints |
+| nn.Transformer | PreNorm and LayerNorm at the recipe's size, in an eager loop: the same batches, padded; fp32, cross_entropy, the recipe's schedule, always fused Adam |
 | nn.Transformer, random batches | the same with sentences in random order |
 
-All validate after ``train.validate_every`` updates, by the same search and score: the loop's weights
-are written into a model of ours. Seconds include validations, not preparation. A training that does
-not get there ends as the recipe says, by ``time_limit`` or ``train.max_validations``.
+All validate every ``train.validate_every`` updates with the same search and metric: the loop's
+weights are copied into our model. Seconds include validations but not preparation. A contender that
+does not reach the score ends at ``time_limit`` or ``train.max_validations``.
 """  # noqa: E501  a row of a table is a line
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.eager_loop import EagerLoop, plain
+from benchmarks.eager_loop import EagerLoop, baseline_recipe
 from nmt.cli import limit_onednn_cache
 from nmt.cli.train import PRODUCTS
 from nmt.config.load import dump_recipe, load_recipe
@@ -49,13 +49,15 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a training came to.
+    """The result of one contender.
 
     Attributes:
         seconds: of updates and validations.
+        updates: optimizer steps.
         tokens: target tokens trained on.
         dev: best score on dev.
-        test: the evaluation of the test set by the best weights, None without a test set.
+        test: the evaluation of the test set, None without one. Ours uses the best weights, the loop
+            its last ones, which are the best if the score is reached.
     """
 
     seconds: float
@@ -66,7 +68,7 @@ class Outcome:
 
 
 def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
-    """The Trainer of nmt-train, in a run folder."""
+    """Train with the Trainer of nmt-train in a run folder."""
     device = resolve_device(recipe.device)
     precision = resolve_precision(recipe.precision, device)
 
@@ -83,26 +85,26 @@ def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
     return Outcome(seconds, state.update, state.target_tokens, best, test)
 
 
-def loop(recipe: Recipe, prepared: Prepared, until: float, shuffled: bool) -> Outcome:
-    """``nn.Transformer``; its test score is that of the last weights, the best if it gets there."""
+def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: bool) -> Outcome:
+    """Train ``nn.Transformer`` in an eager loop."""
     device = resolve_device(recipe.device)
-    simple = plain(recipe).model_copy(update={"precision": "fp32"})
-    eager = EagerLoop(simple, prepared, device, shuffled)
-    twin = Transformer(simple.model, len(prepared.vocab)).to(device)
+    baseline = baseline_recipe(recipe).model_copy(update={"precision": "fp32"})
+    loop = EagerLoop(baseline, prepared, device, random_order)
+    twin = Transformer(baseline.model, len(prepared.vocab)).to(device)
     parts = prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt, recipe.decode
     translator = Translator(twin, *parts, device, workers=all_cores())
 
     def score(split: EvalSet) -> Evaluation:
-        eager.model.write_to(twin)
+        loop.model.copy_to(twin)
         return evaluate(twin, translator, prepared, split, recipe, lambda: False)
 
     history: list[tuple[int, float]] = []
     update = tokens = 0
     begin = time.monotonic()
-    with eager.batches, tqdm(unit=" updates", leave=False, disable=None) as bar:
+    with loop.batches, tqdm(unit=" updates", leave=False, disable=None) as bar:
         while not done(recipe, history, time.monotonic() - begin, until):
             update += 1
-            tokens += eager.update(recipe.schedule.lr(update, history, recipe.model.dim))
+            tokens += loop.update(recipe.schedule.lr(update, history, recipe.model.dim))
             bar.update()
             if update % recipe.train.validate_every == 0:
                 dev = score(prepared.dev).value(recipe.score.select_by)
@@ -117,7 +119,7 @@ def loop(recipe: Recipe, prepared: Prepared, until: float, shuffled: bool) -> Ou
 def done(
     recipe: Recipe, history: Sequence[tuple[int, float]], seconds: float, until: float
 ) -> bool:
-    """Whether a loop has reached its score, or come to an end of the recipe's."""
+    """Return whether the loop reached the score or a limit of the recipe."""
     limit = recipe.time_limit
     return (
         bool(history and history[-1][1] >= until)
@@ -128,13 +130,13 @@ def done(
 
 CONTENDERS: dict[str, Callable[[Recipe, Prepared, float], Outcome]] = {
     "ours": ours,
-    "nn.Transformer": functools.partial(loop, shuffled=False),
-    "nn.Transformer, random batches": functools.partial(loop, shuffled=True),
+    "nn.Transformer": functools.partial(eager_loop, random_order=False),
+    "nn.Transformer, random batches": functools.partial(eager_loop, random_order=True),
 }
 
 
 def row(name: str, outcome: Outcome, until: float) -> str:
-    """A line of the table; more than the seconds where the score was not reached."""
+    """Return a row of the table, with ``>`` before the seconds if the score was not reached."""
     more = "" if outcome.dev >= until else "> "
     test = outcome.test.scores if outcome.test else []
     return (
@@ -145,18 +147,18 @@ def row(name: str, outcome: Outcome, until: float) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Entry point."""
+    """Run the benchmark and print its table."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value")
-    p.add_argument("--until", type=float, metavar="SCORE", required=True, help="on dev")
+    p.add_argument("--until", type=float, metavar="SCORE", required=True, help="dev score to reach")
     p.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
     args = p.parse_intermixed_args(argv)
     limit_onednn_cache(PRODUCTS)
     with tempfile.TemporaryDirectory() as scratch:
         recipe = load_recipe(args.recipe, [*args.overrides, f"out={scratch}/run"])
         if recipe.optim.accumulate > 1:
-            p.error("a plain loop accumulates nothing: set optim.accumulate=1")
+            p.error("the eager loop does not accumulate gradients: set optim.accumulate=1")
         prepared = prepare(recipe)
         cuda = torch.cuda.is_available()
         name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"

@@ -1,4 +1,4 @@
-"""``torch.nn.Transformer`` as the baseline, with the weights of one of ours."""
+"""``torch.nn.Transformer`` as a baseline that starts from the weights of our model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt.model.transformer import Transformer
 
 
 class TorchTransformer(nn.Module):
-    """``nn.Transformer`` between tied embeddings."""
+    """``nn.Transformer`` with tied embeddings and an output bias, PreNorm and LayerNorm."""
 
     def __init__(self, ours: Transformer) -> None:
         super().__init__()
@@ -25,18 +25,18 @@ class TorchTransformer(nn.Module):
         self.dim, self.dropout = c.dim, nn.Dropout(c.dropout)
         self.embed = nn.Embedding.from_pretrained(ours.embed.weight.detach().clone(), freeze=False)
         self.bias = nn.Parameter(torch.zeros(len(ours.embed.weight)))
-        self.register_buffer("places", sinusoids(1024, c.dim))
+        self.register_buffer("positions", sinusoids(1024, c.dim))
         layers = (c.enc_layers, c.dec_layers)
         options: dict[str, Any] = {"batch_first": True, "norm_first": True}
-        with warnings.catch_warnings():  # PreNorm has no nested tensors: no news
+        with warnings.catch_warnings():  # torch warns that PreNorm has no nested tensors
             warnings.simplefilter("ignore", UserWarning)
             self.body = nn.Transformer(c.dim, c.heads, *layers, c.ffn_dim, c.dropout, **options)
         with torch.no_grad():
-            for mine, same in same_weights(ours, self.body):
-                same.copy_(mine)
+            for mine, theirs in matching_weights(ours, self.body):
+                theirs.copy_(mine)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        """Padded ids [B, S], [B, T] -> logits [B, T, V]."""
+        """Return logits for padded ids: [B, S], [B, T] -> [B, T, V]."""
         hidden, length = src == PAD, tgt.shape[1]
         states = self.body(
             self._embed(src),
@@ -49,42 +49,42 @@ class TorchTransformer(nn.Module):
         return F.linear(states, self.embed.weight, self.bias)
 
     @torch.no_grad()
-    def write_to(self, ours: Transformer) -> None:
-        """These weights into one of ours, which then computes the same."""
+    def copy_to(self, ours: Transformer) -> None:
+        """Copy the weights into our model, which then computes the same."""
         ours.embed.weight.copy_(self.embed.weight)
         ours.out_bias.copy_(self.bias)
-        for mine, same in same_weights(ours, self.body):
-            mine.copy_(same)
+        for mine, theirs in matching_weights(ours, self.body):
+            mine.copy_(theirs)
 
     def _embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.embed(ids) * self.dim**0.5 + self.places[: ids.shape[1]])
+        return self.dropout(self.embed(ids) * self.dim**0.5 + self.positions[: ids.shape[1]])
 
 
-def same_weights(ours: Transformer, theirs: nn.Transformer) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each weight of ours, PreNorm with LayerNorm, and the part of torch's that is the same."""
+def matching_weights(ours: Transformer, theirs: nn.Transformer) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield each weight of our PreNorm LayerNorm model with its counterpart in torch's."""
     for stack in ("encoder", "decoder"):
         mine, other = getattr(ours, stack), getattr(theirs, stack)
         modules = [(mine.norm, other.norm)]
         for block, layer in zip(mine.layers, other.layers, strict=True):
             residuals = [block.self_attn_res, block.ffn_res]
-            yield from same_projections(block.self_attn, layer.self_attn)
+            yield from matching_projections(block.self_attn, layer.self_attn)
             modules += [(block.ffn.fc1, layer.linear1), (block.ffn.fc2, layer.linear2)]
             modules.append((block.self_attn.out, layer.self_attn.out_proj))
             if block.cross_attn is not None:
-                yield from same_projections(block.cross_attn, layer.multihead_attn)
+                yield from matching_projections(block.cross_attn, layer.multihead_attn)
                 modules.append((block.cross_attn.out, layer.multihead_attn.out_proj))
                 residuals.insert(1, block.cross_attn_res)
             for number, residual in enumerate(residuals, 1):
                 modules.append((residual.norm, getattr(layer, f"norm{number}")))
-        for module, torchs in modules:
-            yield module.weight, torchs.weight
-            yield module.bias, torchs.bias
+        for our_module, their_module in modules:
+            yield our_module.weight, their_module.weight
+            yield our_module.bias, their_module.bias
 
 
-def same_projections(
+def matching_projections(
     ours: MultiHeadAttention, theirs: nn.MultiheadAttention
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Those of queries, keys and values, which torch keeps in one matrix."""
+    """Yield the projections of queries, keys and values, which torch keeps in one matrix."""
     first = 0
     for part in [ours.q, ours.kv] if ours.cross else [ours.qkv]:
         rows = slice(first, first + part.out_features)

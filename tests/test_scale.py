@@ -1,4 +1,4 @@
-"""The benchmark of scale runs; what it measures does not grow where it must not."""
+"""The benchmark of scale prints a row for each size and removes its files."""
 
 import subprocess
 import sys

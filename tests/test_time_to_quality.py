@@ -1,4 +1,4 @@
-"""Time to a dev score is measured for the Trainer and for the plain loop, which decode alike."""
+"""The benchmark of time to a dev score, with the Trainer and with the eager loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.eager_loop import EagerLoop, plain, shuffled_plan
+from benchmarks.eager_loop import EagerLoop, baseline_recipe, random_batches
 from benchmarks.time_to_quality import main
 from nmt.config.load import load_recipe
 from nmt.data.batches import collate
@@ -40,32 +40,32 @@ def test_every_contender_trains_until_the_score(recipe, capsys):
         assert test.startswith("bleu ")
 
 
-def test_a_score_out_of_reach_ends_with_the_recipe(recipe, capsys):
+def test_without_reaching_the_score_a_contender_ends_at_the_recipe_s_limit(recipe, capsys):
     main([recipe, "train.validate_every=2", "train.max_validations=2", "--until", "101"])
     found = rows(capsys.readouterr().out)
     assert {(seconds[0], updates) for seconds, updates, *_ in found.values()} == {(">", "4")}
 
 
-def test_the_loop_and_its_twin_are_one_model(recipe, tmp_path):
-    simple = plain(load_recipe(recipe, [f"out={tmp_path}/run"]))
-    prepared = prepare(simple, progress=False)
-    loop = EagerLoop(simple, prepared, torch.device("cpu"))
+def test_weights_of_the_loop_can_be_copied_into_our_model(recipe, tmp_path):
+    baseline = baseline_recipe(load_recipe(recipe, [f"out={tmp_path}/run"]))
+    prepared = prepare(baseline, progress=False)
+    loop = EagerLoop(baseline, prepared, torch.device("cpu"))
     with loop.batches:
         loop.update(1e-2)
     loop.model.eval()
-    twin = Transformer(simple.model, len(prepared.vocab)).eval()
+    twin = Transformer(baseline.model, len(prepared.vocab)).eval()
     batch = collate(prepared.train, torch.arange(6).numpy())
     src, tgt_in, tgt_out = loop._padded(torch.arange(6).numpy())
     with torch.no_grad():
         theirs = loop.model(src, tgt_in)[tgt_out != 0]
         assert not torch.allclose(twin(batch), theirs, atol=1e-2)
-        loop.model.write_to(twin)
+        loop.model.copy_to(twin)
         assert torch.allclose(twin(batch), theirs, atol=1e-5)
 
 
 def test_random_batches_hold_every_row_once_within_the_limit(recipe, tmp_path):
     corpus = prepare(load_recipe(recipe, [f"out={tmp_path}/run"]), progress=False).train
-    batches = list(shuffled_plan(corpus.src_len, corpus.tgt_len, 40, seed=1, epoch=0))
+    batches = list(random_batches(corpus.src_len, corpus.tgt_len, 40, seed=1, epoch=0))
     assert sorted(row for batch in batches for row in batch) == list(range(len(corpus)))
     longest = [max(corpus.src_len[b].max(), corpus.tgt_len[b].max()) + 1 for b in batches]
     assert all(len(b) * n <= 40 for b, n in zip(batches, longest, strict=True))

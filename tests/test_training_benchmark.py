@@ -37,7 +37,7 @@ def test_a_peer_has_the_loss_of_the_baseline_and_learns(name, precision, workloa
     except ImportError as e:
         pytest.skip(str(e))
     before = peer.loss(0)
-    baseline = Torch(workload, shuffled=False, precision=precision).loss(0)
+    baseline = Torch(workload, random_order=False, precision=precision).loss(0)
     # with 60 types it matters over how many of them a toolkit spreads the smoothing
     assert before == pytest.approx(baseline, rel=1e-3 if precision == "fp32" else 1e-2)
     for _ in range(20):

@@ -1,1 +1,1 @@
-"""Training speed of this toolkit beside others, on one list of batches; see ../README.md."""
+"""Compare training speed of this toolkit and others on the same batches; see ../README.md."""

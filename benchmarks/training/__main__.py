@@ -1,10 +1,10 @@
-"""Training speed of this toolkit and others, side by side.
+"""How fast does this toolkit train on a CPU, compared with torch.nn.Transformer and others?
 
     python -m benchmarks.training --train PREFIX --dev PREFIX [--size paper|small]
 
-Every contender has its own process and trains the same model on the same batches; rounds alternate,
-the first is a warm-up and is not counted. Before anything is timed, all losses must be equal. Other
-toolkits take part where they can be imported (see peers); the rest is named and left out.
+Every contender trains the same model on the same batches in its own process. All losses must be
+equal before anything is timed. Rounds alternate; the first one is a warm-up and is not counted.
+Toolkits that cannot be imported (see ``peers``) are skipped with a message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Process:
-    """A contender at the other end of a pipe; ``fate`` is "ready" or what it lacks."""
+    """A contender in its own process; ``status`` is "ready" or why it cannot run."""
 
     def __init__(self, name: str, workload: Path, overrides: list[str]) -> None:
         self.pipe = subprocess.Popen(
@@ -47,17 +47,17 @@ class Process:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.fate = self._line().strip()
+        self.status = self._line().strip()
 
     def ask(self, command: str) -> Any:
-        """The answer to a command."""
+        """Send a command and return its answer."""
         assert self.pipe.stdin is not None
         self.pipe.stdin.write(command + "\n")
         self.pipe.stdin.flush()
         return json.loads(self._line())
 
     def close(self) -> None:
-        """End it and wait until its memory is free."""
+        """End the process and wait, so that its memory is free."""
         assert self.pipe.stdin is not None
         self.pipe.stdin.close()
         self.pipe.wait()
@@ -66,23 +66,23 @@ class Process:
         assert self.pipe.stdout is not None
         line = self.pipe.stdout.readline()
         if not line:
-            raise SystemExit(f"{self.pipe.args[3:]} ended with {self.pipe.wait()}")
+            raise SystemExit(f"{self.pipe.args[3:]} ended with exit code {self.pipe.wait()}")
         return line
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--train", required=True, help="prefix of the training text, PREFIX.en and .de")
-    p.add_argument("--dev", required=True, help="prefix of a tuning set")
+    p.add_argument("--dev", required=True, help="prefix of the dev text")
     p.add_argument("--size", choices=SIZES, default="paper")
     p.add_argument("--batch-tokens", type=int, default=4096)
-    p.add_argument("--batches", type=int, default=3, help="in the fixed list")
-    p.add_argument("--rounds", type=int, default=3, help="timed, after one of warm-up")
-    p.add_argument("--only", nargs="+", metavar="NAME", help=f"of: {', '.join(CONTENDERS)}")
+    p.add_argument("--batches", type=int, default=3, help="number of batches that are trained on")
+    p.add_argument("--rounds", type=int, default=3, help="timed rounds, after one warm-up")
+    p.add_argument("--only", nargs="+", metavar="NAME", help=f"among: {', '.join(CONTENDERS)}")
     args = p.parse_args()
     names = args.only or list(CONTENDERS)
     if unknown := set(names) - set(CONTENDERS):
-        p.error(f"no contender {', '.join(unknown)}; there are {', '.join(CONTENDERS)}")
+        p.error(f"unknown contender {', '.join(unknown)}; choose among {', '.join(CONTENDERS)}")
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "workload.json"
         overrides = [
@@ -95,10 +95,10 @@ def main() -> None:
         workload = Workload.of(recipe, prepare(recipe), SIZES[args.size], args.batches)
         workload.save(file)
         started = {name: Process(name, file, overrides) for name in names}
-        processes = {name: p for name, p in started.items() if p.fate == "ready"}
-        for fate in sorted({p.fate for p in started.values()} - {"ready"}):
-            absent = ", ".join(name for name, p in started.items() if p.fate == fate)
-            print(f"left out: {absent} ({fate})", file=sys.stderr)
+        processes = {name: p for name, p in started.items() if p.status == "ready"}
+        for status in sorted({p.status for p in started.values()} - {"ready"}):
+            absent = ", ".join(name for name, p in started.items() if p.status == status)
+            print(f"skipped: {absent} ({status})", file=sys.stderr)
         check_equal({name: process.ask("loss") for name, process in processes.items()})
         rates, peaks = run_rounds(processes, args.rounds)
         print(describe(workload, args, peaks))
@@ -108,18 +108,18 @@ def main() -> None:
 
 
 def check_equal(losses: dict[str, float]) -> None:
-    """All contenders that are the same model on the same batch have the same loss."""
+    """Exit unless all contenders with the same model have the same loss on the first batch."""
     same = {n: v for n, v in losses.items() if "ScaleNorm" not in n and "random" not in n}
     first = next(iter(same.values()), 0.0)
     for name, loss in same.items():
         if abs(loss - first) > (1e-2 if "bf16" in name else TOLERANCE) * first:
-            raise SystemExit(f"not the same model: losses {losses}")
+            raise SystemExit(f"the contenders do not compute the same model: losses {losses}")
 
 
 def run_rounds(
     processes: dict[str, Process], rounds: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Median over rounds of the median over batches, target tokens a second; of peaks, FLOP/s."""
+    """Return medians: target tokens/s of each contender, and peak FLOP/s of each precision."""
     device = resolve_device("auto")
     peaks: dict[str, list[float]] = {precision: [] for precision in {*map(precision_of, processes)}}
     rates: dict[str, list[float]] = {name: [] for name in processes}
@@ -135,17 +135,17 @@ def run_rounds(
 
 
 def medians_of(measured: dict[str, list[float]]) -> dict[str, float]:
-    """Of each list."""
+    """Return the median of each list."""
     return {name: statistics.median(values) for name, values in measured.items()}
 
 
 def precision_of(name: str) -> str:
-    """That of a contender, from its name."""
+    """Return the precision in a contender's name."""
     return "bf16" if "bf16" in name else "fp32"
 
 
 def describe(workload: Workload, args: argparse.Namespace, peaks: dict[str, float]) -> str:
-    """What was run, in one line, and the peaks that MFU is a share of."""
+    """Return one line: model, batches, machine, and the peaks that MFU refers to."""
     size = workload.size
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     threads = f"{torch.get_num_threads()} threads of {os.cpu_count()} cores"
@@ -163,7 +163,7 @@ def table(
     rates: dict[str, float],
     peaks: dict[str, float],
 ) -> str:
-    """Markdown, one row a contender."""
+    """Return the table in Markdown, one row for each contender."""
     src, tgt = (
         np.array([len(pair[side]) for batch in workload.batches for pair in batch])
         for side in (0, 1)

@@ -1,8 +1,8 @@
-"""This toolkit and ``torch.nn.Transformer``: each a whole update, from ids to new weights.
+"""This toolkit and ``torch.nn.Transformer`` as contenders of the training benchmark.
 
-A contender is built in a process of its own. ``update(n)`` does all that an update over batch n
-costs: forward, loss, backward, clipping, the optimizer, and the copy to the device. ``loss(n)`` is
-the smoothed loss per target token without dropout, by which all are checked to be one model.
+``update(n)`` does everything that an update with batch n costs: collating, the copy to the device,
+forward, loss, backward, clipping and the optimizer step. ``loss(n)`` is the smoothed loss per
+target token without dropout, which must be equal for all.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ LR = 1e-4
 
 
 class Contender(Protocol):
-    """What the benchmark needs of a toolkit."""
+    """The interface of a toolkit in this benchmark."""
 
     model: nn.Module
 
     def loss(self, number: int) -> float:
-        """Smoothed loss per target token of a batch, in evaluation mode."""
+        """Return the smoothed loss per target token of a batch in evaluation mode."""
 
     def update(self, number: int) -> None:
-        """One optimizer step over a batch."""
+        """Take one optimizer step on a batch."""
 
 
 def model_config(size: Size, **choices: object) -> ModelConfig:
-    """The model that every contender has."""
+    """Return the model that every contender has, with some keys changed by ``choices``."""
     fixed = {"norm": "layernorm", "fixnorm": False, "logit_mask": False, "word_dropout": 0.0}
     return ModelConfig(
         dim=size.dim,
@@ -60,7 +60,7 @@ def model_config(size: Size, **choices: object) -> ModelConfig:
 
 
 class Ours:
-    """``Trainer.update`` as nmt-train runs it."""
+    """``Trainer.update`` as nmt-train calls it, with Adam."""
 
     def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
         limit_onednn_cache(PRODUCTS)
@@ -79,6 +79,7 @@ class Ours:
         self.corpus = prepared.train
 
     def loss(self, number: int) -> float:
+        """Return the smoothed loss per target token."""
         self.model.eval()
         batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
         smoothing = self.trainer.recipe.optim.label_smoothing
@@ -89,6 +90,7 @@ class Ours:
         return float(sums.smoothed) / batch.tokens
 
     def update(self, number: int) -> None:
+        """Run one update of the trainer."""
         batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
         update = Update(
             [PlannedBatch(0, number, batch)], batch.tokens, epoch=0, next_batch=number + 1
@@ -99,21 +101,23 @@ class Ours:
 class Torch:
     """``torch.nn.Transformer`` with padded batches, torch's own loss and fused Adam."""
 
-    def __init__(self, workload: Workload, *, shuffled: bool, precision: str) -> None:
+    def __init__(self, workload: Workload, *, random_order: bool, precision: str) -> None:
         size, device = workload.size, resolve_device("auto")
         ours = Transformer(model_config(size), workload.types)
         ours.init_weights(torch.Generator().manual_seed(1))
         self.model = TorchTransformer(ours).to(device)
-        self.batches = workload.shuffled if shuffled else workload.batches
+        self.batches = workload.shuffled if random_order else workload.batches
         self.size, self.device, self.precision = size, device, precision
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=True)
 
     def loss(self, number: int) -> float:
+        """Return the smoothed loss per target token."""
         self.model.eval()
         with torch.no_grad():
             return self._loss(number).item()
 
     def update(self, number: int) -> None:
+        """Take one optimizer step."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss(number).backward()
@@ -137,7 +141,7 @@ class Torch:
 
 
 def padded(rows: list[list[int]]) -> Tensor:
-    """Ids of sentences of different length as [B, L] int64."""
+    """Return ids of sentences of different lengths as [B, L] int64, padded on the right."""
     out = torch.full((len(rows), max(map(len, rows))), PAD)
     for i, row in enumerate(rows):
         out[i, : len(row)] = torch.tensor(row)

@@ -1,4 +1,4 @@
-"""How many operations torch dispatches: a cost that is the same on every machine."""
+"""Count the operations that torch dispatches, a cost that is equal on every machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# they only describe existing memory anew, and cost no kernel
+# views describe existing memory and launch no kernel
 VIEWS = {
     "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "select", "slice",
     "unbind", "split", "split_with_sizes", "chunk", "detach", "alias", "as_strided", "squeeze",
@@ -27,12 +27,12 @@ class _Counter(TorchDispatchMode):
 
 
 def count_operations(work: Callable[[], object]) -> int:
-    """Operations that ``work`` dispatches, views not counted; backward passes included."""
+    """Return how many operations ``work`` dispatches, without views, including backward."""
     return sum(operations(work).values())
 
 
 def operations(work: Callable[[], object]) -> dict[str, int]:
-    """The same by name, most frequent first."""
+    """Return the count of each operation, most frequent first."""
     with _Counter() as counter:
         work()
     kept = {name: n for name, n in counter.names.items() if name not in VIEWS}

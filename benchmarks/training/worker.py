@@ -1,8 +1,8 @@
-"""One contender in a process of its own, told over standard input what to do.
+"""Run one contender in its own process and answer commands from standard input.
 
-The first line out is ``ready``, or why this contender cannot be built here. Then each line in is a
-command, each line out its answer as JSON: ``loss``, ``round``, ``operations``, ``memory``. Other
-output goes to standard error.
+The first output line is ``ready``, or why the contender cannot be built. Each input line is a
+command, each output line its answer as JSON: ``loss``, ``round``, ``operations``, ``memory``,
+``parameters``. Everything that libraries print goes to standard error.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 
 RECIPE = Path(__file__).with_name("multi30k-en-de.yaml")
-ScaleNorm = {"norm": "scalenorm", "fixnorm": True}
+SCALENORM = {"norm": "scalenorm", "fixnorm": True}
 
 
 def make_peer(name: str, precision: str, workload: Workload, recipe: Recipe) -> Contender:
-    """A contender out of PEERS."""
+    """Return a contender of another toolkit."""
     return PEERS[name](workload, precision)
 
 
 CONTENDERS: dict[str, Callable[[Workload, Recipe], Contender]] = {
     "ours fp32": lambda w, r: Ours(w, r, "fp32"),
     "ours bf16": lambda w, r: Ours(w, r, "bf16"),
-    "ours fp32, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "fp32", **ScaleNorm),
-    "ours bf16, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "bf16", **ScaleNorm),
-    "nn.Transformer fp32": lambda w, r: Torch(w, shuffled=False, precision="fp32"),
-    "nn.Transformer bf16": lambda w, r: Torch(w, shuffled=False, precision="bf16"),
-    "nn.Transformer fp32, random batches": lambda w, r: Torch(w, shuffled=True, precision="fp32"),
+    "ours fp32, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "fp32", **SCALENORM),
+    "ours bf16, ScaleNorm + FixNorm": lambda w, r: Ours(w, r, "bf16", **SCALENORM),
+    "nn.Transformer fp32": lambda w, r: Torch(w, random_order=False, precision="fp32"),
+    "nn.Transformer bf16": lambda w, r: Torch(w, random_order=False, precision="bf16"),
+    "nn.Transformer fp32, random batches": lambda w, r: Torch(
+        w, random_order=True, precision="fp32"
+    ),
     **{
         f"{name} {precision}": functools.partial(make_peer, name, precision)
         for name in PEERS
@@ -52,7 +54,7 @@ CONTENDERS: dict[str, Callable[[Workload, Recipe], Contender]] = {
 
 
 def main(name: str, workload_file: str, *overrides: str) -> None:
-    """Serve until standard input ends."""
+    """Answer commands until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     workload = Workload.load(Path(workload_file))
@@ -79,7 +81,7 @@ def main(name: str, workload_file: str, *overrides: str) -> None:
         }
 
     def memory() -> int:
-        """Peak bytes: of the GPU if there is one, else of the process."""
+        """Return the peak memory in bytes: of the GPU if there is one, else of the process."""
         if cuda:
             return torch.cuda.max_memory_allocated()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""The fixed list of batches that every contender trains on."""
+"""The list of batches that every contender trains on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.eager_loop import shuffled_plan
+from benchmarks.eager_loop import random_batches
 from nmt.config.recipe import Recipe
 from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared
@@ -17,7 +17,7 @@ Pair = tuple[list[int], list[int]]  # source and target ids, without EOS
 
 @dataclass(frozen=True)
 class Size:
-    """An encoder-decoder transformer; PreNorm and LayerNorm, which every contender has."""
+    """The size of the model: an encoder-decoder transformer with PreNorm and LayerNorm."""
 
     dim: int
     ffn_dim: int
@@ -32,13 +32,14 @@ SIZES = {"paper": Size(512, 2048, 8, 6), "small": Size(256, 1024, 4, 3)}
 
 @dataclass(frozen=True)
 class Workload:
-    """Batches as ids, so that a contender needs nothing of this toolkit to read them.
+    """Batches as lists of ids, which every contender can read.
 
     Attributes:
-        rows: rows of the corpus, per batch; length pools, as nmt-train makes them.
+        size: of the model.
+        types: V, the size of the joint vocabulary.
+        rows: rows of the corpus in each batch, as nmt-train makes batches.
         batches: the pairs of those rows.
-        shuffled: the same number of pairs, batched in random order under the same limit.
-        types: size of the joint vocabulary.
+        shuffled: as many batches within the same limit, of pairs in random order.
     """
 
     size: Size
@@ -49,7 +50,7 @@ class Workload:
 
     @classmethod
     def of(cls, recipe: Recipe, prepared: Prepared, size: Size, count: int) -> Workload:
-        """The first ``count`` batches of the first epoch."""
+        """Return the first ``count`` batches of the first epoch."""
         corpus, limit = prepared.train, recipe.data.batch_tokens
         rows = [
             r.tolist() for r in make_batches(corpus.src_len, corpus.tgt_len, limit, recipe.seed, 0)
@@ -59,7 +60,7 @@ class Workload:
             return [(corpus.src(row).tolist(), corpus.tgt(row).tolist()) for row in batch]
 
         lengths = corpus.src_len, corpus.tgt_len
-        shuffled = itertools.islice(shuffled_plan(*lengths, limit, recipe.seed, 0), count)
+        shuffled = itertools.islice(random_batches(*lengths, limit, recipe.seed, 0), count)
         return cls(
             size,
             len(prepared.vocab),
@@ -69,7 +70,7 @@ class Workload:
         )
 
     def save(self, path: Path) -> None:
-        """Write JSON."""
+        """Write the workload as JSON."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
@@ -80,12 +81,12 @@ class Workload:
 
 
 def target_tokens(batch: list[Pair]) -> int:
-    """Target tokens of a batch incl. EOS, without padding: what all speeds count."""
+    """Return target tokens of a batch with EOS and without padding, which all speeds count."""
     return sum(len(tgt) + 1 for _, tgt in batch)
 
 
 def padding_share(batches: list[list[Pair]]) -> float:
-    """Share of the slots of both padded sides that hold no token."""
+    """Return the share of padding in both padded sides."""
     slots = tokens = 0
     for batch in batches:
         for side in zip(*batch, strict=True):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.engines import wasted
+from benchmarks.engines import step_overhead
 from tests.decoding.untrained import PAIRS, untrained
 
 
@@ -16,5 +16,5 @@ def test_finished_sentences_take_no_part(beam: int) -> None:
     words, rng = " ".join(source for source, _ in PAIRS).split(), Random(1)
     lines = [" ".join(rng.choices(words, k=rng.randint(1, 12))) for _ in range(60)]
     translator = untrained(eos_bias=2.0)
-    share = wasted(translator, lines, beam=beam, batch_tokens=800 * beam, max_len_offset=8)
+    share = step_overhead(translator, lines, beam=beam, batch_tokens=800 * beam, max_len_offset=8)
     assert 1.0 <= share <= 1.03

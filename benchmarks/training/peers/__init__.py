@@ -1,13 +1,12 @@
-"""Other toolkits as contenders: the same weights, the same batches, each by its own parts.
+"""Other toolkits as contenders, with the same weights and batches as ours.
 
-Each has the size of the workload, PreNorm, LayerNorm, sinusoids and one table for both embeddings
-and the output, and begins with the weights of one of ours; so its loss on the first batch must be
-ours. Model, loss and optimizer are the toolkit's own, and where it has a function for a whole
-update, that one is called. bf16 is ``torch.autocast``, also where a toolkit's own trainer offers it
-on GPUs alone.
+Each has the size of the workload, PreNorm, LayerNorm, sinusoids, and one table for both embeddings
+and the output. It starts from our weights, so its loss on the first batch must equal ours. Model,
+loss and optimizer are the toolkit's own, and so is the update where the toolkit has a function for
+it. bf16 is ``torch.autocast``, also where a toolkit's own trainer uses it on GPUs only.
 
-None of them is needed: one that raises ImportError is left out. The authors' code is no package;
-its folder belongs into PYTHONPATH.
+All are optional: a toolkit that raises ImportError is skipped. The authors' code is not a package;
+add its folder to PYTHONPATH.
 """
 
 from __future__ import annotations

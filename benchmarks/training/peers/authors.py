@@ -15,14 +15,14 @@ from nmt.model.transformer import Transformer
 
 
 class Authors(Peer):
-    """The code of Transformers without Tears, with LayerNorm and without FixNorm as all here.
+    """The code of "Transformers without Tears", with LayerNorm and without FixNorm like all peers.
 
-    It adds a vector of the language, zero at first; that BOS and PAD are never written, which it
-    builds in, is taken back, since it changes the loss.
+    It adds a language embedding, which starts at zero. Its built-in mask of BOS and PAD is switched
+    off, because it changes the loss.
     """
 
     def build(self, ours: Transformer) -> None:
-        import all_constants  # noqa: F401  its ids are ours: PAD, BOS, EOS, UNK = 0 to 3
+        import all_constants  # noqa: F401  same ids as ours: PAD, BOS, EOS, UNK = 0 to 3
         from model import Transformer as Theirs
 
         size = self.size
@@ -53,7 +53,7 @@ class Authors(Peer):
 
 @torch.no_grad()
 def copy_to_authors(ours: Transformer, theirs: Any) -> None:
-    """One matrix an attention; the norms of a stack are numbered through."""
+    """Copy our weights: each of its attentions has one matrix, each stack one list of norms."""
     theirs.word_embedding.copy_(ours.embed.weight)
     theirs.lang_embedding.zero_()
     for mine, other in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
@@ -73,6 +73,6 @@ def copy_to_authors(ours: Transformer, theirs: Any) -> None:
 
 
 def copy_joined(theirs: Any, *parts: nn.Linear) -> None:
-    """Linear layers below each other."""
+    """Copy linear layers into one matrix, below each other."""
     theirs.weights.copy_(torch.cat([part.weight for part in parts]))
     theirs.biases.copy_(torch.cat([part.bias for part in parts]))

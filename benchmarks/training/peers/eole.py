@@ -31,7 +31,7 @@ NAMES = {
 
 
 class Eole(Peer):
-    """Built from its configuration; the update is its Trainer's, and so is autocast, with a scaler.
+    """Eole, built from its configuration; ``update`` calls its Trainer with its own autocast.
 
     On a CPU it computes attention by plain products, whatever ``self_attn_backend`` says.
     """
@@ -59,7 +59,7 @@ class Eole(Peer):
         }
         training = {
             "compute_dtype": self.precision,
-            "use_amp": self.precision == "bf16",  # without it, its faster Adam where installed
+            "use_amp": self.precision == "bf16",  # fp32 then uses its faster Adam where installed
             "dropout": [size.dropout],
             "attention_dropout": [size.dropout],
             "label_smoothing": size.label_smoothing,
@@ -82,16 +82,16 @@ class Eole(Peer):
         with_tokens = TrainerConfig(norm_method="tokens", n_gpu=0)
         self.trainer = Trainer(self.model, self.criterion, *no_dev, optimizer, with_tokens)
         self.statistics = Statistics()
-        torch.set_autocast_dtype(self.device.type, torch.bfloat16)  # a GPU's would be fp16
+        torch.set_autocast_dtype(self.device.type, torch.bfloat16)  # on a GPU the default is fp16
 
     def batch(self, number: int) -> dict[str, Any]:
-        """As its iterator yields it."""
+        """Return a batch as its iterator yields it."""
         src, tgt = self.ids(number)
         text = {"src": src, "tgt": tgt, "srclen": (src != PAD).sum(1)}
         return {**text, "images": None, "prefix_len": None, "cid": [], "cid_line_number": []}
 
     def loss(self, number: int) -> float:
-        """Without dropout of attention weights, which it keeps on a GPU in evaluation mode."""
+        """Return the loss without attention dropout, which Eole keeps when it evaluates on a GPU."""
         self.model.update_dropout(0.0, 0.0)
         loss = super().loss(number)
         self.model.update_dropout(self.size.dropout, self.size.dropout)
@@ -103,7 +103,7 @@ class Eole(Peer):
         return self.criterion(batch, states, attention)[0] / (batch["tgt"][:, 1:] != PAD).sum()
 
     def update(self, number: int) -> None:
-        """Its Trainer's, statistics included."""
+        """Take one step of its Trainer, including statistics."""
         self.model.train()
         for batches, tokens in self.trainer._accum_batches(iter([(self.batch(number), 0)])):
             self.trainer._train_step(batches, tokens, self.statistics, self.statistics)

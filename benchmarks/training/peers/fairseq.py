@@ -1,4 +1,4 @@
-"""fairseq, and M2M100 in transformers, which has its names."""
+"""fairseq, and M2M100 of transformers, which has the same parameter names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = {
 
 
 class HuggingFace(Peer):
-    """M2M100, the PreNorm model of transformers; its Trainer's smoothed loss and fused AdamW."""
+    """M2M100, the PreNorm model of transformers, with its Trainer's loss and fused AdamW."""
 
     def build(self, ours: Transformer) -> None:
         from transformers import M2M100Config, M2M100ForConditionalGeneration
@@ -56,7 +56,7 @@ class HuggingFace(Peer):
         )
         self.model = M2M100ForConditionalGeneration(config)
         load_renamed(self.model.model, ours, {r"^embed\.": "shared.", **NAMES})
-        same_positions(self.model.model, size.dim)
+        copy_positions(self.model.model, size.dim)
         self.smoother = LabelSmoother(epsilon=size.label_smoothing)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LR, fused=True)
 
@@ -68,7 +68,7 @@ class HuggingFace(Peer):
 
 
 class Fairseq(Peer):
-    """Its transformer with normalize_before, its criterion, clipping and Adam."""
+    """fairseq's transformer with normalize_before, its criterion, clipping and Adam."""
 
     def build(self, ours: Transformer) -> None:
         try:
@@ -77,7 +77,7 @@ class Fairseq(Peer):
             from fairseq.models.transformer import TransformerConfig, TransformerModelBase
             from fairseq.optim.adam import Adam
             from fairseq.utils import clip_grad_norm_
-        except ValueError as e:  # its dataclasses are older than Python 3.11
+        except ValueError as e:  # its dataclasses fail with Python 3.11 and newer
             raise ImportError(f"this Python cannot import fairseq: {e}") from e
         size = self.size
         words = Dictionary(add_special_symbols=False)
@@ -94,13 +94,13 @@ class Fairseq(Peer):
         task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
         self.model = TransformerModelBase.build_model(config, task)
         load_renamed(self.model, ours, {r"^embed\.": "encoder.embed_tokens.", **NAMES})
-        same_positions(self.model, size.dim)
+        copy_positions(self.model, size.dim)
         smoothed = criterions.LabelSmoothedCrossEntropyCriterion
         self.criterion = smoothed(task, sentence_avg=False, label_smoothing=size.label_smoothing)
         self.optimizer, self.clip = Adam(self.model.parameters(), lr=LR), clip_grad_norm_
 
     def sum_loss(self, number: int) -> tuple[Tensor, int]:
-        """What its criterion returns: a sum, and the tokens to divide gradients by."""
+        """Return the criterion's sum and the number of tokens to divide gradients by."""
         src, tgt = self.ids(number)
         inputs = {"src_tokens": src, "src_lengths": (src != PAD).sum(1)}
         inputs["prev_output_tokens"] = decoder_input(tgt)
@@ -113,7 +113,7 @@ class Fairseq(Peer):
         return total / tokens
 
     def update(self, number: int) -> None:
-        """In the order of its trainer: gradients of the sum are divided, then clipped."""
+        """Take one step in the order of its trainer: divide gradients by tokens, then clip."""
         self.model.train()
         self.optimizer.zero_grad()
         with autocast(self.device, self.precision):
@@ -125,8 +125,8 @@ class Fairseq(Peer):
         self.optimizer.step()
 
 
-def same_positions(model: Any, dim: int) -> None:
-    """Our sinusoids in the tables of fairseq and its heirs, whose rows begin after PAD's."""
+def copy_positions(model: Any, dim: int) -> None:
+    """Copy our sinusoids into fairseq's tables, whose first position is after the row of PAD."""
     for side in (model.encoder, model.decoder):
         table = side.embed_positions.weights
         table[PAD + 1 :] = sinusoids(len(table) - PAD - 1, dim)

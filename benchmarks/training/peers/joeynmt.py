@@ -32,9 +32,9 @@ NAMES = {
 
 
 class JoeyNMT(Peer):
-    """Its model, smoothed loss, training step, clipping and Adam.
+    """JoeyNMT's model, smoothed loss, training step, clipping and Adam.
 
-    Its epsilon of LayerNorm is 1e-6, its output has no bias.
+    Differences from ours: the epsilon of LayerNorm is 1e-6, and the output has no bias.
     """
 
     def build(self, ours: Transformer) -> None:
@@ -45,7 +45,7 @@ class JoeyNMT(Peer):
         from joeynmt.vocabulary import Vocabulary
 
         size = self.size
-        # it numbers its special tokens in another order; a model looks at these numbers alone
+        # its special tokens have another order; the model only uses the numbers
         special = ("unk", "pad", "bos", "eos")
         numbered = {f"{name}_id": number for number, name in enumerate(special)}
         named = {f"{name}_token": name for name in special}
@@ -71,7 +71,7 @@ class JoeyNMT(Peer):
         self.optimizer = build_optimizer(adam, self.model.parameters())
         self.clip = build_gradient_clipper({"clip_grad_norm": 1.0, "clip_grad_val": None})
         cast = {"dtype": torch.bfloat16, "enabled": self.precision == "bf16"}
-        self.manager = SimpleNamespace(  # what _train_step reads of a TrainManager
+        self.manager = SimpleNamespace(  # the attributes that _train_step reads
             model=self.model,
             args=SimpleNamespace(normalization="tokens", batch_multiplier=1),
             n_gpu=0,
@@ -80,20 +80,20 @@ class JoeyNMT(Peer):
         )
 
     def batch(self, number: int) -> Any:
-        """As its DataLoader yields it."""
+        """Return a batch as its DataLoader yields it."""
         src, tgt = self.ids(number)
         lengths, indices = (src != PAD).sum(1), torch.arange(len(src))
         return self.make_batch(src, lengths, None, tgt, None, indices, self.device, PAD, EOS)
 
     def mean_loss(self, number: int) -> Tensor:
-        """Its KL divergence leaves out the entropy of the smoothed target."""
+        """Return its KL divergence plus the entropy of the smoothed target, which it leaves out."""
         batch, eps = self.batch(number), self.size.label_smoothing
         entropy = -(1 - eps) * math.log(1 - eps) - eps * math.log(eps / (self.types - 2))
         total = self.model(return_type="loss", **vars(batch))[0]
         return total / batch.ntokens + entropy
 
     def update(self, number: int) -> None:
-        """In the order of its TrainManager."""
+        """Take one step in the order of its TrainManager."""
         self.train_step(self.manager, self.batch(number))
         self.clip(parameters=self.model.parameters())
         self.optimizer.step()

@@ -29,9 +29,9 @@ NAMES = {
 
 
 class OpenNMT(Peer):
-    """OpenNMT-py, built from its command-line options; the update is its Trainer's.
+    """OpenNMT-py, built from its command-line options; ``update`` calls its Trainer.
 
-    Its epsilon of LayerNorm is 1e-6.
+    Difference from ours: the epsilon of LayerNorm is 1e-6.
     """
 
     def build(self, ours: Transformer) -> None:
@@ -77,7 +77,7 @@ class OpenNMT(Peer):
         self.statistics = Statistics()
 
     def batch(self, number: int) -> dict[str, Tensor]:
-        """As its iterator yields it."""
+        """Return a batch as its iterator yields it."""
         src, tgt = self.ids(number)
         return {"src": src[..., None], "tgt": tgt[..., None], "srclen": (src != PAD).sum(1)}
 
@@ -87,7 +87,7 @@ class OpenNMT(Peer):
         return total / (batch["tgt"][:, 1:] != PAD).sum()
 
     def update(self, number: int) -> None:
-        """Its Trainer's, statistics included."""
+        """Take one step of its Trainer, including statistics."""
         self.model.train()
         for batches, tokens in self.trainer._accum_batches(iter([(self.batch(number), 0)])):
             counts = self.statistics, self.statistics

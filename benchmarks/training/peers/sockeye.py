@@ -14,7 +14,7 @@ from benchmarks.training.peer import Peer, decoder_input, load_renamed
 from nmt.model.embedding import sinusoids
 from nmt.model.transformer import Transformer
 
-LONGEST = 1024  # positions in its tables
+MAX_POSITIONS = 1024
 NAMES = {
     r"^embed\.": "embedding_source.embedding.",
     r"^out_bias": "output_layer.bias",
@@ -33,10 +33,11 @@ NAMES = {
 
 
 class Sockeye(Peer):
-    """Built from its command-line options; the update is its trainer's.
+    """Sockeye 3, built from its command-line options; ``update`` calls its trainer.
 
-    Its epsilon of LayerNorm is 1e-6, its attention has no biases. The model is not traced, which
-    its trainer leaves out with DeepSpeed only: traced updates are slower, in bf16 by a third.
+    Differences from ours: the epsilon of LayerNorm is 1e-6, and attention has no biases. The model
+    is not traced, although its trainer does so except with DeepSpeed: traced updates are slower, in
+    bf16 by a third.
     """
 
     def build(self, ours: Transformer) -> None:
@@ -59,12 +60,12 @@ class Sockeye(Peer):
         args = parser.parse_args(written.split())
         args.use_cpu = self.device.type == "cpu"
         types = [self.types]  # no factors
-        config = train.create_model_config(args, types, types, LONGEST, LONGEST, None)
+        config = train.create_model_config(args, types, types, MAX_POSITIONS, MAX_POSITIONS, None)
         self.model = SockeyeModel(config).to(self.device)
         nn.init.zeros_(self.model.output_layer.bias)
-        load_renamed(self.model, ours, NAMES, take_apart=False)
+        load_renamed(self.model, ours, NAMES, split_qkv=False)
         for side in (self.model.encoder, self.model.decoder):
-            side.pos_embedding.weight.copy_(sinusoids(LONGEST, size.dim))
+            side.pos_embedding.weight.copy_(sinusoids(MAX_POSITIONS, size.dim))
         self.make_batch = data_io.create_batch_from_parallel_sample
         losses = train.create_losses(args, types)
         optimizer_config = train.create_optimizer_config(args)
@@ -83,7 +84,7 @@ class Sockeye(Peer):
         self.trainer.state = training.TrainState("perplexity")
 
     def batch(self, number: int) -> Any:
-        """As its iterator yields it."""
+        """Return a batch as its iterator yields it."""
         src, tgt = self.ids(number)
         return self.make_batch(src[..., None], decoder_input(tgt)[..., None], tgt[:, 1:, None])
 
@@ -93,6 +94,6 @@ class Sockeye(Peer):
         return self.trainer.model_object(*sides, batch.labels)[0]
 
     def update(self, number: int) -> None:
-        """Its trainer's, metrics included."""
+        """Take one step of its trainer, including metrics."""
         self.model.train()
         self.trainer._step(self.batch(number))
