@@ -91,7 +91,7 @@ class Eole(Peer):
         return {**text, "images": None, "prefix_len": None, "cid": [], "cid_line_number": []}
 
     def loss(self, number: int) -> float:
-        """Return the loss without attention dropout, which Eole keeps when it evaluates on a GPU."""
+        """Return the loss without attention dropout, which Eole keeps in evaluation on a GPU."""
         self.model.update_dropout(0.0, 0.0)
         loss = super().loss(number)
         self.model.update_dropout(self.size.dropout, self.size.dropout)
