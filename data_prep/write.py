@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,7 +13,8 @@ from typing import Any, BinaryIO
 
 from data_prep.pairs import Drops, Pair
 from data_prep.remote import RemoteFile, digest
-from nmt.errors import MachineError, UserError
+from nmt.errors import UserError
+from nmt.runtime.files import atomic_folder, disk_errors
 
 
 @dataclass(frozen=True)
@@ -88,44 +86,29 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
         MachineError: the disk is full or not writable. An existing ``out`` is unchanged.
     """
     check_request(request)
-    out = request.out
-    partial: Path | None = None
-    try:
+    out = request.out.absolute()
+    again = "run the same command again (or give another --out)"
+    with disk_errors(out, elsewhere="give another --out", again=again):
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-        langs = (request.src, request.tgt)
-        written = {
-            split: _write_split(partial, split, pairs, langs)
-            for split, pairs in corpus.splits.items()
-        }
-        if empty := [split for split, part in written.items() if not part.pairs]:
-            raise UserError(
-                f"no pair is left in {', '.join(empty)} (dropped: {corpus.drops})",
-                at=corpus.name,
-                fix="give more text, loosen the filters, or ask for smaller dev and test sets",
-            )
-        manifest = json.dumps(_manifest(corpus, request, written), ensure_ascii=False, indent=2)
-        (partial / "MANIFEST.json").write_text(manifest + "\n", "utf-8")
-        partial.chmod(0o755)  # mkdtemp makes it private
-        replaced = partial.with_name(partial.name.replace(".partial-", ".replaced-"))
-        if out.exists():
-            out.rename(replaced)
-        os.replace(partial, out)
-        shutil.rmtree(replaced, ignore_errors=True)
-    except OSError as error:
-        free = shutil.disk_usage(next(p for p in out.resolve().parents if p.exists())).free
-        raise MachineError(
-            f"cannot write: {error.strerror} ({free / 2**20:,.0f} MiB free)",
-            at=str(out),
-            fix="free some space or give another --out, and run the same command again",
-        ) from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
+        with atomic_folder(out, replace=True) as folder:
+            langs = (request.src, request.tgt)
+            written = {
+                split: _write_split(folder, split, pairs, langs)
+                for split, pairs in corpus.splits.items()
+            }
+            if empty := [split for split, part in written.items() if not part.pairs]:
+                raise UserError(
+                    f"no pair is left in {', '.join(empty)} (dropped: {corpus.drops})",
+                    at=corpus.name,
+                    fix="give more text, loosen the filters, or ask for smaller dev and test sets",
+                )
+            manifest = _manifest(corpus, request, written)
+            text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+            (folder / "MANIFEST.json").write_text(text, "utf-8")
     counts = ", ".join(f"{split} {part.pairs:,}" for split, part in written.items())
-    lines = [f"{corpus.name} ({request.src}-{request.tgt}): {counts} pairs in {out}"]
+    lines = [f"{corpus.name} ({request.src}-{request.tgt}): {counts} pairs in {request.out}"]
     lines += [f"  dropped {n:>9,}  {reason}" for reason, n in corpus.drops.counts.items()]
-    print("\n".join([*lines, f"  details: {out / 'MANIFEST.json'}"]), file=sys.stderr)
+    print("\n".join([*lines, f"  details: {request.out / 'MANIFEST.json'}"]), file=sys.stderr)
 
 
 def _write_split(
