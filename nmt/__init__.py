@@ -1,7 +1,7 @@
 """NMT training toolkit for low-resource translation.
 
-The names below are loaded when they are first used, so that importing the package is cheap and the
-commands can set torch's allocator before torch is imported.
+Public names are imported when they are first used. So importing the package is fast, and the
+commands can configure the allocator before torch is imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_HOMES = {
+_MODULES = {
     "Recipe": "nmt.config.recipe",
     "load_recipe": "nmt.config.load",
     "Transformer": "nmt.model.transformer",
@@ -26,10 +26,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_MODULES]

@@ -1,14 +1,17 @@
-"""Errors for people: what is wrong, where, and what to do next. One exit code per kind."""
+"""Errors with a message for the user: what is wrong, where, and the next step.
+
+Each class has the exit code that the commands end with.
+"""
 
 from __future__ import annotations
 
 
 class NmtError(Exception):
-    """An error whose text a user is meant to read; the commands print it without a traceback.
+    """An error that the commands print without a traceback.
 
     Args:
-        what: what is wrong and what is allowed, one sentence.
-        at: where: ``file:line``, ``file:line:column`` or a key path.
+        what: what is wrong and what is allowed, in one sentence.
+        at: the place: ``file:line``, ``file:line:column``, a key or a flag.
         fix: the next step, as an imperative.
     """
 
@@ -24,28 +27,28 @@ class NmtError(Exception):
 
 
 class UserError(NmtError):
-    """The recipe, the input or the command line is wrong; found before work is done."""
+    """The recipe, the input or an argument is wrong."""
 
     exit_code = 2
 
 
 class RunError(NmtError):
-    """A run failed, and can be resumed."""
+    """The run failed; a training can be resumed."""
 
     exit_code = 3
 
 
 class MachineError(NmtError):
-    """The environment is to blame: disk, permission, device, a run folder in use."""
+    """An environment error: disk, device, permission, or a run folder in use."""
 
     exit_code = 4
 
 
 class Terminated(BaseException):
-    """A signal ended the command after it saved its work; the exit code is 143.
+    """SIGTERM ended the command after it saved its work.
 
-    No Exception, as KeyboardInterrupt is none: a signal handler may raise it inside of a library
-    that goes on after any Exception.
+    Not a subclass of Exception, like KeyboardInterrupt: a signal handler may raise it inside a
+    library that catches every Exception and continues.
     """
 
     exit_code = 143
