@@ -35,7 +35,7 @@ from nmt.data.prepare import EvalSet, Prepared, prepare
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
-from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.training.finish import finish
@@ -75,13 +75,13 @@ def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
     def reached() -> bool:
         return any(score >= until for _, score in trainer.state.history)
 
-    with RunFolder.for_training(recipe.out, dump_recipe(recipe)) as run, MetricsLog(run) as log:
+    with TrainingFolder(recipe.out, dump_recipe(recipe)) as run, MetricsLog(run) as log:
         trainer = Trainer(recipe, prepared, run, device, precision, log, reached)
         ended = trainer.run()
         state = trainer.state
         seconds, best = state.seconds, max(score for _, score in state.history)
         trainer.stop_requested = lambda: False
-        _, test = finish(trainer, ended or "reached")
+        test = finish(trainer, ended or "reached")
     return Outcome(seconds, state.update, state.target_tokens, best, test)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.runtime import files
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
@@ -48,7 +49,7 @@ def save(run: RunFolder, update: int, best: int | None = None, keep: int = 1) ->
 
 def trained(path: Path, *updates: int, keep: int = 9, recipe: str = RECIPE) -> RunFolder:
     """A run folder that was left after checkpoints at these updates."""
-    run = RunFolder.for_training(path, recipe)
+    run = TrainingFolder(path, recipe)
     with run:
         for update in updates:
             save(run, update, keep=keep)
@@ -60,13 +61,13 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 
 
 def reopen(path: Path) -> RunFolder:
-    return RunFolder.for_training(path, RECIPE, resume=True)
+    return TrainingFolder(path, RECIPE, resume=True)
 
 
 def load(run: RunFolder, which: str = "latest") -> tuple[Checkpoint, list[str]]:
     """A checkpoint, and what was said."""
     said: list[str] = []
-    return load_checkpoint(run, which, say=said.append), said
+    return load_checkpoint(run, which, note=said.append), said
 
 
 def holds(checkpoint: Checkpoint, update: int) -> bool:

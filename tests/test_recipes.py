@@ -12,7 +12,7 @@ import torch
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe, load_variants
 from nmt.data.prepare import prepare
-from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.training.schedules import InverseSqrt
 from nmt.training.trainer import Trainer
@@ -187,7 +187,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
     ]:
         recipe = load_recipe(path, [*overrides, f"out={tmp_path / 'runs' / name}"], name)
         prepared = prepare(recipe, progress=False)
-        folder = RunFolder.for_training(recipe.out, dump_recipe(recipe))
+        folder = TrainingFolder(recipe.out, dump_recipe(recipe))
         with folder as run, MetricsLog(run, echo=lambda line: None) as log:
             trainer = Trainer(
                 recipe, prepared, run, torch.device("cpu"), "fp32", log, lambda: False

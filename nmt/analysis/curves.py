@@ -35,7 +35,7 @@ class RunMetrics:
 
     def __init__(self, path: str | Path) -> None:
         from nmt.run.folder import RunFolder
-        from nmt.run.results import records
+        from nmt.run.results import read_metrics
 
         run = RunFolder(path)
         if not run.config_file.is_file():
@@ -45,7 +45,7 @@ class RunMetrics:
                 fix="give a folder that nmt-train wrote",
             )
         self.path, self.recipe = Path(path), run.recipe()
-        self._records = list(records(run.metrics_file))
+        self._records = list(read_metrics(run))
 
     def curve(self, kind: str, name: str) -> Curve:
         """Return one value of all records of a kind, such as ``bleu`` of kind ``dev``.

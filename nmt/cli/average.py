@@ -51,10 +51,10 @@ def body(args: argparse.Namespace) -> None:
         raise UserError(
             f"averaging needs at least 2 checkpoints, not {count}", fix=f"use {option} 2"
         )
-    from nmt.run.average import best_checkpoints, latest, save_average
+    from nmt.run.checkpoint import best_checkpoints, latest, save_average
 
     enable_gc()
-    with run.locked():
+    with run.lock:
         choose, suffix = (latest, "avg") if args.best is None else (best_checkpoints, "best")
         paths = choose(run, count)
         if len(paths) < count:
@@ -84,7 +84,7 @@ def _too_few(run: RunFolder, found: int, option: str, count: int) -> UserError:
 
 
 def _table(paths: Sequence[Path], run: RunFolder) -> list[str]:
-    from nmt.run.average import dev_scores
+    from nmt.run.checkpoint import dev_scores
 
     scores, name = dev_scores(run.checkpoints()), run.recipe().score.select_by
     return [

@@ -102,9 +102,9 @@ def table(rows: Sequence[dict[str, Cell]]) -> str:
 
 def _short(cell: Cell) -> str:
     if isinstance(cell, float):
-        from nmt.run.results import readable
+        from nmt.run.results import format_number
 
-        return readable(cell)
+        return format_number(cell)
     return f"{cell:,}" if isinstance(cell, int) else cell or "-"
 
 

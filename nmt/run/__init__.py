@@ -1,1 +1,1 @@
-"""The run folder: lock, checkpoints, logs, processes."""
+"""The run folder: paths, lock, checkpoints, logs, results, and how a training starts in it."""

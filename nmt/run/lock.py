@@ -1,7 +1,8 @@
-"""One training per run folder: a lock of the operating system, and a file that says who holds it.
+"""Allow one training per run folder.
 
-The lock goes with its process, however that ends, so no lock is ever stale. The file names the
-owner for people, and tells the owner when its folder was moved, deleted or taken over.
+``lock`` is locked by the operating system, which frees it when the process ends in any way.
+``lock.json`` names the owner for other users. The owner reads it before each write, to notice that
+its folder was moved, deleted or taken over.
 """
 
 from __future__ import annotations
@@ -20,33 +21,36 @@ from nmt.errors import MachineError
 from nmt.runtime.files import disk_errors, write_atomic
 
 NAME, OWNER = "lock", "lock.json"
-PATIENCE = 1.0  # seconds: another process may hold the lock for a moment to see whether it is free
+TIMEOUT = 1.0  # seconds: another process may hold the lock briefly to test whether it is free
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class FolderLock:
-    """The lock of one run folder, held by this process from ``acquire`` to ``release``."""
+    """The lock of an existing folder; as a context manager it is held inside the block.
+
+    Attributes:
+        folder: the folder; set it after the locked folder was renamed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.held = False
-        self._me = ""
+        self._me: str | None = None  # what lock.json says while this process holds the lock
         self._lock = FileLock(folder / NAME, thread_local=False)
 
     def in_use(self) -> bool:
-        """Whether a living process holds the lock."""
+        """Return whether a running process holds the lock."""
         if self._owner() is None:
             return False
         try:
             with FileLock(self.folder / NAME, timeout=0):
                 return False
-        except (Timeout, OSError):  # where it may not be tried, the owner's file is believed
+        except (Timeout, OSError):  # without permission to try, believe lock.json
             return True
 
     def refuse_if_held(self) -> None:
-        """Raise MachineError "in use by ..." while another process holds the lock."""
+        """Raise MachineError "in use by ..." if another process holds the lock."""
         if self.in_use():
-            raise self._refusal()
+            raise self._in_use_error()
 
     def acquire(self) -> None:
         """Take the lock.
@@ -60,53 +64,57 @@ class FolderLock:
             "since": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "token": uuid.uuid4().hex,
         }
-        self._me = json.dumps(owner)
         with disk_errors(self.folder / NAME):
             try:
-                self._lock.acquire(timeout=PATIENCE)
+                self._lock.acquire(timeout=TIMEOUT)
             except Timeout:
-                raise self._refusal() from None
+                raise self._in_use_error() from None
             except (OSError, NotImplementedError) as error:
                 if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
                     raise
                 raise MachineError(
-                    "the file system of the run folder has no file locks",
+                    "the file system of the run folder does not support file locks",
                     at=str(self.folder),
-                    fix="put the run folder on another file system, or mount this one with locks",
+                    fix="put the run folder on another file system with out=PATH, or mount this "
+                    "one with locks",
                 ) from error
         try:
+            self._me = json.dumps(owner)
             write_atomic(self.folder / OWNER, self._me)
         except BaseException:
             self._lock.release()
             raise
-        self.held = True
 
     def check(self) -> None:
-        """Raise MachineError when the folder is gone or another process took it over."""
-        assert self.held, "the run folder is written without its lock"
-        text = self._owner()
-        if text == self._me:
-            return
-        raise MachineError(
-            "the run folder was moved, deleted or unmounted during the run"
-            if text is None
-            else "another training took the run folder over",
-            at=str(self.folder),
-            fix="put it back and continue with --resume"
-            if text is None
-            else "let that one end; its folder has what this one had saved",
-        )
+        """Raise MachineError if the folder is gone or another process has taken it over."""
+        assert self._me, "the run folder is written without its lock"
+        owner = self._owner()
+        if owner is None:
+            raise MachineError(
+                "the run folder was moved, deleted or unmounted during the run",
+                at=str(self.folder),
+                fix="put it back and continue with --resume",
+            )
+        if owner != self._me:
+            raise MachineError(
+                "another training has taken over the run folder",
+                at=str(self.folder),
+                fix="let that training end; it continues from what this one saved",
+            )
 
     def release(self) -> None:
-        """Give the lock back; a folder that is another's now, or gone, is left as it is."""
-        if self.held and self._owner() == self._me:
+        """Free the lock; lock.json stays if it names another process."""
+        if self._me and self._owner() == self._me:
             (self.folder / OWNER).unlink(missing_ok=True)
         self._lock.release()
-        self.held = False
+        self._me = None
 
-    def follow(self, folder: Path) -> None:
-        """The locked folder was renamed to ``folder``."""
-        self.folder = folder
+    def __enter__(self) -> FolderLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
 
     def _owner(self) -> str | None:
         path = self.folder / OWNER
@@ -116,12 +124,12 @@ class FolderLock:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def _refusal(self) -> MachineError:
+    def _in_use_error(self) -> MachineError:
         try:
             who = json.loads(self._owner() or "")
             what = f"in use by pid {who['pid']} on {who['host']} since {who['since']}"
-        except (ValueError, TypeError, KeyError, RecursionError):  # it has not been written yet
+        except (ValueError, TypeError, KeyError, RecursionError):  # not written yet
             what = "in use by a command that has just started"
         return MachineError(
-            f"the run folder is {what}", at=str(self.folder), fix="wait until that has ended"
+            f"the run folder is {what}", at=str(self.folder), fix="wait until that process ends"
         )

@@ -1,4 +1,4 @@
-"""What a run has come to, read from its folder: finished, under way, stopped or diverged."""
+"""Read and write what a run has measured: metrics.jsonl and summary.json."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from nmt.run.folder import RunFolder
+from nmt.runtime.files import write_atomic
+
+RENAMED_METRICS = {"paper_bleu": "tokenized_bleu"}  # in runs of version 0.2 and before
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run in figures; None is what it has not come to yet.
+    """A run in figures; None = not known yet.
 
     Attributes:
         status: not started, training, stopped, diverged or finished.
-        updates: optimizer updates done, as far as the log goes.
+        updates: optimizer updates that the log records.
         hours: training time of all starts, known at the end.
-        dev: best score on dev, of the metric that picks the best checkpoint.
+        dev: best score on dev, of the metric that selects the best checkpoint.
         ppl: perplexity on dev at that validation.
         bleu, tokenized_bleu: on test, with the best checkpoint.
     """
@@ -35,7 +38,7 @@ class RunResult:
 
 
 def read_result(folder: str | Path) -> RunResult:
-    """Read a run folder, whatever state it is in.
+    """Read a run folder in any state.
 
     Raises:
         UserError: its config.yaml is damaged.
@@ -44,16 +47,15 @@ def read_result(folder: str | Path) -> RunResult:
     if not run.config_file.is_file():
         return RunResult("not started")
     select_by = run.recipe().score.select_by
-    logged = list(records(run.metrics_file))
-    summary = run.summary()
-    devs = [r for r in logged if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
+    metrics, summary = list(read_metrics(run)), read_summary(run)
+    devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
     best = max(devs, key=lambda r: float(r[select_by]), default={})  # a tie keeps the earlier
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
-        status="training" if run.in_use() else str(summary.get("status", "stopped")),
-        updates=max((r["update"] for r in logged if isinstance(r.get("update"), int)), default=0),
+        status="training" if run.lock.in_use() else str(summary.get("status", "stopped")),
+        updates=max((r["update"] for r in metrics if isinstance(r.get("update"), int)), default=0),
         hours=_number(summary.get("hours")),
-        # averaged weights have no line in the log
+        # the score of averaged weights is in the summary only
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
         ppl=_number(best.get("ppl")),
         bleu=_number(test.get("bleu")),
@@ -61,22 +63,48 @@ def read_result(folder: str | Path) -> RunResult:
     )
 
 
-def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a metrics.jsonl: a run under way may be writing its last."""
-    if not path.is_file():
+def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
+    """Yield the complete lines of metrics.jsonl; a training may be writing the last one."""
+    if not run.metrics_file.is_file():
         return
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in run.metrics_file.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
-            yield record
+            yield {_current_name(name): value for name, value in record.items()}
 
 
-def readable(value: float, digits: int = 2) -> str:
-    """``12.34``, but ``1.9e+11`` rather than twelve digits of a loss that explodes."""
+def read_summary(run: RunFolder) -> dict[str, Any]:
+    """Return summary.json; empty if the run has not ended."""
+    try:
+        summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return {}
+    if not isinstance(summary, dict):
+        return {}
+    tests = summary.get("test")
+    for score in tests if isinstance(tests, list) else ():
+        if isinstance(score, dict) and "name" in score:
+            score["name"] = _current_name(score["name"])
+    if "select_by" in summary:
+        summary["select_by"] = _current_name(summary["select_by"])
+    return summary
+
+
+def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
+    """Write summary.json; its ``status`` is finished (by its own rules), stopped or diverged."""
+    write_atomic(run.summary_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def format_number(value: float, digits: int = 2) -> str:
+    """Format as ``12.34``, or as ``1.9e+11`` instead of a dozen digits of an exploding loss."""
     return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.1e}"
+
+
+def _current_name(metric: Any) -> Any:
+    return RENAMED_METRICS.get(metric, metric) if isinstance(metric, str) else metric
 
 
 def _number(value: Any) -> float | None:

@@ -26,6 +26,11 @@ def require_memory(parameters: int, device: torch.device) -> None:
         )
 
 
+def parameter_count(model: torch.nn.Module) -> int:
+    """Return the number of learned values of a model."""
+    return sum(p.numel() for p in model.parameters())
+
+
 def free_memory(device: torch.device) -> int | None:
     """Return the free bytes of a device; None if the system does not report them."""
     if device.type == "cuda":

@@ -11,14 +11,21 @@ from typing import Any
 import torch
 
 import nmt
-from nmt.run.average import latest, save_average
-from nmt.run.checkpoint import load_checkpoint, problem_of, secure_best
-from nmt.run.stored import read_checkpoint, shapes_of
+from nmt.run.checkpoint import (
+    find_problem,
+    latest,
+    load_checkpoint,
+    read_checkpoint,
+    replace_damaged_best,
+    save_average,
+    shapes_of,
+)
+from nmt.run.results import write_summary
 from nmt.training.trainer import Trainer
 from nmt.training.validation import Evaluation
 
 
-def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | None]:
+def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     """Choose the final weights, score the test set once with them, write summary.json.
 
     Args:
@@ -29,10 +36,10 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
         The summary, and the evaluation of the test set if there is one.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
-    secure_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
+    replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
     averaging = recipe.train.average > 1 and state.history
     of_average = _average(trainer) if averaging else None
-    best = load_checkpoint(run, "best", with_optimizer=False, say=trainer.log.text)
+    best = load_checkpoint(run, "best", with_optimizer=False, note=trainer.log.text)
     trainer.model.load_state_dict(best.model)
     test = None
     if trainer.prepared.test is not None:
@@ -48,16 +55,17 @@ def finish(trainer: Trainer, reason: str) -> tuple[dict[str, Any], Evaluation | 
         **_effort(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
     }
-    run.write_summary(summary)
-    return summary, test
+    write_summary(run, summary)
+    return test
 
 
-def diverged(trainer: Trainer, why: str) -> None:
+def write_diverged(trainer: Trainer, why: str) -> None:
     """Write summary.json of a training whose loss or gradients are out of all bounds.
 
     Its checkpoints stay; a resumed run goes on from the newest.
     """
-    trainer.run_folder.write_summary({"status": "diverged", "reason": why, **_effort(trainer)})
+    summary = {"status": "diverged", "reason": why, **_effort(trainer)}
+    write_summary(trainer.run_folder, summary)
 
 
 def _effort(trainer: Trainer) -> dict[str, Any]:
@@ -98,7 +106,7 @@ def _average(trainer: Trainer) -> float | None:
     run, state = trainer.run_folder, trainer.state
     shapes, newest = shapes_of(trainer.model.state_dict()), []
     for path in latest(run, trainer.recipe.train.average):
-        if problem := problem_of(path, shapes):
+        if problem := find_problem(path, shapes):
             trainer.log.text(f"left out of the average: {problem.at}: {problem.what}")
         else:
             newest.append(path)

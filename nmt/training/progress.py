@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from nmt.config.recipe import Recipe
-from nmt.run.results import readable
-from nmt.run.state import IntervalState, TrainState
+from nmt.run.checkpoint import IntervalState, TrainState
+from nmt.run.results import format_number
 from nmt.training.validation import Evaluation
 
 DIVERGED = 100  # times ln(types)
@@ -85,9 +85,9 @@ class Interval:
     def line(self, r: dict[str, Any]) -> str:
         """The record for people."""
         return (
-            f"update {r['update']:>6}  epoch {r['epoch'] + 1:>3}  loss {readable(r['loss'], 3)}  "
-            f"ppl {readable(r['ppl'])} ({readable(r['smoothed_ppl'])} smoothed)  lr {r['lr']:.2e}  "
-            f"|g| {readable(r['grad_norm'])}  {r['tokens_per_second']:,.0f} tok/s  "
+            f"update {r['update']:>6}  epoch {r['epoch'] + 1:>3}  loss {format_number(r['loss'], 3)}  "
+            f"ppl {format_number(r['ppl'])} ({format_number(r['smoothed_ppl'])} smoothed)  lr {r['lr']:.2e}  "
+            f"|g| {format_number(r['grad_norm'])}  {r['tokens_per_second']:,.0f} tok/s  "
             f"{clock(r['seconds_left'])} left at most"
         )
 
@@ -98,7 +98,7 @@ class Interval:
         scores = "  ".join(f"{s.name} {s.value:.2f}" for s in result.scores)
         return (
             f"dev {validation:>3}  update {self.state.update:>6}  {scores}  "
-            f"ppl {readable(result.ppl)} ({readable(result.smoothed_ppl)} smoothed)  "
+            f"ppl {format_number(result.ppl)} ({format_number(result.smoothed_ppl)} smoothed)  "
             f"{bar}{'  best' if improved else ''}"
         )
 

@@ -14,9 +14,7 @@ from nmt.data.vocab import Vocab
 from nmt.decoding.load import text_fingerprint
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint
-from nmt.run.state import TrainState
-from nmt.run.stored import MODEL, OPTIMIZER, require_fit, shapes_of
+from nmt.run.checkpoint import MODEL, OPTIMIZER, Checkpoint, TrainState, require_fit, shapes_of
 from nmt.runtime.device import resolve_precision
 from nmt.training.optimizer import optimizer_shapes
 
@@ -24,7 +22,29 @@ LOWERINGS = 16  # updates that fp16 may skip at first, as 2^16 is its first loss
 ELSEWHERE = "or train in another folder with out=PATH"
 
 
-def skeleton(recipe: Recipe, types: int) -> Transformer:
+def require_same_update(state: TrainState, accumulate: int, processes: int, changed: bool) -> None:
+    """Raise UserError if updates of a resumed run would have more or fewer batches.
+
+    Args:
+        accumulate: ``optim.accumulate``.
+        processes: that train together.
+        changed: whether ``accumulate`` differs from before; a run of an older version, which does
+            not store the number of batches, must not change it.
+    """
+    known, batches = state.update_batches, accumulate * processes
+    if known == batches or not (known or changed):
+        return
+    raise UserError(
+        f"an update of this run has {known or 'an unknown number of'} batches, and would now have "
+        f"{batches}: optim.accumulate = {accumulate}, in {processes} process"
+        f"{'es' * (processes > 1)}",
+        fix=f"choose optim.accumulate and the number of processes so that their product is {known}"
+        if known
+        else "set optim.accumulate back",
+    )
+
+
+def model_without_memory(recipe: Recipe, types: int) -> Transformer:
     """Build the model of a recipe without memory for its weights."""
     with torch.device("meta"):
         return Transformer(recipe.model, types)
@@ -84,7 +104,7 @@ def resumed_precision(wanted: str, began: str, device: torch.device) -> str:
 
 def require_complete(recipe: Recipe, checkpoint: Checkpoint, types: int) -> None:
     """Raise UserError when a checkpoint lacks a tensor of the model or of its optimizer."""
-    model = skeleton(recipe, types)
+    model = model_without_memory(recipe, types)
     require_fit(checkpoint.model, shapes_of(model.state_dict()), checkpoint.path / MODEL)
     state = checkpoint.state
     # before its first step an optimizer has no tensors: RAdam makes none in skipped updates

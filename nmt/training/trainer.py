@@ -27,8 +27,13 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.errors import RunError
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
-from nmt.run.average import checkpoints_to_keep
-from nmt.run.checkpoint import Checkpoint, TrainState, checkpoint_name, save_checkpoint
+from nmt.run.checkpoint import (
+    Checkpoint,
+    TrainState,
+    checkpoint_name,
+    checkpoints_to_keep,
+    save_checkpoint,
+)
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import Logger
 from nmt.runtime.device import autocast

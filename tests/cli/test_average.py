@@ -10,7 +10,8 @@ import torch
 from nmt.cli.average import main
 from nmt.run.checkpoint import load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.state import TrainState
+from nmt.run.lifecycle import TrainingFolder
+from nmt.run.checkpoint import TrainState
 from tests.run_cases import RECIPE, moments, same, weights
 
 DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}
@@ -19,7 +20,7 @@ DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     """Return a run with four validated checkpoints, and one at 45 that a stop wrote."""
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         for update in (*DEV, 45):
             history = [item for item in DEV.items() if item[0] <= update]
             now = TrainState(update, history=history, best_update=None)
@@ -61,7 +62,7 @@ def test_the_average_is_the_mean_of_the_chosen_checkpoints(
     assert [path.name for path in run.checkpoints()] == before
     assert run.best() is None
     assert load_checkpoint(run).path.name == "u000045"
-    assert not run.in_use()
+    assert not run.lock.in_use()
 
 
 def test_too_few_checkpoints_are_refused(
@@ -90,6 +91,6 @@ def test_an_existing_average_is_replaced_only_with_force(
 def test_the_folder_of_a_running_training_is_refused(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run.locked():
+    with run.lock:
         assert main([str(run.path), "--last", "2"]) == 4
     assert "the run folder is in use" in capsys.readouterr().err

@@ -10,7 +10,8 @@ import pytest
 from nmt.cli import report, train
 from nmt.config.load import load_variants
 from nmt.run.folder import RunFolder
-from nmt.run.results import RunResult, read_result
+from nmt.run.lifecycle import TrainingFolder
+from nmt.run.results import RunResult, read_result, read_summary
 from tests.toy import toy_corpus, toy_recipe
 
 FILE = """\
@@ -53,14 +54,14 @@ def rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str
 def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
     row = rows(folder, capsys)["plain"]
     run = RunFolder(folder / "runs" / "plain")
-    scores = {s["name"]: s["value"] for s in run.summary()["test"]}
+    scores = {s["name"]: s["value"] for s in read_summary(run)["test"]}
     assert (row["status"], row["updates"]) == ("finished", "4")
     assert (row["dev_printed"], row["test_printed"], row["ppl_printed"]) == (
         "28.3300",
         "32.5000",
         "",
     )
-    assert float(row["dev"]) == pytest.approx(run.summary()["dev"], abs=1e-4)
+    assert float(row["dev"]) == pytest.approx(read_summary(run)["dev"], abs=1e-4)
     assert float(row["bleu"]) == pytest.approx(scores["bleu"], abs=1e-4)
     assert float(row["tokenized_bleu"]) == pytest.approx(scores["tokenized_bleu"], abs=1e-4)
     assert float(row["hours"]) >= 0
@@ -72,7 +73,7 @@ def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
 def test_a_diverged_run_is_called_so(folder, capsys):
     row = rows(folder, capsys)["wild"]
     assert (row["status"], row["dev_printed"], row["tokenized_bleu"]) == ("diverged", "fails", "")
-    summary = RunFolder(folder / "runs" / "wild").summary()
+    summary = read_summary(RunFolder(folder / "runs" / "wild"))
     assert "gradients were not finite" in summary["reason"]
     assert int(row["updates"]) <= summary["updates"] < 4
 
@@ -88,7 +89,7 @@ def test_json_has_whole_figures(folder, capsys):
     found = json.loads(capsys.readouterr().out)["variants"]
     assert [v["variant"] for v in found] == ["plain", "wild", "later"]
     assert found[0]["about"] == "as the base"
-    assert found[0]["dev"] == RunFolder(folder / "runs" / "plain").summary()["dev"]
+    assert found[0]["dev"] == read_summary(RunFolder(folder / "runs" / "plain"))["dev"]
     assert found[1]["dev_printed"] == "fails"
     assert found[2]["dev"] is None
 
@@ -116,7 +117,7 @@ def test_the_table_leaves_out_what_nobody_knows(folder):
 
 
 def test_a_run_under_way_and_a_stopped_one(folder, tmp_path):
-    run = RunFolder.for_training(tmp_path / "run", (folder / "runs/plain/config.yaml").read_text())
+    run = TrainingFolder(tmp_path / "run", (folder / "runs/plain/config.yaml").read_text())
     with run:
         assert read_result(run.path) == RunResult("training")
         lines = [{"kind": "dev", "update": u, "bleu": b, "ppl": 9} for u, b in ((2, 5), (4, 3))]

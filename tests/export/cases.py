@@ -22,7 +22,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import TrainState, save_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from tests.model_cases import NORM_NAMES
 
 CORPUS = Path(__file__).parents[2] / "../shared/data/ted-gl-en"
@@ -134,7 +134,7 @@ def run_folder(translator: Translator, path: Path) -> Path:
         }
     )
     recipe = dump_recipe(recipe_from_text(text, "recipe"))
-    with RunFolder.for_training(path, recipe) as run:
+    with TrainingFolder(path, recipe) as run:
         translator.vocab.save(path)
         save_segmenter(translator.segmenter, path)
         state = TrainState(1, best_update=1, text_fingerprint=translator.text_fingerprint)

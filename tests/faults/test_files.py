@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import MachineError, UserError
-from nmt.run import checkpoint as checkpoint_module
+from nmt.run.checkpoint import store
 from nmt.run.folder import RunFolder, update_of
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
+from nmt.run.results import read_summary, write_summary
 from tests.run_cases import FILES, RECIPE, Steps, count_steps, holds, load, reopen, save, trained
 
 
@@ -33,7 +35,7 @@ def outcome(act) -> str | None:
 
 @pytest.mark.parametrize("update", [2, 1], ids=["a new update", "the same update again"])
 def test_sigkill_at_every_step_of_a_save(tmp_path, update):
-    with RunFolder.for_training(tmp_path / "counted", RECIPE) as run:
+    with TrainingFolder(tmp_path / "counted", RECIPE) as run:
         save(run, 1, best=1)
         steps = count_steps(run, update)
     assert steps > 10
@@ -42,7 +44,7 @@ def test_sigkill_at_every_step_of_a_save(tmp_path, update):
         child = os.fork()
         if child == 0:
             try:
-                run = RunFolder.for_training(path, RECIPE)
+                run = TrainingFolder(path, RECIPE)
                 with run, pytest.MonkeyPatch.context() as patch:
                     save(run, 1, best=1)
                     Steps(patch, lambda: os.kill(os.getpid(), signal.SIGKILL), at)
@@ -127,7 +129,7 @@ def test_a_missing_file_is_named(tmp_path, name):
 
 
 def test_a_damaged_best_is_an_error_not_another_model(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1, keep=9)
         save(run, 2, best=1, keep=9)
     (run.checkpoints()[0] / "model.safetensors").write_bytes(b"")
@@ -144,7 +146,7 @@ def test_all_damaged_lists_each(tmp_path):
 
 
 def test_after_a_fallback_the_damaged_one_does_not_outlive_the_good(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 10, best=10, keep=2)
         save(run, 20, best=20, keep=2)
     (run.checkpoints()[-1] / "model.safetensors").write_bytes(b"")
@@ -168,7 +170,7 @@ def test_a_power_cut_finds_everything_flushed_before_its_name(tmp_path, monkeypa
         events.append(f"name {Path(target).name}")
         real_rename(source, target)
 
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         monkeypatch.setattr(os, "fsync", fsync)
         monkeypatch.setattr(os, "rename", rename)
         save(run, 1)
@@ -187,7 +189,7 @@ def test_disk_full_at_every_step_of_a_save(tmp_path, code):
     def full():
         raise OSError(code, os.strerror(code))
 
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         steps = count_steps(run, 2)
         for at in range(1, steps + 1):
@@ -209,7 +211,7 @@ def test_disk_full_at_every_step_of_a_save(tmp_path, code):
 
 
 def test_too_little_room_is_found_before_a_byte_is_written(tmp_path, monkeypatch):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1)
         usage = shutil.disk_usage(tmp_path)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=100))
@@ -219,7 +221,7 @@ def test_too_little_room_is_found_before_a_byte_is_written(tmp_path, monkeypatch
 
 
 def test_disk_full_in_the_logs_leaves_no_torn_line(tmp_path, monkeypatch):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         log = MetricsLog(run, echo=lambda line: None)
         log.record({"update": 1})
         real = os.write
@@ -237,20 +239,20 @@ def test_disk_full_in_a_report_keeps_the_old_one(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
-        run.write_summary({"status": "stopped"})
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
+        write_summary(run, {"status": "stopped"})
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(MachineError, match="is full"):
-            run.write_summary({"status": "finished"})
+            write_summary(run, {"status": "finished"})
         monkeypatch.undo()
-        assert run.summary() == {"status": "stopped"}
+        assert read_summary(run) == {"status": "stopped"}
         assert not list(run.path.glob(".tmp-*"))
 
 
 def test_no_permission_is_found_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(MachineError, match=f"{tmp_path}: no permission to write") as caught:
-        RunFolder.for_training(tmp_path / "run", RECIPE)
+        TrainingFolder(tmp_path / "run", RECIPE)
     assert caught.value.exit_code == 4
 
 
@@ -258,7 +260,7 @@ def test_a_read_only_file_system_names_the_path(tmp_path, monkeypatch):
     def refuse(*arguments, **named):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    run = RunFolder.for_training(tmp_path / "run", RECIPE)
+    run = TrainingFolder(tmp_path / "run", RECIPE)
     monkeypatch.setattr(os, "mkdir", refuse)
     with pytest.raises(MachineError, match=r"(?s)run: Read-only file system.*out=PATH"):
         run.__enter__()
@@ -266,7 +268,7 @@ def test_a_read_only_file_system_names_the_path(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("gone", ["deleted", "renamed"])
 def test_a_folder_that_goes_away_during_the_run_is_not_made_anew(tmp_path, gone):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         log = MetricsLog(run, echo=lambda line: None)
         save(run, 1)
         if gone == "deleted":
@@ -278,7 +280,7 @@ def test_a_folder_that_goes_away_during_the_run_is_not_made_anew(tmp_path, gone)
         for write in (
             lambda: log.text("a line"),
             lambda: log.record({"update": 2}),
-            lambda: run.write_summary({}),
+            lambda: write_summary(run, {}),
             lambda: run.set_best("u000001"),
         ):
             with pytest.raises(MachineError, match="No such file"):
@@ -298,10 +300,10 @@ def test_a_strict_umask_and_no_home(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_replaced_while_it_is_read(tmp_path, monkeypatch):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         reader = RunFolder.open(run.path)
-        real = checkpoint_module.read_checkpoint
+        real = store.read_checkpoint
 
         def late(path, with_optimizer=True):
             monkeypatch.undo()
@@ -309,12 +311,12 @@ def test_a_checkpoint_replaced_while_it_is_read(tmp_path, monkeypatch):
             return real(path, with_optimizer)
 
         for which, update in (("best", 2), ("latest", 2)):
-            monkeypatch.setattr(checkpoint_module, "read_checkpoint", late)
+            monkeypatch.setattr(store, "read_checkpoint", late)
             assert holds(load(reader, which)[0], update)
 
 
 def test_metrics_torn_at_any_byte_are_repaired(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         log = MetricsLog(run, echo=lambda line: None)
         for update in (1, 2, 3):
             log.record({"update": update, "text": "é"})

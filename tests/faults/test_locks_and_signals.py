@@ -9,6 +9,7 @@ import pytest
 
 from nmt.errors import MachineError, UserError
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.runtime.signals import stop_signals
 from tests.run_cases import RECIPE, Steps, count_steps, holds, load, reopen, save
 
@@ -18,7 +19,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
     child = os.fork()
     if child == 0:
         try:
-            with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+            with TrainingFolder(tmp_path / "run", RECIPE) as run:
                 save(run, 1)
                 os.write(ready[1], b"x")
                 signal.pause()
@@ -27,7 +28,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
     os.read(ready[0], 1)
     for flags in ({}, {"resume": True}, {"fresh": True}):
         with pytest.raises(MachineError, match=f"in use by pid {child} on .* since") as caught:
-            RunFolder.for_training(tmp_path / "run", RECIPE, **flags)
+            TrainingFolder(tmp_path / "run", RECIPE, **flags)
         assert caught.value.exit_code == 4
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -36,8 +37,8 @@ def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
 
 
 def test_two_that_start_at_once(tmp_path):
-    first = RunFolder.for_training(tmp_path / "run", RECIPE)
-    second = RunFolder.for_training(tmp_path / "run", RECIPE)
+    first = TrainingFolder(tmp_path / "run", RECIPE)
+    second = TrainingFolder(tmp_path / "run", RECIPE)
     with first:
         save(first, 1)
         with pytest.raises(MachineError, match="in use"):
@@ -45,11 +46,11 @@ def test_two_that_start_at_once(tmp_path):
     with pytest.raises(UserError, match="--resume"):  # the first one's work is there now
         second.__enter__()
     assert holds(load(RunFolder.open(tmp_path / "run"))[0], 1)
-    assert not first.in_use()
+    assert not first.lock.in_use()
 
 
 def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1)
         (run.path / "lock").unlink()
         with reopen(run.path) as other:
@@ -60,7 +61,7 @@ def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_signal_during_a_save_lets_it_end(tmp_path, number):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run, stop_signals() as stop:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run, stop_signals() as stop:
         with pytest.MonkeyPatch.context() as patch:
             Steps(patch, lambda: os.kill(os.getpid(), number), 3)
             save(run, 1)
@@ -69,7 +70,7 @@ def test_a_stop_signal_during_a_save_lets_it_end(tmp_path, number):
 
 
 def test_the_second_ctrl_c_at_every_step_of_a_save(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         steps = count_steps(run, 2)
         for at in range(1, steps + 1):

@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from nmt.errors import RunError, UserError
-from nmt.run.average import average_checkpoints
 from nmt.run.checkpoint import (
+    IntervalState,
     TrainState,
+    average_checkpoints,
     load_checkpoint,
     save_checkpoint,
     space_needed,
 )
 from nmt.run.folder import RunFolder
-from nmt.run.state import IntervalState
+from nmt.run.lifecycle import TrainingFolder
 from tests.run_cases import RECIPE, moments, same, save, state, trained, weights
 
 
@@ -33,7 +34,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
     optimizer = {"w.step": torch.tensor(7, dtype=torch.int64), "w.exp_avg": model["w"] / 3}
     interval = IntervalState(1.25, 0.1, 9, 6, 0.5, math.inf, 2.0)
     before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, {"dev": ["abc"]}, interval)
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save_checkpoint(run, before, model, optimizer, keep=1)
     loaded = load_checkpoint(RunFolder.open(tmp_path / "run"))
     assert loaded.state == before
@@ -65,7 +66,7 @@ def test_state_of_wrong_types_is_refused(text):
 
 
 def test_rotation_keeps_the_newest_and_the_best(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         for update, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
             save(run, update, best, keep=2)
         assert names(run) == ["u000002", "u000004", "u000005"]
@@ -82,7 +83,7 @@ def test_updates_beyond_six_digits_stay_in_order(tmp_path):
 
 
 def test_saving_an_update_again_replaces_it(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 5)
         later = state(5, best=5)
         later.history = [(5, 31.4)]
@@ -94,7 +95,7 @@ def test_saving_an_update_again_replaces_it(tmp_path):
 def test_best_before_the_first_validation_is_the_latest_and_said(tmp_path):
     said: list[str] = []
     run = trained(tmp_path / "run", 1, 2)
-    assert load_checkpoint(run, "best", say=said.append).state.update == 2
+    assert load_checkpoint(run, "best", note=said.append).state.update == 2
     assert "no best checkpoint yet" in said[0]
 
 
@@ -102,7 +103,7 @@ def test_a_named_checkpoint_and_a_name_that_is_none(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
     assert load_checkpoint(run, "u000001").state.update == 1
     for name in ("u000009", "../run", "", "/etc/passwd", "u000001/../u000002"):
-        with pytest.raises(UserError, match=r"there are: u000001, u000002"):
+        with pytest.raises(UserError, match=r"the run has: u000001, u000002"):
             load_checkpoint(run, name)
 
 
@@ -113,7 +114,7 @@ def test_mean_of_checkpoints(tmp_path):
 
 
 def test_what_a_stop_wrote_between_validations_does_not_count(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         for update in (4, 8, 11, 12):
             history = [(u, 0.5) for u in (4, 8, 12) if u <= update]
             now = TrainState(update, history=history, best_update=4)
@@ -123,7 +124,7 @@ def test_what_a_stop_wrote_between_validations_does_not_count(tmp_path):
 
 
 def test_the_best_single_checkpoint_stays_beside_an_average(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         save(run, 2, best=1)
         for _ in range(2):
@@ -134,7 +135,7 @@ def test_the_best_single_checkpoint_stays_beside_an_average(tmp_path):
 
 
 def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 4, keep=2)
         save(run, 5, keep=2)
         mean = average_checkpoints(run.checkpoints())
@@ -149,14 +150,14 @@ def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
 
 def test_averaging_different_models_is_refused(tmp_path):
     run = trained(tmp_path / "run", 1)
-    with RunFolder.for_training(tmp_path / "other", RECIPE) as other:
+    with TrainingFolder(tmp_path / "other", RECIPE) as other:
         save_checkpoint(other, state(1), {"w": torch.zeros(1)}, {}, keep=1)
     with pytest.raises(UserError, match="tensors differ"):
         average_checkpoints(run.checkpoints() + other.checkpoints())
 
 
 def test_a_non_finite_tensor_is_not_written(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         broken = {**weights(2), "out_bias": torch.tensor([1.0, math.inf])}
         with pytest.raises(RunError, match=r"NaN or infinity in out_bias"):
@@ -172,7 +173,7 @@ def test_space_needed_covers_what_a_training_writes(tmp_path):
     parameters, keep = 10_000, 2
     model = {"w": torch.ones(parameters)}
     optimizer = {"w.exp_avg": torch.ones(parameters), "w.exp_avg_sq": torch.ones(parameters)}
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         for update in (1, 2, 3, 4):
             save_checkpoint(run, state(update, 1), model, optimizer, keep)
     files = [path for path in run.checkpoints_dir.rglob("*") if path.is_file()]

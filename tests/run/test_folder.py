@@ -7,6 +7,8 @@ import pytest
 from nmt.errors import MachineError, UserError
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
+from nmt.run.results import read_summary, write_summary
 from tests.run_cases import RECIPE, same, save, trained, weights
 
 
@@ -19,36 +21,36 @@ def content(folder):
 
 
 def test_nothing_is_written_before_the_run_is_entered(tmp_path):
-    run = RunFolder.for_training(tmp_path / "deep" / "run", RECIPE)
+    run = TrainingFolder(tmp_path / "deep" / "run", RECIPE)
     assert list(tmp_path.iterdir()) == []
     with run:
         assert run.config_file.read_text() == RECIPE
         assert run.dev_dir.is_dir()
-        assert run.in_use()
-    assert not run.in_use()
+        assert run.lock.in_use()
+    assert not run.lock.in_use()
 
 
 def test_an_empty_folder_is_used(tmp_path):
     (tmp_path / "run").mkdir()
-    assert not RunFolder.for_training(tmp_path / "run", RECIPE).resuming
+    assert not TrainingFolder(tmp_path / "run", RECIPE).resuming
 
 
 def test_a_run_without_a_flag_is_refused_and_both_flags_named(tmp_path):
     run = trained(tmp_path / "run", 1)
     before = content(run.path)
     with pytest.raises(UserError, match=r"(?s)holds a run with checkpoints.*--resume.*--fresh"):
-        RunFolder.for_training(run.path, RECIPE)
+        TrainingFolder(run.path, RECIPE)
     assert content(run.path) == before
 
 
 def test_both_flags_contradict(tmp_path):
     with pytest.raises(UserError, match="contradict"):
-        RunFolder.for_training(tmp_path / "run", RECIPE, resume=True, fresh=True)
+        TrainingFolder(tmp_path / "run", RECIPE, resume=True, fresh=True)
 
 
 def test_resume_goes_on_in_the_same_folder(tmp_path):
     trained(tmp_path / "run", 1)
-    run = RunFolder.for_training(tmp_path / "run", RECIPE, resume=True)
+    run = TrainingFolder(tmp_path / "run", RECIPE, resume=True)
     assert run.resuming
     assert not run.finished
     assert run.changes == run.notes == []
@@ -57,14 +59,14 @@ def test_resume_goes_on_in_the_same_folder(tmp_path):
 
 
 def test_resume_of_nothing_starts_and_says_so(tmp_path):
-    run = RunFolder.for_training(tmp_path / "run", RECIPE, resume=True)
+    run = TrainingFolder(tmp_path / "run", RECIPE, resume=True)
     assert not run.resuming
     assert "nothing to resume" in run.notes[0]
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path):
     trained(tmp_path / "run")
-    run = RunFolder.for_training(tmp_path / "run", RECIPE + "seed: 2\n")
+    run = TrainingFolder(tmp_path / "run", RECIPE + "seed: 2\n")
     assert not run.resuming
     assert "has no checkpoint" in run.notes[0]
     with run:
@@ -75,7 +77,7 @@ def test_resume_with_another_recipe_lists_the_keys(tmp_path):
     trained(tmp_path / "run", 1)
     other = RECIPE + "seed: 2\nmodel: {norm: layernorm}\ntrain: {keep: 3}\n"
     with pytest.raises(UserError) as caught:
-        RunFolder.for_training(tmp_path / "run", other, resume=True)
+        TrainingFolder(tmp_path / "run", other, resume=True)
     lines = str(caught.value).split("\n  -> ")[0].splitlines()[1:]
     assert sorted(line.strip() for line in lines) == [
         "model.norm: scalenorm -> layernorm",
@@ -99,7 +101,7 @@ def test_resume_with_another_recipe_lists_the_keys(tmp_path):
 )
 def test_a_resumed_run_may_change_how_long_and_where(tmp_path, line, key):
     trained(tmp_path / "run", 1)
-    run = RunFolder.for_training(tmp_path / "run", f"{RECIPE}{line}\n", resume=True)
+    run = TrainingFolder(tmp_path / "run", f"{RECIPE}{line}\n", resume=True)
     assert [change.split(":")[0] for change in run.changes] == [key]
     assert key in run.notes[0]
     with run:
@@ -109,7 +111,7 @@ def test_a_resumed_run_may_change_how_long_and_where(tmp_path, line, key):
 def test_fresh_moves_the_old_run_aside(tmp_path):
     old = content(trained(tmp_path / "run", 1).path)
     for number in (1, 2):
-        with RunFolder.for_training(tmp_path / "run", RECIPE, fresh=True) as run:
+        with TrainingFolder(tmp_path / "run", RECIPE, fresh=True) as run:
             assert not run.resuming
             assert f"run.old-{number}" in run.notes[0]
             assert run.checkpoints() == []
@@ -118,7 +120,7 @@ def test_fresh_moves_the_old_run_aside(tmp_path):
 
 
 def test_fresh_on_nothing_just_starts(tmp_path):
-    with RunFolder.for_training(tmp_path / "run", RECIPE, fresh=True):
+    with TrainingFolder(tmp_path / "run", RECIPE, fresh=True):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -127,7 +129,7 @@ def test_fresh_on_nothing_just_starts(tmp_path):
 def test_a_folder_with_other_files_is_left_alone(tmp_path, flags):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match=r"holds files but no run: thesis\.tex"):
-        RunFolder.for_training(tmp_path, RECIPE, **flags)
+        TrainingFolder(tmp_path, RECIPE, **flags)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -135,35 +137,35 @@ def test_the_place_of_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(UserError, match="inside a file"):
-            RunFolder.for_training(path, RECIPE)
+            TrainingFolder(path, RECIPE)
 
 
 def test_resume_of_a_finished_run(tmp_path):
     run = trained(tmp_path / "run", 1)
-    run.write_summary({"status": "finished", "reason": "train.max_validations"})
+    write_summary(run, {"status": "finished", "reason": "train.max_validations"})
     before = content(run.path)
-    again = RunFolder.for_training(run.path, RECIPE, resume=True)
+    again = TrainingFolder(run.path, RECIPE, resume=True)
     assert again.finished
     with again:
         pass
     assert content(run.path) == before
     with pytest.raises(UserError, match="a finished run"):
-        RunFolder.for_training(run.path, RECIPE)
+        TrainingFolder(run.path, RECIPE)
 
 
 def test_more_epochs_make_a_finished_run_go_on(tmp_path):
     run = trained(tmp_path / "run", 1)
-    run.write_summary({"status": "finished"})
-    more = RunFolder.for_training(run.path, RECIPE + "train: {max_validations: 300}\n", resume=True)
+    write_summary(run, {"status": "finished"})
+    more = TrainingFolder(run.path, RECIPE + "train: {max_validations: 300}\n", resume=True)
     assert not more.finished
     with more:
-        assert more.summary() == {}
+        assert read_summary(more) == {}
 
 
 def test_a_stopped_run_is_not_finished(tmp_path):
     run = trained(tmp_path / "run", 1)
-    run.write_summary({"status": "stopped", "reason": "SIGTERM"})
-    assert not RunFolder.for_training(run.path, RECIPE, resume=True).finished
+    write_summary(run, {"status": "stopped", "reason": "SIGTERM"})
+    assert not TrainingFolder(run.path, RECIPE, resume=True).finished
 
 
 def test_a_moved_run_opens(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.run import metrics_log
-from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from tests.run_cases import RECIPE
 
@@ -18,7 +18,7 @@ from tests.run_cases import RECIPE
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: None)
-    with RunFolder.for_training(tmp_path / "run", RECIPE) as run:
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
         yield run
 
 

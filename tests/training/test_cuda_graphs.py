@@ -15,7 +15,7 @@ from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.batches import Update
 from nmt.data.prepare import prepare
 from nmt.run.checkpoint import Checkpoint, load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
@@ -78,7 +78,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
         ) -> Trainer:
             resolved = load_recipe(recipe, [*UPDATES, *overrides])
             number = len(list(tmp_path.glob("run*")))
-            folder = RunFolder.for_training(tmp_path / f"run{number}", dump_recipe(resolved))
+            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
             run, prepared = stack.enter_context(folder), prepare(resolved)
             trainer = Trainer(
                 resolved,

@@ -18,7 +18,7 @@ from nmt.data.prepare import prepare
 from nmt.errors import RunError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.runtime import device
 from nmt.runtime.distributed import World
@@ -64,7 +64,7 @@ def start(recipe, tmp_path) -> Iterator[Start]:
         ) -> Trainer:
             resolved = load_recipe(recipe, [*overrides])
             number = len(list(tmp_path.glob("run*")))
-            folder = RunFolder.for_training(tmp_path / f"run{number}", dump_recipe(resolved))
+            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
             run = stack.enter_context(folder)
             log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
             prepared = prepare(resolved)

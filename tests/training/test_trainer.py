@@ -20,12 +20,11 @@ from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
 from nmt.errors import RunError
-from nmt.run.average import average_checkpoints
-from nmt.run.checkpoint import load_checkpoint
+from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
-from nmt.run.results import readable
-from nmt.run.state import IntervalState
+from nmt.run.results import format_number, read_summary
 from nmt.runtime import memory
 from nmt.training.finish import finish
 from nmt.training.optimizer import optimizer_tensors
@@ -53,7 +52,7 @@ def start(recipe, tmp_path) -> Iterator[Start]:
         def make(*overrides: str) -> Trainer:
             resolved = load_recipe(recipe, [*overrides])
             number = len(list(tmp_path.glob("run*")))
-            folder = RunFolder.for_training(tmp_path / f"run{number}", dump_recipe(resolved))
+            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
             run = stack.enter_context(folder)
             log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
             return Trainer(resolved, prepare(resolved), run, CPU, "fp32", log, lambda: False)
@@ -199,14 +198,14 @@ def test_one_line_with_a_high_loss_is_no_divergence(start):
 
 
 def test_numbers_for_people_stay_short():
-    assert [readable(x) for x in (1.5, 999_999.0, 1e6, -2e8)] == [
+    assert [format_number(x) for x in (1.5, 999_999.0, 1e6, -2e8)] == [
         "1.50",
         "999999.00",
         "1.0e+06",
         "-2.0e+08",
     ]
-    assert readable(2.34567, 3) == "2.346"
-    assert readable(math.exp(700)) == "1.0e+304"
+    assert format_number(2.34567, 3) == "2.346"
+    assert format_number(math.exp(700)) == "1.0e+304"
 
 
 def test_a_model_without_room_is_refused_before_anything_is_written(
@@ -227,7 +226,8 @@ def test_a_single_update_of_a_linear_schedule(start):
 
 def test_the_summary_says_what_it_ran_on(start):
     trainer = start("train.max_validations=1", "train.validate_every=1")
-    summary, _ = finish(trainer, trainer.run())
+    finish(trainer, trainer.run())
+    summary = read_summary(trainer.run_folder)
     assert (summary["device"], summary["precision"]) == ("cpu", "fp32")
     assert summary["versions"]["torch"] == str(torch.__version__)
     assert set(summary["versions"]) == {"nmt", "python", "torch"}
@@ -426,7 +426,8 @@ def test_average_replaces_the_best_unless_it_is_worse(start, dev_of_average, tak
     reason = trainer.run()
     single = load_checkpoint(trainer.run_folder, "best", with_optimizer=False)
     assert single.path.name == "u000002"
-    summary, _ = finish(trainer, str(reason))
+    finish(trainer, str(reason))
+    summary = read_summary(trainer.run_folder)
     root = trainer.run_folder.checkpoints_dir
     averaged = load_checkpoint(trainer.run_folder, "u000006-avg2").model
     assert equal(averaged, average_checkpoints([root / "u000004", root / "u000006"]))

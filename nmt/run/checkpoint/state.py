@@ -1,4 +1,4 @@
-"""Where a training is: the numbers beside weights and optimizer that a resumed run needs."""
+"""The numbers that a resumed run needs in addition to weights and optimizer state."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
 @dataclass
 class IntervalState:
-    """What a resumed run needs to go on with the log line that a stop cut short.
+    """Sums since the last log line, so that a resumed run completes the same line.
 
     Attributes:
-        smoothed, nll: sums of the losses since the last log line, in nats.
+        smoothed, nll: sums of the losses, in nats.
         tokens: their target tokens.
         updates_before: updates done before the interval.
         seconds: training time of the interval.
@@ -37,25 +37,25 @@ class IntervalState:
 
 @dataclass
 class TrainState:
-    """Where training is; with weights and optimizer, all that a resumed run needs.
+    """The progress of a training: state.json of a checkpoint.
 
     Attributes:
         update: optimizer updates done.
-        epoch: passes over the training data begun before, the number of the batch plan.
-        next_batch: place in that plan of the first batch not yet used.
+        epoch: number of the batch plan, which is the number of completed passes over the data.
+        next_batch: index in that plan of the first batch not used yet.
         history: (update, dev score) of each validation; schedules replay it.
         best_update: update of the best dev score.
         seconds: training time of all starts together.
         target_tokens: target tokens trained on, EOS included.
         bad_updates: updates in a row that were skipped for non-finite gradients.
-        content: SHA-256 of each file of train, dev, test and segment; a resumed run must have the
-            same, wherever they are now. Empty = not known, from an older version.
-        interval: the log line under way.
-        text_fingerprint: of vocabulary and segmenter; translation must have the same.
+        content: SHA-256 of each file of train, dev, test and segment, which a resumed run must
+            match; empty = not known, from an older version.
+        interval: sums since the last log line.
+        text_fingerprint: hash of vocabulary and segmenter; translation must have the same.
         update_batches: batches of an update, of all processes together; 0 = not known.
-        loss_scale: what fp16 multiplies the loss by before the next backward pass.
+        loss_scale: the factor on the loss in fp16.
         loss_scale_updates: updates in a row with finite gradients at that scale.
-        precision: the resolved one; auto keeps it in a resumed run. Empty = not known.
+        precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -77,15 +77,15 @@ class TrainState:
     precision: str = ""
 
     def to_json(self) -> str:
-        """JSON text; ``from_json`` gives an equal state back."""
+        """Return JSON text from which ``from_json`` makes an equal state."""
         return _STATE.dump_json(self, indent=1).decode("utf-8")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TrainState:
-        """The state of a JSON text.
+        """Return the state of a JSON text.
 
         Raises:
-            ValueError: it is no JSON, or a value has another type.
+            ValueError: the text is not JSON, or a value has a wrong type.
         """
         return _STATE.validate_json(text)
 

@@ -1,0 +1,359 @@
+"""The checkpoints of a run: save and rotate, load the latest or the best, average.
+
+A checkpoint is written under a temporary name, flushed and renamed, so each name is complete.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from nmt.config.recipe import TrainConfig
+from nmt.errors import RunError, UserError
+from nmt.run.checkpoint.format import (
+    Checkpoint,
+    NewerFormat,
+    Shapes,
+    checkpoint_files,
+    find_problem,
+    non_finite,
+    read_checkpoint,
+    read_state,
+)
+from nmt.run.checkpoint.state import TrainState
+from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
+from nmt.runtime.files import (
+    REPLACED,
+    TEMPORARY,
+    atomic_folder,
+    disk_errors,
+    require_space,
+    temporary,
+    write_synced,
+)
+
+
+def checkpoint_name(update: int) -> str:
+    """Return the name of the checkpoint of an update: 123 -> ``u000123``."""
+    return f"u{update:06d}"
+
+
+def checkpoints_to_keep(train: TrainConfig) -> int:
+    """Return how many of the newest checkpoints training keeps: ``keep``, or ``average``."""
+    return max(train.keep, train.average)
+
+
+def space_needed(parameters: int, keep: int, slots: int = 2) -> int:
+    """Return the bytes of a run's checkpoints: ``keep``, the best, and one that is being written.
+
+    Args:
+        parameters: of the model, in fp32.
+        keep: newest checkpoints kept.
+        slots: values that the optimizer keeps per parameter; Adam keeps two.
+    """
+    return 4 * parameters * (1 + slots) * (keep + 2)
+
+
+# --- save ---------------------------------------------------------------------------------------
+
+
+def save_checkpoint(
+    run: RunFolder,
+    state: TrainState,
+    model: Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    keep: int = 1,
+    average: str = "",
+) -> Path:
+    """Write a checkpoint, then remove old ones except the ``keep`` newest and the best.
+
+    A checkpoint that a stop wrote between two validations does not count as one of ``keep`` once it
+    is not the newest. So a resumed run keeps, and averages, what an uninterrupted one does.
+    The file ``best`` follows ``state.best_update``; an average becomes best by ``run.set_best``.
+
+    Args:
+        run: the locked run folder.
+        state: its update gives the name, ``u000123``.
+        model, optimizer: tensors by name, on any device.
+        keep: newest checkpoints kept, at least 1.
+        average: set for averaged weights, such as ``avg5``. The name is then ``u000123-avg5``; such
+            a checkpoint is never resumed from or removed, and removes nothing.
+
+    Returns:
+        The folder of the checkpoint.
+
+    Raises:
+        RunError: a tensor is not finite; nothing is written.
+        MachineError: the disk is full, or the folder is gone or taken over. Older checkpoints stay.
+    """
+    run.lock.check()
+    name = checkpoint_name(state.update) + (f"-{average}" if average else "")
+    if bad := non_finite({**model, **optimizer}):
+        raise RunError(
+            f"checkpoint {name} is not written: NaN or infinity in {bad}",
+            fix="continue from the previous checkpoint with --resume; if it happens again, train "
+            "in another folder (out=PATH) with a lower learning rate",
+        )
+    contents = checkpoint_files(state, model, optimizer)
+    root = run.checkpoints_dir
+    needed = sum(map(len, contents.values()))
+    with disk_errors(root / name, needed):
+        _clear_leftovers(root)
+        require_space(root, needed)
+        with atomic_folder(root / name, replace=True) as draft:
+            for file, data in contents.items():
+                write_synced(draft / file, data)
+        if not average:
+            _remove_abandoned(run, state.update)
+            if state.best_update is not None:
+                _mark_best(run, checkpoint_name(state.best_update))
+            _rotate(run, keep, state)
+        _clear_leftovers(root)
+    return root / name
+
+
+def _mark_best(run: RunFolder, name: str) -> None:
+    if run.best() != name and (run.checkpoints_dir / name).is_dir():
+        run.set_best(name)
+
+
+def _remove_abandoned(run: RunFolder, update: int) -> None:
+    """Remove later checkpoints, which were damaged when the run continued from an earlier one."""
+    if update_of(run.best() or "") > update:
+        run.best_file.unlink()
+    for folder in run.checkpoints():
+        if update_of(folder.name) > update:
+            _remove(folder)
+
+
+def _rotate(run: RunFolder, keep: int, state: TrainState) -> None:
+    # best_update stays even if ``best`` names an average: a longer run goes back to it
+    best = {run.best(), checkpoint_name(state.best_update or 0)}
+    validated = {checkpoint_name(update) for update, _ in state.history}
+    newer = 0
+    for folder in reversed(run.checkpoints()):
+        if newer == 0 or (folder.name in validated and newer < keep):
+            newer += 1
+        elif folder.name not in best:
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    # renamed first, so that a half-removed folder never has the name of a checkpoint
+    draft = temporary(folder)
+    os.rename(folder, draft)
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _clear_leftovers(root: Path) -> None:
+    """Clean up after a killed save: remove drafts, restore a checkpoint that was being replaced."""
+    for folder in list(root.iterdir()):
+        if folder.name.startswith(REPLACED):
+            final = folder.with_name(folder.name.removeprefix(REPLACED))
+            if not final.exists():
+                os.rename(folder, final)
+                continue
+        if folder.name.startswith((TEMPORARY, REPLACED)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- load ---------------------------------------------------------------------------------------
+
+
+def print_note(text: str) -> None:
+    """Print a note on standard error."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
+def load_checkpoint(
+    run: RunFolder,
+    which: str = "latest",
+    *,
+    with_optimizer: bool = True,
+    note: Callable[[str], None] = print_note,
+) -> Checkpoint:
+    """Read and verify a checkpoint of a run.
+
+    Args:
+        run: the run folder, locked or not.
+        which: ``latest``, ``best`` or a name such as ``u000123``. While the latest checkpoint is
+            damaged, ``latest`` falls back to the previous one. Before the first validation,
+            ``best`` is the latest.
+        with_optimizer: read the optimizer state too, which translation does not need.
+        note: receives a line about each fallback.
+
+    Raises:
+        UserError: the checkpoint does not exist, is damaged, or is not of this toolkit.
+    """
+    if which == "best":
+        name = run.best()
+        if name is None:
+            note(f"{run.path} has no best checkpoint yet, using the latest")
+        else:
+            try:
+                return read_checkpoint(_find(run, name), with_optimizer)
+            except UserError:
+                newer = run.best()  # a running training may just have replaced the best
+                if newer in (None, name):
+                    raise
+                return read_checkpoint(_find(run, str(newer)), with_optimizer)
+    elif which != "latest":
+        return read_checkpoint(_find(run, which), with_optimizer)
+    return _load_latest(run, with_optimizer, note)
+
+
+def _find(run: RunFolder, name: str) -> Path:
+    known = {p.name.removeprefix(REPLACED): p for p in run.checkpoints()}
+    path = known.get(name, run.checkpoints_dir / name)
+    if not CHECKPOINT_NAME.fullmatch(name) or not os.path.lexists(path):
+        raise UserError(
+            f"no checkpoint {name!r}; the run has: {', '.join(known) or 'none'}",
+            at=str(run.path),
+            fix="give one of these names, latest or best",
+        )
+    return path
+
+
+def _load_latest(run: RunFolder, with_optimizer: bool, note: Callable[[str], None]) -> Checkpoint:
+    problems: list[UserError] = []
+    found = run.checkpoints()
+    for path in reversed(found):
+        try:
+            checkpoint = read_checkpoint(path, with_optimizer)
+        except NewerFormat:  # a fallback would lose what the newer version has trained
+            raise
+        except UserError as error:
+            problems.append(error)
+            continue
+        for problem in problems:
+            note(f"{problem.at}: {problem.what}")
+        drafts = (update_of(p.name) for p in run.checkpoints_dir.glob(TEMPORARY + "u*"))
+        unfinished = max(drafts, default=0)
+        if unfinished > update_of(path.name):
+            note(f"checkpoint {checkpoint_name(unfinished)} is incomplete, using {path.name}")
+        elif problems:
+            note(f"using checkpoint {path.name} instead")
+        return checkpoint
+    if run.checkpoints() != found:  # a running training replaced them meanwhile
+        return _load_latest(run, with_optimizer, note)
+    raise UserError(
+        "no checkpoint of the run can be used:\n  "
+        + ("\n  ".join(f"{p.at}: {p.what}" for p in problems) or "none exists"),
+        at=str(run.path),
+        fix="restore the run folder from a copy, or train again in another folder",
+    )
+
+
+# --- the best -----------------------------------------------------------------------------------
+
+
+def latest(run: RunFolder, count: int) -> list[Path]:
+    """Return the newest ``count`` checkpoints, or fewer if fewer exist, oldest first."""
+    return run.checkpoints()[-count:]
+
+
+def best_checkpoints(run: RunFolder, count: int) -> list[Path]:
+    """Return the ``count`` validated checkpoints of the highest dev scores, oldest first.
+
+    There may be fewer. Of equal scores the earlier checkpoint comes first.
+    """
+    paths = {update_of(path.name): path for path in run.checkpoints()}
+    named = dev_scores(list(paths.values()))
+    scores = {update_of(name): score for name, score in named.items()}
+    return [paths[update] for update in sorted(_by_score(paths, scores)[:count])]
+
+
+def dev_scores(paths: Sequence[Path]) -> dict[str, float]:
+    """Return the dev score of each validated checkpoint by name; ``paths`` are oldest first."""
+    if not paths:
+        return {}
+    history = dict(read_state(paths[-1]).history)
+    updates = {path.name: update_of(path.name) for path in paths}
+    return {name: history[update] for name, update in updates.items() if update in history}
+
+
+def replace_damaged_best(
+    run: RunFolder, state: TrainState, shapes: Shapes, note: Callable[[str], None]
+) -> None:
+    """If the best checkpoint is damaged, make the best intact one the best.
+
+    Otherwise a training would notice only at its end, and again after each resume.
+
+    Args:
+        run: the locked run folder; its file ``best`` changes.
+        state: of the training; ``best_update`` changes.
+        shapes: of the model's tensors.
+        note: receives what is wrong, and what is now the best.
+    """
+
+    def problem_of(update: int) -> UserError | None:
+        return find_problem(run.checkpoints_dir / checkpoint_name(update), shapes)
+
+    damaged = state.best_update
+    if damaged is None or not (problem := problem_of(damaged)):
+        return
+    note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
+    scores = dict(state.history)
+    ranked = _by_score((update_of(path.name) for path in run.checkpoints()), scores)
+    state.best_update = next((update for update in ranked if not problem_of(update)), None)
+    if state.best_update is None:
+        run.best_file.unlink(missing_ok=True)
+        note("no other validated checkpoint is kept; the next validation gives the best one")
+        return
+    run.set_best(checkpoint_name(state.best_update))
+    note(
+        f"best is {checkpoint_name(state.best_update)} now, with dev score "
+        f"{scores[state.best_update]:.2f} instead of {scores.get(damaged, math.nan):.2f}"
+    )
+
+
+def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
+    """Return the updates with a finite score, highest first; of equal ones the earlier first."""
+    validated = [update for update in updates if not math.isnan(scores.get(update, math.nan))]
+    return sorted(validated, key=lambda update: -scores[update])
+
+
+# --- averages -----------------------------------------------------------------------------------
+
+
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of the models of several checkpoints (V section 6.1).
+
+    Sums are fp64, so that the order of ``paths`` does not change the result.
+
+    Raises:
+        UserError: a checkpoint is damaged, or their tensors differ in name or shape.
+    """
+    assert paths
+    first = read_checkpoint(paths[0], with_optimizer=False).model
+    sums = {name: tensor.double() for name, tensor in first.items()}
+    for path in paths[1:]:
+        model = read_checkpoint(path, with_optimizer=False).model
+        if {n: t.shape for n, t in model.items()} != {n: t.shape for n, t in first.items()}:
+            raise UserError(
+                f"its tensors differ from those of {paths[0]}",
+                at=str(path),
+                fix="average checkpoints of one run",
+            )
+        for name, tensor in model.items():
+            sums[name] += tensor.double()
+    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+
+
+def save_average(run: RunFolder, paths: Sequence[Path], suffix: str) -> Path:
+    """Save the average of checkpoints as a checkpoint named after the newest of them.
+
+    Args:
+        run: the locked run folder.
+        paths: oldest first.
+        suffix: ``avg`` for the newest checkpoints, ``best`` for the best on dev; the number of
+            checkpoints follows it: ``u000123-avg5``.
+    """
+    weights = average_checkpoints(paths)
+    return save_checkpoint(run, read_state(paths[-1]), weights, {}, average=f"{suffix}{len(paths)}")
