@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from nmt.cli.average import main
-from nmt.run.checkpoint import load_checkpoint, save_checkpoint
+from nmt.run.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.checkpoint import TrainState
 from tests.run_cases import RECIPE, moments, same, weights
 
 DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}

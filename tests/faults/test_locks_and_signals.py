@@ -54,7 +54,7 @@ def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
         save(run, 1)
         (run.path / "lock").unlink()
         with reopen(run.path) as other:
-            with pytest.raises(MachineError, match="took the run folder over"):
+            with pytest.raises(MachineError, match="has taken over the run folder"):
                 save(run, 2)
             assert holds(load(other)[0], 1)
 

@@ -212,17 +212,17 @@ def reseal(checkpoint: Path, file: str, change) -> None:
         (
             "model.safetensors",
             lambda t: t.update({"out_bias": torch.zeros(3)}),
-            r"tensor out_bias has shape \[3\]; expected is shape \[\d+\]",
+            r"tensor out_bias has shape \[3\]; expected shape \[\d+\]",
         ),
         (
             "model.safetensors",
             lambda t: t.pop("out_bias"),
-            r"tensor out_bias is missing; expected is shape \[\d+\]",
+            r"tensor out_bias is missing; expected shape \[\d+\]",
         ),
         (
             "model.safetensors",
             lambda t: t.update({"extra": torch.zeros(3)}),
-            r"tensor extra has shape \[3\]; expected is no tensor of this name",
+            r"tensor extra has shape \[3\]; expected no tensor of this name",
         ),
         (
             "optimizer.safetensors",

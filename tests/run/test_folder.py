@@ -136,7 +136,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, flags):
 def test_the_place_of_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(UserError, match="inside a file"):
+        with pytest.raises(UserError, match="is a file, so the run folder"):
             TrainingFolder(path, RECIPE)
 
 

@@ -110,7 +110,7 @@ def test_release_leaves_a_folder_that_another_took_over(tmp_path):
     mine = FolderLock(tmp_path)
     mine.acquire()
     write_atomic(tmp_path / "lock.json", "theirs")
-    with pytest.raises(MachineError, match="took the run folder over"):
+    with pytest.raises(MachineError, match="has taken over the run folder"):
         mine.check()
     mine.release()
     assert (tmp_path / "lock.json").read_text() == "theirs"
@@ -124,5 +124,5 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, failure):
         raise failure
 
     monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
-    with pytest.raises(MachineError, match=r"no file locks\n  -> put the run folder"):
+    with pytest.raises(MachineError, match=r"not support file locks\n  -> put the run folder"):
         FolderLock(tmp_path).acquire()

@@ -15,9 +15,10 @@ import torch
 
 from nmt.cli.train import main
 from nmt.errors import UserError
-from nmt.run.checkpoint import TrainState, load_checkpoint, require_same_update
+from nmt.run.checkpoint import TrainState, load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.runtime.distributed import World, init_distributed
+from nmt.training.resume import require_same_update
 from tests.toy import toy_corpus, toy_recipe
 
 ROOT = Path(__file__).parents[2]
