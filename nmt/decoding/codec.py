@@ -1,46 +1,80 @@
-"""Lines of text as sentences that a search takes, and what it finds as text again."""
+"""From a line of text to the inputs of a search, and from hypotheses to translations.
+
+A line is segmented once. Its pieces stay with the inputs, for scores and alignment.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.data.segment import Segmenter, fingerprint
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
-from nmt.decoding.parts import part_ends
-from nmt.decoding.surfaces import PieceStrings
-from nmt.decoding.wishes import UNCONSTRAINED, LineConstraints
+from nmt.decoding.constraints import (
+    UNCONSTRAINED,
+    LineConstraints,
+    PieceStrings,
+    Requirement,
+    TargetPieces,
+)
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.errors import UserError
 
-if TYPE_CHECKING:
-    from nmt.decoding.constraints import Requirement, Symbol
-    from nmt.decoding.found import Hypothesis
+SPACE_SIGN = "\u2581"  # what SentencePiece writes for a space
+MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
+MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
 
-SIGN = "\u2581"
-NAMED = 5  # lines that are named one by one
-LONGEST = 512  # source pieces searched at once; longer lines are translated in parts
+
+@dataclass(frozen=True)
+class SearchInput:
+    """What one search translates: a line, or a part of a long one.
+
+    Attributes:
+        ids: of its source pieces, at least one, without EOS.
+        line: number of the line, from 1.
+        part: index of the part, from 0; samples are a function of line and part.
+        pieces: its source pieces; empty if only ids were given.
+        prefix: what the translation starts with.
+        require: phrases that the translation contains.
+        forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
+    """
+
+    ids: np.ndarray
+    line: int = 0
+    part: int = 0
+    pieces: Sequence[str] = ()
+    prefix: TargetPieces = TargetPieces()
+    require: tuple[TargetPieces, ...] = ()
+    forbid: tuple[str, ...] = ()
+
+    def requirement(self, strings: PieceStrings) -> Requirement:
+        """Return what its hypotheses must contain."""
+        return Requirement(
+            self.prefix.symbols, [phrase.symbols for phrase in self.require], strings.of
+        )
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation.
+    """A translation of a line.
 
     Attributes:
-        pieces: as the model produced them, without EOS.
+        pieces: of the output, without EOS.
         text: plain text.
-        score: log_prob / length penalty, what the search ranked by.
-        log_prob: natural logarithm, summed over pieces and EOS.
-        finished: it ended with EOS, not at the length limit.
-        token_log_probs: of each piece and of EOS, if they were asked for.
-        alignment: (source word, target word), from 0, if it was asked for; words are those of
-            tokenized text, or of plain text if the segmenter has no tokenizer in front.
+        score: log_prob / length penalty; the search ranks by it.
+        log_prob: natural logarithm of the probability, summed over pieces and EOS.
+        finished: whether it ended with EOS, not at the length limit.
+        token_log_probs: of each piece and of EOS, if requested.
+        alignment: pairs (source word, target word), from 0, if requested. Words are those of
+            tokenized text, or of plain text if the segmenter has no tokenizer.
     """
 
     pieces: list[str]
@@ -55,91 +89,57 @@ class Translation:
 BLANK = Translation([], "", 0.0, 0.0, True)
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Given text in pieces, and their ids; UNK where the target side of the training had none."""
-
-    pieces: tuple[str, ...] = ()
-    ids: tuple[int, ...] = ()
-
-    @property
-    def symbols(self) -> list[Symbol]:
-        """Ids, and the piece itself instead of UNK."""
-        pairs = zip(self.pieces, self.ids, strict=True)
-        return [piece if token == UNK else token for piece, token in pairs]
-
-
-@dataclass(frozen=True)
-class SearchInput:
-    """What is searched at once: a line, or a part of a long one.
-
-    Attributes:
-        ids: of its source pieces, at least one.
-        place: number of the line from 1, and of the part from 0: what samples are drawn by.
-        prefix: the first pieces of the translation.
-        require: pieces of phrases that it says.
-        forbid: patterns of phrases that it does not say.
-    """
-
-    ids: np.ndarray
-    place: tuple[int, int] = (0, 0)
-    prefix: Pieces = Pieces()
-    require: tuple[Pieces, ...] = ()
-    forbid: tuple[str, ...] = ()
-
-    def requirement(self, surfaces: PieceStrings) -> Requirement:
-        """Return what its hypotheses must say."""
-        phrases = [phrase.symbols for phrase in self.require]
-        from nmt.decoding.constraints import Requirement
-
-        return Requirement(self.prefix.symbols, phrases, surfaces.of)
-
-
 @dataclass
-class Unknown:
-    """How much of the source text is unknown to the model: never on the source side of training.
+class UnknownPieces:
+    """Counts source pieces that the model does not know: the source side of training lacks them.
 
     Attributes:
-        pieces, unknown: all, and those that are unknown.
-        lines, lines_with, lines_only: lines that are not blank, those with unknown pieces, and
-            those with no others.
-        first: numbers of the first lines with no others.
+        pieces: number of all pieces.
+        unknown: number of unknown pieces.
+        lines: number of lines that are not blank.
+        lines_with_unknown: number of lines with an unknown piece.
+        lines_all_unknown: number of lines with only unknown pieces.
+        first: numbers of the first lines with only unknown pieces.
     """
 
     pieces: int = 0
     unknown: int = 0
     lines: int = 0
-    lines_with: int = 0
-    lines_only: int = 0
+    lines_with_unknown: int = 0
+    lines_all_unknown: int = 0
     first: list[int] = field(default_factory=list)
 
     @property
     def share(self) -> float:
-        """Return the share of the pieces that are unknown."""
+        """Return unknown pieces / all pieces."""
         return self.unknown / self.pieces if self.pieces else 0.0
 
     def add(self, number: int, unknown: int, pieces: int) -> None:
-        """Count a line with so many pieces."""
+        """Count a line: its number, its unknown pieces, all its pieces."""
         self.pieces += pieces
         self.unknown += unknown
         self.lines += pieces > 0
-        self.lines_with += unknown > 0
+        self.lines_with_unknown += unknown > 0
         if 0 < unknown == pieces:
-            self.lines_only += 1
-            if len(self.first) < NAMED:
+            self.lines_all_unknown += 1
+            if len(self.first) < MAX_NAMED_LINES:
                 self.first.append(number)
 
 
 class TextCodec:
-    """Both directions between text and a search, for one pair of languages."""
+    """Converts between text and ids for one pair of languages.
+
+    Attributes:
+        unknown: counts over all source text so far.
+    """
 
     def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
-        self.unknown = Unknown()
+        self.unknown = UnknownPieces()
 
     @functools.cached_property
-    def surfaces(self) -> PieceStrings:
-        """What each type spells."""
+    def strings(self) -> PieceStrings:
+        """The string that each type adds to target text."""
         return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property
@@ -147,160 +147,168 @@ class TextCodec:
         return self.vocab.types_of("src")
 
     @functools.cached_property
-    def _known(self) -> np.ndarray:
+    def _known_target(self) -> np.ndarray:
         return self.vocab.types_of("tgt")
 
-    def of_line(
+    def encode_line(
         self,
         number: int,
         line: str,
-        wish: LineConstraints = UNCONSTRAINED,
-        never: Sequence[str] = (),
+        constraints: LineConstraints = UNCONSTRAINED,
+        banned: Sequence[str] = (),
     ) -> list[SearchInput]:
-        """A line, numbered from 1, in searchable parts; a blank line has none.
+        """Return the search inputs of a line: one for each part, none for a blank line.
 
-        The prefix and the required phrases are for the first part, the forbidden ones for all.
-        ``never``: patterns that no line says; here only what is required is compared with them.
+        The prefix and the required phrases apply to the first part, forbidden phrases to all.
+
+        Args:
+            number: of the line, from 1.
+            banned: patterns that no line may contain, to compare with the required phrases.
 
         Raises:
-            UserError: the line or what is given for it is too long, or a phrase of the wish is
-                both required and forbidden.
+            UserError: the line or a constraint is too long, or a phrase is required and forbidden.
         """
         at = f"line {number}"
-        if too_long := self.too_long(line):
-            raise UserError(too_long, at=at, fix="split it into sentences, one a line")
+        if problem := too_long(line):
+            raise UserError(problem, at=at, fix="split it into sentences, one per line")
         pieces = self.source_pieces(line)
         ids = self.source_ids(number, pieces)
-        ends = part_ends(list(map(self.segmenter.surface, pieces)), LONGEST)
+        ends = part_ends(list(map(self.segmenter.surface, pieces)), MAX_SOURCE_PIECES)
         if len(ends) > 1:
             print(
                 f"note: line {number} has {len(ids)} pieces; it is translated in {len(ends)} parts",
                 file=sys.stderr,
             )
-        parts = np.split(ids, ends[:-1]) if ends else []
-        given = (wish.prefix, *wish.require, *wish.forbid)
-        if too_long := next(filter(None, map(self.too_long, given)), ""):
-            raise UserError(
-                f"prefix, require or forbid: {too_long}", at=at, fix="give shorter text"
-            )
-        forbid = self.patterns(wish.forbid, at)
+        prefix, require, forbid = self._encode_constraints(constraints, banned, at)
+        return [
+            SearchInput(ids[start:end], number, 0, pieces[start:end], prefix, require, forbid)
+            if part == 0
+            else SearchInput(ids[start:end], number, part, pieces[start:end], forbid=forbid)
+            for part, (start, end) in enumerate(itertools.pairwise([0, *ends]))
+        ]
+
+    def _encode_constraints(
+        self, constraints: LineConstraints, banned: Sequence[str], at: str
+    ) -> tuple[TargetPieces, tuple[TargetPieces, ...], tuple[str, ...]]:
+        """Return the prefix, the required phrases, and the patterns of the forbidden ones."""
+        given = (constraints.prefix, *constraints.require, *constraints.forbid)
+        if problem := next(filter(None, map(too_long, given)), ""):
+            raise UserError(f"prefix, require or forbid: {problem}", at=at, fix="give shorter text")
+        forbid = self.patterns(constraints.forbid, at)
         require = tuple(
-            self.pieces(phrase, at)
-            for phrase in dict.fromkeys(wish.require)
+            self._encode_target(phrase, at)
+            for phrase in dict.fromkeys(constraints.require)
             if not is_blank(phrase)
         )
         for phrase in require:
-            said = f" {self.surfaces.spelled(phrase.pieces).strip(' ')} "
-            if both := [pattern for pattern in (*forbid, *never) if pattern in said]:
+            string = f" {self.strings.join(phrase.pieces).strip(' ')} "
+            if both := [pattern for pattern in (*forbid, *banned) if pattern in string]:
                 raise UserError(
-                    f"{said.strip()!r} is required and {both[0].strip()!r} is forbidden",
+                    f"{string.strip()!r} is required and {both[0].strip()!r} is forbidden",
                     at=at,
-                    fix="drop one of them from require or forbid",
+                    fix="remove one of them from require or forbid",
                 )
-        prefix = self.pieces(wish.prefix, at)
+        prefix = self._encode_target(constraints.prefix, at)
         sizes = {"prefix": len(prefix.ids), "require": sum(len(phrase.ids) for phrase in require)}
         for name, size in sizes.items():
-            if size > LONGEST:
+            if size > MAX_SOURCE_PIECES:
                 raise UserError(
-                    f"{name} has {size:,} pieces, at most {LONGEST} are allowed",
+                    f"{name} has {size:,} pieces, at most {MAX_SOURCE_PIECES} are allowed",
                     at=at,
                     fix="give shorter text",
                 )
-        return [
-            SearchInput(part, (number, place), prefix, require, forbid)
-            if place == 0
-            else SearchInput(part, (number, place), forbid=forbid)
-            for place, part in enumerate(parts)
-        ]
+        return prefix, require, forbid
 
     def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
-        """Return how forbidden phrases, given ``at`` some place, look in tokenized text."""
-        found = []
-        for text in phrases:
-            if text.strip():
-                self._require_sign(text, self.segmenter.encode(text, self.tgt), at)
-                found += self.surfaces.patterns(text)
-        return tuple(found)
+        """Return the patterns of forbidden phrases in tokenized text.
 
-    def pieces(self, text: str, at: str) -> Pieces:
-        """Return target text, given ``at`` some place, as pieces."""
+        Args:
+            at: where the phrases are given, for messages.
+
+        Raises:
+            UserError: a phrase has a sign that the segmenter cannot represent.
+        """
+        patterns = []
+        for phrase in phrases:
+            if phrase.strip():
+                self._check_space_sign(phrase, self.segmenter.encode(phrase, self.tgt), at)
+                patterns += self.strings.patterns(phrase)
+        return tuple(patterns)
+
+    def _encode_target(self, text: str, at: str) -> TargetPieces:
         pieces = tuple(self.target_pieces(text))
-        self._require_sign(text, pieces, at)
-        ids = (token if self._known[token] else UNK for token in self.vocab.ids(pieces))
-        return Pieces(pieces, tuple(ids))
+        self._check_space_sign(text, pieces, at)
+        ids = (token if self._known_target[token] else UNK for token in self.vocab.ids(pieces))
+        return TargetPieces(pieces, tuple(ids))
 
-    def _require_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
+    def _check_space_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
         """
         Raises:
-            UserError: the text has SentencePiece's sign for a space, and its pieces do not.
+            UserError: the text contains SentencePiece's sign for a space, and its pieces do not.
         """
-        if SIGN in text and SIGN not in "".join(map(self.segmenter.surface, pieces)):
+        if SPACE_SIGN in text and SPACE_SIGN not in self.strings.join(pieces):
             raise UserError(
-                f"U+2581 in {text!r}: SentencePiece takes this sign for a space, so it cannot be "
+                f"{text!r} contains U+2581, which SentencePiece uses for a space, so it cannot be "
                 "given",
                 at=at,
-                fix="leave it out, or write another sign, such as _",
+                fix="remove it, or write another sign, such as _",
             )
 
-    def too_long(self, line: str) -> str:
-        """Return what is wrong with a line that is not even segmented, nothing if it is fine.
-
-        Segmenting takes time that grows with the square of a word's length.
-        """
-        if len(line) <= LONGEST_SENTENCE or is_blank(line):
-            return ""
-        return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
-
     def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
-        """Return ids of the source pieces of a line, and count those that are unknown."""
+        """Return the ids [N] int64 of the source pieces of a line, and count unknown ones."""
         ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
         self.unknown.add(number, int(((ids == UNK) | ~self._known_source[ids]).sum()), len(ids))
         return ids
 
     def source_pieces(self, line: str) -> list[str]:
-        """Pieces of a line to translate; a blank one has none."""
-        line = clean_line(line)
-        return [] if is_blank(line) else self.segmenter.encode(line, self.src)
+        """Segment a line to translate; a blank line has no pieces."""
+        return self._segment(line, self.src)
 
     def target_pieces(self, line: str) -> list[str]:
-        """Return pieces of a translation; a blank one has none."""
-        line = clean_line(line)
-        return [] if is_blank(line) else self.segmenter.encode(line, self.tgt)
+        """Segment a translation; a blank line has no pieces."""
+        return self._segment(line, self.tgt)
 
-    def join(
-        self, found: Sequence[list[Hypothesis]], sentences: Sequence[SearchInput]
+    def _segment(self, line: str, lang: str) -> list[str]:
+        line = clean_line(line)
+        return [] if is_blank(line) else self.segmenter.encode(line, lang)
+
+    def decode_line(
+        self, hypotheses: Sequence[list[Hypothesis]], parts: Sequence[SearchInput]
     ) -> list[Translation]:
-        """Return hypotheses of one line from those of its parts, rank by rank.
+        """Return the translations of a line, best first; a blank one if the line has no parts.
+
+        Args:
+            hypotheses: of each part, best first. Those of one rank become one translation.
+            parts: of the line.
 
         Raises:
-            UserError: there is none, as everything that a part could say is forbidden.
+            UserError: a part has no hypothesis, as all of them are forbidden.
         """
-        for sentence, of_part in zip(sentences, found, strict=True):
+        for part, of_part in zip(parts, hypotheses, strict=True):
             if not of_part:
                 raise UserError(
                     "every translation is forbidden",
-                    at=f"line {sentence.place[0]}",
+                    at=f"line {part.line}",
                     fix="forbid fewer phrases",
                 )
         ranks = [
-            [self.hypothesis(*pair) for pair in zip(rank, sentences, strict=True)]
-            for rank in zip(*found, strict=False)
+            [self._decode_part(*pair) for pair in zip(rank, parts, strict=True)]
+            for rank in zip(*hypotheses, strict=False)
         ]
-        return [rank[0] if len(rank) == 1 else _joined(rank) for rank in ranks] or [BLANK]
+        return [rank[0] if len(rank) == 1 else _join(rank) for rank in ranks] or [BLANK]
 
-    def hypothesis(self, found: Hypothesis, sentence: SearchInput) -> Translation:
-        """What was found, as text."""
-        pieces = self.vocab.pieces(found.ids)
-        if UNK in found.ids:  # what was given is written as given
-            symbols = sentence.requirement(self.surfaces).symbols(found.ids)
-            for place, symbol in enumerate(symbols):
+    def _decode_part(self, hypothesis: Hypothesis, part: SearchInput) -> Translation:
+        pieces = self.vocab.pieces(hypothesis.ids)
+        if UNK in hypothesis.ids:  # pieces of the prefix and of required phrases appear as given
+            symbols = part.requirement(self.strings).symbols(hypothesis.ids)
+            for index, symbol in enumerate(symbols):
                 if isinstance(symbol, str):
-                    pieces[place] = symbol
+                    pieces[index] = symbol
         text = self.segmenter.decode(pieces, self.tgt)
-        return Translation(pieces, text, found.score, found.log_prob, found.finished)
+        return Translation(pieces, text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
 
 
-def _joined(parts: Sequence[Translation]) -> Translation:
+def _join(parts: Sequence[Translation]) -> Translation:
     return Translation(
         pieces=[piece for part in parts for piece in part.pieces],
         text=" ".join(part.text for part in parts),
@@ -310,7 +318,64 @@ def _joined(parts: Sequence[Translation]) -> Translation:
     )
 
 
+def too_long(line: str) -> str:
+    """Return why a line is too long to segment; an empty text if it is not.
+
+    The time to segment a word grows with the square of its length.
+    """
+    if len(line) <= LONGEST_SENTENCE or is_blank(line):
+        return ""
+    return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
+
+
 def text_fingerprint(vocab: Vocab, segmenter: Segmenter) -> str:
-    """Return the SHA-256 of all that gives ids their meaning: vocabulary and segmenter."""
+    """Return the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
     parts = vocab.fingerprint + fingerprint(segmenter)
     return hashlib.sha256(parts.encode()).hexdigest()
+
+
+# ---------------------------------------------------------------- parts of a long line
+
+SENTENCE, WORD, INSIDE = range(3)  # what a cut separates, the best first
+# brackets and quotes that may follow the end of a sentence, also as Moses escapes them
+_CLOSING = r"(?:[\"'\u201d\u2019»\u203a)\]]|&quot;|&apos;|&#93;)"
+# also Arabic, Urdu, Hindi, Amharic and Burmese, before a space; Chinese and Japanese anywhere
+_SENTENCE_END = re.compile(
+    rf"[.!?…\u061f\u06d4\u0964\u0965\u1362\u104b](?: ?{_CLOSING})*(?= |$)"
+    r"|[\u3002\uff01\uff1f\uff61](?: ?[\u3009\u300b\u300d\u300f\u3011\u201d\u2019\uff09])*"
+)
+
+
+def part_ends(strings: Sequence[str], longest: int) -> list[int]:
+    """Return where the parts of a line end; the last end is that of the line.
+
+    A line is cut at ends of sentences, else between words, else inside a word.
+
+    Args:
+        strings: what each piece adds to tokenized text.
+        longest: the most pieces of a part.
+    """
+    count, ends, kinds = len(strings), [], None
+    start = 0
+    while count - start > longest:
+        kinds = _cut_kinds(strings) if kinds is None else kinds
+        left = count - start
+        size = left / -(-left // longest)  # of equal parts
+        # the best kind of cut that leaves no part of less than half the size
+        cuts = range(start + max(1, int(size / 2)), start + longest + 1)
+        start = min(cuts, key=lambda cut: (kinds[cut - 1], abs(cut - start - size)))
+        ends.append(start)
+    return [*ends, count] if count else []
+
+
+def _cut_kinds(strings: Sequence[str]) -> list[int]:
+    """Return what a cut after each piece separates."""
+    sentence_ends = {match.end() for match in _SENTENCE_END.finditer("".join(strings))}
+    offsets = itertools.accumulate(map(len, strings))
+    kinds = []
+    for one, after, offset in zip(strings, [*strings[1:], " "], offsets, strict=True):
+        if offset - len(one) + len(one.rstrip(" ")) in sentence_ends and one.strip(" "):
+            kinds.append(SENTENCE)
+        else:
+            kinds.append(WORD if one.endswith(" ") or after.startswith(" ") else INSIDE)
+    return kinds

@@ -1,135 +1,300 @@
-"""Phrases that must be said: constrained beam search with dynamic beam allocation.
+"""What the translation of a line must start with, contain and not contain, as text and as pieces.
 
-Post and Vilar 2018, with two differences: the slots of the beam go to the hypotheses in turn, one
-of each amount of progress, the furthest first; and when the room left is just enough, only what
-makes progress is allowed, so every phrase is said if it fits into the length limit.
-
-A phrase is met where its tokens stand in a row as words of their own. Phrases may share tokens.
-Pieces that the model does not know are all UNK to it; here each is a symbol of its own, so one UNK
-does not count for two different ones.
-
-Legend: S sentences of the batch as it began, B those still searched, K beams, V types, C
-continuations of a beam.
+LineConstraints hold the text that a user gives. Required phrases are matched by their pieces: a
+``Requirement`` says how much of them a hypothesis contains. Banned phrases are matched by the text
+that pieces spell, so every segmentation of them is banned (``PieceStrings``). The search applies
+both (``nmt.decoding.logits_processors``).
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+import bisect
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import torch
-from torch import Tensor
+from nmt.data.segment import BYTE, Segmenter
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.errors import UserError
 
-from nmt.data.vocab import EOS, UNK
-from nmt.decoding.search import Beams, expand_beams
-from nmt.decoding.surfaces import NEVER
+# ---------------------------------------------------------------- as given
+
+
+@dataclass(frozen=True)
+class LineConstraints:
+    """The constraints of one line.
+
+    Attributes:
+        prefix: text that the translation starts with, blank = any.
+        require: phrases that the translation contains.
+        forbid: phrases that the translation does not contain.
+    """
+
+    prefix: str = ""
+    require: Sequence[str] = ()
+    forbid: Sequence[str] = ()
+
+
+UNCONSTRAINED = LineConstraints()
+NAMES = tuple(LineConstraints.__dataclass_fields__)
+
+
+def require_list(form: str, **given: object) -> None:
+    """Check that arguments are not a single text, which Python treats as a list of characters.
+
+    Args:
+        form: how the arguments are given, for the message.
+        given: the arguments, by name.
+
+    Raises:
+        TypeError: one of them is a text.
+    """
+    for name, value in given.items():
+        if isinstance(value, str | bytes):
+            raise TypeError(f"{name} is a {type(value).__name__}; give a list: {form}")
+
+
+def with_constraints(
+    lines: Iterable[str],
+    prefix: Iterable[str] | None,
+    require: Iterable[Sequence[str]] | None,
+    forbid: Iterable[Sequence[str]] | None,
+) -> Iterator[tuple[str, LineConstraints]]:
+    """Yield each line with its constraints.
+
+    Raises:
+        UserError: one of the three has fewer or more items than there are lines.
+    """
+    given = {
+        name: iter(values)
+        for name, values in zip(NAMES, (prefix, require, forbid), strict=True)
+        if values is not None
+    }
+    number = 0
+    for number, line in enumerate(lines, 1):
+        of_line = {}
+        for name, values in given.items():
+            try:
+                of_line[name] = next(values)
+            except StopIteration:
+                raise _uneven(name, f"ends before line {number} of the input") from None
+            if name != "prefix":
+                require_list(f"{name}=[[phrase]]", **{name: of_line[name]})
+        yield line, LineConstraints(**of_line) if of_line else UNCONSTRAINED  # type: ignore[arg-type]
+    for name, values in given.items():
+        if next(values, None) is not None:
+            raise _uneven(name, f"has more than the {number} lines of the input")
+
+
+def _uneven(name: str, problem: str) -> UserError:
+    return UserError(f"{name} {problem}", fix=f"give {name} one item per line, blank for none")
+
+
+# ---------------------------------------------------------------- what pieces spell
+
+NO_TEXT = "\0"  # the string of PAD and BOS; no text contains it
+# Thai, Lao, Tibetan, Burmese, Khmer; Chinese and Japanese
+_UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+class PieceStrings:
+    """The string that each type of a vocabulary adds to tokenized text.
+
+    Such text has a space where a word begins or ends, also before the first word and at the end. A
+    phrase has a space on both sides, so ``cat`` is not found in ``cats``. In scripts without spaces
+    a phrase has none, and is found wherever its characters follow each other.
+
+    Attributes:
+        text: [V], by id; EOS adds a space.
+    """
+
+    def __init__(self, segmenter: Segmenter, vocab: Vocab, lang: str) -> None:
+        self._segmenter, self._lang = segmenter, lang
+        self.text = [segmenter.surface(piece) for piece in vocab.pieces(range(len(vocab)))]
+        self.text[EOS] = " "
+        self.text[PAD] = self.text[BOS] = NO_TEXT
+        self._order = sorted(range(len(self.text)), key=self.text.__getitem__)
+        self._sorted = [self.text[token] for token in self._order]
+
+    def patterns(self, phrase: str) -> list[str]:
+        """Return the strings of a phrase in tokenized text: alone, and between other words."""
+        alone = self.join(self._segmenter.encode(phrase, self._lang)).strip(" ")
+        between = self.join(self._segmenter.encode(f"x {phrase} x", self._lang)).strip(" ")
+        strings = {alone}
+        if between[:2] == "x " and between[-2:] == " x":
+            strings.add(between[2:-2])
+        text = phrase.strip()
+        return sorted(_with_boundaries(one, text[0], text[-1]) for one in strings if one)
+
+    def of(self, symbol: int | str) -> str:
+        """Return the string of a type, or of a piece that may not be a type."""
+        return self.text[symbol] if isinstance(symbol, int) else self._segmenter.surface(symbol)
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """Return pieces as tokenized text."""
+        return "".join(map(self._segmenter.surface, pieces))
+
+    def starting_with(self, text: str) -> list[int]:
+        """Return the types whose string starts with a text."""
+        first = bisect.bisect_left(self._sorted, text)
+        last = first
+        while last < len(self._sorted) and self._sorted[last].startswith(text):
+            last += 1
+        return self._order[first:last]
+
+    def matching(self, pattern: re.Pattern[str]) -> list[int]:
+        """Return the types in whose string a regular expression is found."""
+        return [token for token, text in enumerate(self.text) if pattern.search(text)]
+
+
+def _with_boundaries(string: str, first: str, last: str) -> str:
+    """Return the string of a phrase, with spaces where it must begin or end a word.
+
+    Args:
+        first, last: characters of the phrase as text, for those that are spelled as bytes.
+    """
+    edges = (
+        char if edge >= BYTE else edge
+        for edge, char in zip((string[0], string[-1]), (first, last), strict=True)
+    )
+    left, right = ("" if _UNSPACED.match(edge) else " " for edge in edges)
+    return f"{left}{string}{right}"
+
+
+# ---------------------------------------------------------------- required phrases
 
 Symbol: TypeAlias = int | str  # the id of a token, or the piece that an UNK stands for
 Symbols: TypeAlias = Sequence[Symbol]
 
 
-@dataclass
-class Progress:
-    """How far a hypothesis has come.
+@dataclass(frozen=True)
+class TargetPieces:
+    """Target text that a user gives, segmented.
 
     Attributes:
-        missing: tokens of the phrases that are not met.
-        steps: the tokens that begin or continue one -> what is missing after them.
-        bound: tokens of which one has to follow: a phrase that has begun with an UNK is completed.
-        open_word: the last phrase is met only if no word goes on after it.
+        pieces: of the text.
+        ids: of the pieces; UNK where the target side of the training data lacks the piece.
+    """
+
+    pieces: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
+
+    @property
+    def symbols(self) -> list[Symbol]:
+        """The ids, with the piece itself in place of UNK."""
+        pairs = zip(self.pieces, self.ids, strict=True)
+        return [piece if token == UNK else token for piece, token in pairs]
+
+
+@dataclass
+class Progress:
+    """How much of the required phrases a hypothesis contains.
+
+    Attributes:
+        missing: number of tokens of the phrases that are not met.
+        next_tokens: tokens that begin or continue a phrase -> what is missing after them.
+        must_continue: tokens of which one must follow, so that a phrase begun with UNK is completed.
+        open_word: whether the last phrase is met only if its last word ends here.
     """
 
     missing: int = 0
-    steps: dict[int, int] = field(default_factory=dict)
-    bound: set[int] = field(default_factory=set)
+    next_tokens: dict[int, int] = field(default_factory=dict)
+    must_continue: set[int] = field(default_factory=set)
     open_word: bool = False
 
 
 class Requirement:
-    """What one sentence must say.
+    """The phrases that the translation of one sentence must contain.
+
+    A phrase is met where its tokens follow each other as complete words. Phrases may share tokens.
+    Pieces that the model does not know are all UNK to it. Here each is a symbol of its own, so one
+    UNK does not count for two different pieces.
 
     Args:
-        prefix: what every hypothesis begins with.
-        phrases: what it says.
-        spell: what a symbol adds to tokenized text.
+        prefix: symbols that every hypothesis begins with.
+        phrases: symbols of each phrase.
+        spell: returns the string that a symbol adds to tokenized text.
     """
 
     def __init__(
         self, prefix: Symbols, phrases: Sequence[Symbols], spell: Callable[[Symbol], str]
     ) -> None:
         self.prefix, self.phrases = list(prefix), [list(phrase) for phrase in phrases]
-        self._unknown = [p for p in self.phrases if any(isinstance(s, str) for s in p)]
+        self._with_unknown = [p for p in self.phrases if any(isinstance(s, str) for s in p)]
         self._spell = spell
 
     def symbols(self, ids: Sequence[int]) -> list[Symbol]:
-        """Return what the tokens of a hypothesis stand for.
+        """Return the symbols that the tokens of a hypothesis stand for.
 
-        An UNK continues the phrase that is furthest along, the first of several; it stays UNK if
-        no phrase needs one. So it depends on the tokens before it alone.
+        An UNK continues the phrase of which most is present, the first of several; it stays UNK if
+        no phrase needs one. So it depends only on the tokens before it.
         """
         known = len(self.prefix)
         symbols: list[Symbol] = [*self.prefix[: len(ids)], *ids[known:]]
-        for place in range(known, len(ids)):
-            if ids[place] == UNK:
-                before = symbols[:place]
-                left = [phrase for phrase in self._unknown if not any(self._met(before, phrase))]
+        for index in range(known, len(ids)):
+            if ids[index] == UNK:
+                before = symbols[:index]
+                left = [p for p in self._with_unknown if not any(self._met(before, p))]
                 if not left:
                     break
-                ways = [
-                    (part, phrase[part])
+                candidates = [
+                    (length, phrase[length])
                     for phrase in left
-                    for part in self._begun(before, phrase)
-                    if isinstance(phrase[part], str)
+                    for length in self._begun(before, phrase)
+                    if isinstance(phrase[length], str)
                 ]
-                if ways:
-                    symbols[place] = max(ways, key=lambda way: way[0])[1]
+                if candidates:
+                    symbols[index] = max(candidates, key=lambda candidate: candidate[0])[1]
         return symbols
 
     def progress(self, ids: Sequence[int]) -> Progress:
-        """Return how far a hypothesis has come."""
-        symbols, found = self.symbols(ids), Progress()
-        parts = []  # (phrase that is not met, how much of it the last tokens are), every way
+        """Return the progress of a hypothesis."""
+        symbols, progress = self.symbols(ids), Progress()
+        begun = []  # (phrase that is not met, how many of its tokens are last), every possibility
         for phrase in self.phrases:
-            places = list(self._met(symbols, phrase))
-            if not places:
-                found.missing += len(phrase)
-                parts += [(phrase, part) for part in self._begun(symbols, phrase)]
-            elif places == [len(ids) - len(phrase)] and not self._ends_word(symbols[-1]):
-                found.open_word = True
-        furthest = max((part for _, part in parts), default=0)
-        for phrase, part in parts:
-            missing = found.missing - part - 1
-            token = _token(phrase[part])
-            found.steps[token] = min(missing, found.steps.get(token, missing))
-            if part == furthest and any(isinstance(symbol, str) for symbol in phrase[:part]):
-                found.bound.add(token)
-        return found
+            starts = list(self._met(symbols, phrase))
+            if not starts:
+                progress.missing += len(phrase)
+                begun += [(phrase, length) for length in self._begun(symbols, phrase)]
+            elif starts == [len(ids) - len(phrase)] and not self._ends_word(symbols[-1]):
+                progress.open_word = True
+        furthest = max((length for _, length in begun), default=0)
+        for phrase, length in begun:
+            missing = progress.missing - length - 1
+            token = _token(phrase[length])
+            progress.next_tokens[token] = min(missing, progress.next_tokens.get(token, missing))
+            if length == furthest and any(isinstance(symbol, str) for symbol in phrase[:length]):
+                progress.must_continue.add(token)
+        return progress
 
-    def _met(self, said: Symbols, phrase: Symbols) -> Iterator[int]:
-        """Places where a phrase stands as words of its own."""
-        for place in range(len(said) - len(phrase) + 1):
-            end = place + len(phrase)
+    def _met(self, symbols: Symbols, phrase: Symbols) -> Iterator[int]:
+        """Yield the indices at which a phrase stands as complete words."""
+        for start in range(len(symbols) - len(phrase) + 1):
+            end = start + len(phrase)
             if (
-                said[place:end] == phrase
-                and self._boundary(said, place, phrase[0])
-                and (end == len(said) or self._boundary(said, end, said[end]))
+                symbols[start:end] == phrase
+                and self._boundary(symbols, start, phrase[0])
+                and (end == len(symbols) or self._boundary(symbols, end, symbols[end]))
             ):
-                yield place
+                yield start
 
-    def _begun(self, said: Symbols, phrase: Symbols) -> list[int]:
-        """How many of its first tokens a hypothesis ends with: 0 if the phrase may begin now."""
+    def _begun(self, symbols: Symbols, phrase: Symbols) -> list[int]:
+        """Return how many first tokens of a phrase are the last ones: 0 if it may begin now."""
         return [
-            part
-            for part in range(min(len(phrase) - 1, len(said)) + 1)
-            if said[len(said) - part :] == phrase[:part]
-            and self._boundary(said, len(said) - part, phrase[0])
+            length
+            for length in range(min(len(phrase) - 1, len(symbols)) + 1)
+            if symbols[len(symbols) - length :] == phrase[:length]
+            and self._boundary(symbols, len(symbols) - length, phrase[0])
         ]
 
-    def _boundary(self, said: Symbols, place: int, symbol: Symbol) -> bool:
-        """Whether a word begins if ``symbol`` comes at a place."""
-        return place == 0 or self._ends_word(said[place - 1]) or self._spell(symbol).startswith(" ")
+    def _boundary(self, symbols: Symbols, index: int, symbol: Symbol) -> bool:
+        """Return whether a word begins with ``symbol`` at an index."""
+        return (
+            index == 0 or self._ends_word(symbols[index - 1]) or self._spell(symbol).startswith(" ")
+        )
 
     def _ends_word(self, symbol: Symbol) -> bool:
         return self._spell(symbol).endswith(" ")
@@ -137,134 +302,3 @@ class Requirement:
 
 def _token(symbol: Symbol) -> int:
     return UNK if isinstance(symbol, str) else symbol
-
-
-class RequiredPhrases:
-    """A rule and a choice of the search, for sentences of which some must say phrases."""
-
-    def __init__(
-        self, sentences: Sequence[Requirement], surfaces: Sequence[str], max_len: Tensor
-    ) -> None:
-        """``sentences``, ``max_len``: [S]; ``surfaces``: what each type spells [V]."""
-        self._sentences = sentences
-        self._begins = torch.tensor([text.startswith(" ") for text in surfaces])
-        self._ends = torch.tensor([text.endswith(" ") for text in surfaces])
-        # tokens that it may take to end a word before a phrase can begin
-        whole = (text[:1] == " " or text[-1:] == " " for text in surfaces if text != NEVER)
-        self._word_end = int(not all(whole))
-        self._max_len = max_len.tolist()
-        self._progress: dict[tuple[int, int], Progress] = {}  # (row, beam), of this position
-
-    # ------------------------------------------------------------ the rule
-
-    def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
-        """No end before all is said, and nothing but progress when there is room for no more."""
-        self._progress = {}
-        alive = (~beams.ended & beams.log_prob.isfinite()).tolist()
-        for row, sentence in enumerate(beams.sentence.tolist()):
-            if self._sentences[sentence].phrases:
-                left = self._max_len[sentence] - beams.ids.shape[-1]
-                for beam, ids in enumerate(beams.ids[row].tolist()):
-                    if alive[row][beam]:
-                        progress = self._sentences[sentence].progress(ids)
-                        self._progress[row, beam] = progress
-                        self._hide(allowed[row, beam], logits[row, beam], progress, left)
-        return allowed
-
-    def _hide(self, allowed: Tensor, logits: Tensor, progress: Progress, left: int) -> None:
-        """Change the allowed logits [V] of a hypothesis that has ``left`` tokens to say."""
-        steps = progress.steps
-        if progress.bound:
-            _only(allowed, logits, list(progress.bound))
-            return
-        if UNK in steps:  # as part of a phrase
-            allowed[UNK] = logits[UNK]
-        if progress.open_word:
-            allowed[~self._begins.to(allowed.device)] = -torch.inf
-        if not progress.missing:
-            return
-        allowed[EOS] = -torch.inf
-        if left - 1 - self._word_end >= progress.missing:  # room for any token before the rest
-            return
-        if steps:
-            least = min(steps.values())
-            tokens = [t for t, missing in steps.items() if missing <= max(left - 1, least)]
-            # what is required comes before what is forbidden, but only then
-            open_to = [t for t in tokens if allowed[t] > -torch.inf]
-            _only(allowed, logits, open_to or tokens)
-        else:
-            allowed[~self._ends.to(allowed.device)] = -torch.inf
-
-    # ------------------------------------------------------------ the choice
-
-    def choose(
-        self, beams: Beams, logits: Tensor, total: Tensor, alpha: float
-    ) -> tuple[Beams, Tensor]:
-        """The K best, and for a sentence with phrases one of each amount of progress in turn."""
-        batch, beam, types = logits.shape
-        highest, token = logits.topk(min(beam, types), dim=-1)
-        own = token.shape[-1]
-        most = max((len(p.steps) for p in self._progress.values()), default=0)
-        steps = torch.zeros(batch, beam, most, dtype=torch.int64)
-        there = torch.zeros(batch, beam, most, dtype=torch.bool)
-        for (row, column), progress in self._progress.items():
-            count = len(progress.steps)
-            steps[row, column, :count] = torch.tensor(list(progress.steps), dtype=torch.int64)
-            there[row, column, :count] = True
-        steps, there = steps.to(token.device), there.to(token.device)
-        there &= (steps[..., None] != token[:, :, None]).all(-1)  # not among the best anyway
-        extra = logits.gather(-1, steps).masked_fill(~there, -torch.inf)
-        token = torch.cat([token, steps], dim=-1)  # [B, K, C]
-        log_prob = beams.log_prob[..., None] + (torch.cat([highest, extra], dim=-1) - total)
-        # the C of a beam in order of their scores, as a plain search has them
-        if own < token.shape[-1]:
-            log_prob, order = log_prob.sort(dim=-1, descending=True, stable=True)
-            token = token.gather(-1, order)
-        pick = functools.partial(_in_turn, self._missing(beams, token), beam)
-        return expand_beams(beams, token, log_prob, alpha, pick)
-
-    def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
-        """What each continuation [K * C] of each sentence lacks; None for a sentence without."""
-        missing: list[list[int] | None] = []
-        for row, (sentence, of_row) in enumerate(
-            zip(beams.sentence.tolist(), token.tolist(), strict=True)
-        ):
-            if not self._sentences[sentence].phrases:
-                missing.append(None)
-                continue
-            of_beams = [self._progress.get((row, beam), Progress()) for beam in range(len(of_row))]
-            missing.append(
-                [
-                    progress.steps.get(token, progress.missing)
-                    for progress, tokens in zip(of_beams, of_row, strict=True)
-                    for token in tokens
-                ]
-            )
-        return missing
-
-
-def _only(allowed: Tensor, logits: Tensor, tokens: list[int]) -> None:
-    allowed.fill_(-torch.inf)
-    allowed[tokens] = logits[tokens]
-
-
-def _in_turn(
-    missing: Sequence[list[int] | None], beam: int, score: Tensor, order: Tensor
-) -> Tensor:
-    """Places [B, K] in ``order`` [B, K * C] of the continuations to keep, best first."""
-    kept = torch.arange(beam, device=order.device).repeat(len(order), 1)
-    for row, of_row in enumerate(missing):
-        if of_row is None:
-            continue
-        banks: dict[int, list[int]] = {}
-        for place, (value, which) in enumerate(
-            zip(score[row].tolist(), order[row].tolist(), strict=True)
-        ):
-            if value > -torch.inf:
-                banks.setdefault(of_row[which], []).append(place)
-        # (how many of its bank are better, what is missing, place)
-        queue = sorted((n, bank, p) for bank, places in banks.items() for n, p in enumerate(places))
-        chosen = sorted(place for *_, place in queue[:beam])
-        dead = [place for place in range(order.shape[1]) if place not in set(chosen)]
-        kept[row] = torch.tensor([*chosen, *dead[::-1]][:beam])
-    return kept

@@ -21,9 +21,10 @@ from nmt.model.transformer import Transformer
 
 
 class Ensemble(nn.Module):
-    """Models over one vocabulary; it begins a search and scores a batch as a Transformer does.
+    """Models that share a vocabulary, with the interface of a Transformer for search and scoring.
 
-    ``allowed``: [V] bool, the types that any of the models can produce.
+    Attributes:
+        allowed: [V] bool, the types that any of the models can produce.
     """
 
     allowed: Tensor
@@ -35,22 +36,22 @@ class Ensemble(nn.Module):
         self.register_buffer("allowed", allowed, persistent=False)
 
     def members(self) -> Iterable[Transformer]:
-        """The models, with their type, which ModuleList does not keep."""
+        """Return the models, with their type, which ModuleList does not keep."""
         return cast(Iterable[Transformer], self.models)
 
     @property
     def for_inference(self) -> bool:
-        """Whether the weights of all stay as they are."""
+        """Whether the weights of no model can change any more."""
         return all(model.for_inference for model in self.members())
 
     def forward(self, batch: Batch) -> Tensor:
-        """Log-probabilities [Nt, V], which are logits too."""
+        """Return log-probabilities [Nt, V], which are logits too."""
         return log_mean([model(batch) for model in self.members()])
 
     def start_decoding(
         self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
     ) -> EnsembleState:
-        """Encode B sentences with every model; ``types`` [A] as those of a Transformer."""
+        """Encode B sentences with every model; ``types`` [A] as in ``Transformer.start_decoding``."""
         return EnsembleState(
             [model.start_decoding(src, layout, beam, max_len, types) for model in self.members()]
         )
@@ -63,21 +64,21 @@ class EnsembleState:
         self.states = states
 
     def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
-        """Tokens of this position [B, K] -> log-probabilities of the next [R, A]."""
+        """Take the tokens of this position [B, K]; return log-probabilities of the next [R, A]."""
         return log_mean([state.advance(tokens, rows) for state in self.states])
 
     def select(self, parents: Tensor) -> None:
-        """The beam that each new beam continues, [B, K]."""
+        """Replace each beam by the one that it continues: parents [B, K] int64."""
         for state in self.states:
             state.select(parents)
 
     def keep(self, sentences: Tensor) -> None:
-        """Drop all sentences but these, [B']."""
+        """Drop all sentences but these, [B'] int64."""
         for state in self.states:
             state.keep(sentences)
 
 
 def log_mean(logits: Sequence[Tensor]) -> Tensor:
-    """Logarithm of the mean probability: M logits [..., V] -> [..., V], fp32."""
+    """Return the logarithm of the mean probability: M logits [..., V] -> [..., V], fp32."""
     log_probs = torch.stack([one.float().log_softmax(-1) for one in logits])
     return log_probs.logsumexp(0) - math.log(len(logits))

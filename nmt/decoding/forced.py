@@ -1,6 +1,6 @@
-"""What a model says of translations that are there already: one parallel pass, as in training.
+"""Forced decoding of given targets: log-probabilities by token, and word alignment.
 
-Log-probabilities of their tokens, and which source piece each of their pieces looks at.
+One parallel pass as in training, over translations that a search found or that a user gives.
 
 Legend: B sentences, H heads, T target tokens incl. EOS, S source tokens incl. EOS, Nt flat ones.
 """
@@ -8,8 +8,10 @@ Legend: B sentences, H heads, T target tokens incl. EOS, S source tokens incl. E
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,32 +21,45 @@ from torch import Tensor
 
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import UNK
+from nmt.decoding.batching import HalvingBatcher
+from nmt.decoding.codec import (
+    BLANK,
+    MAX_SOURCE_PIECES,
+    SearchInput,
+    TextCodec,
+    Translation,
+    too_long,
+)
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.memory import Memory
-from nmt.decoding.search import NonFiniteScores
+from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.options import SearchOptions
+from nmt.errors import UserError
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 
+MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in memory
+
 
 @dataclass(frozen=True)
 class TokenScores:
-    """A given translation.
+    """The result for one given target.
 
     Attributes:
-        log_probs: of each token, EOS included.
-        sources: the source piece that each piece looks at most; empty if it was not asked for.
+        log_probs: of each token, including EOS.
+        aligned: for each piece, the index of the source piece with the highest attention; empty if
+            not requested.
     """
 
     log_probs: list[float]
-    sources: list[int]
+    aligned: list[int]
 
 
-class Pairs:
-    """Encoded sentences and their translations, as a corpus that batches are made of.
+class EncodedPairs:
+    """Encoded sentences and their targets, as a corpus to make batches from.
 
     Attributes:
-        lines: number of the line that each is from.
+        lines: the line number of each pair.
     """
 
     def __init__(
@@ -55,107 +70,309 @@ class Pairs:
         self.tgt_len = np.array([len(ids) for ids in targets], dtype=np.int64)
 
     def src(self, row: int) -> np.ndarray:
-        """Source ids of a pair, without EOS."""
+        """Return the source ids of a pair, without EOS."""
         return self._sources[row]
 
     def tgt(self, row: int) -> np.ndarray:
-        """Target ids of a pair, without EOS."""
+        """Return the target ids of a pair, without EOS."""
         return self._targets[row]
 
 
 @torch.no_grad()
 def forced_decode(
     model: Transformer | Ensemble,
-    pairs: Pairs,
+    pairs: EncodedPairs,
     batch_tokens: int,
-    memory: Memory,
+    batcher: HalvingBatcher,
     align: bool = False,
-    done: Callable[[int], None] = lambda pairs: None,
+    progress: Callable[[int], None] = lambda pairs: None,
 ) -> list[TokenScores]:
-    """Force a model through given translations, in batches of similar length.
+    """Score the targets of pairs, in batches of similar length.
 
-    A type that the target side of the training data never has is UNK to the model.
+    A type that the target side of the training data lacks is scored as UNK.
 
     Args:
         model: in eval mode.
         pairs: each source has at least one piece.
-        batch_tokens: pieces of both sides of a batch, at most: sentences x twice the longest side;
-            a longer pair is alone.
-        memory: of the device that computes; batches are halved when it is short.
-        align: find ``sources`` too.
-        done: is told how many pairs each batch had.
+        batch_tokens: the most tokens of a batch, counted as sentences x twice the longest side; a
+            longer pair is a batch of its own.
+        batcher: of the device that computes.
+        align: whether to find the aligned source pieces.
+        progress: called with the number of pairs of each batch.
 
     Raises:
-        NonFiniteScores: NaN or infinity among the scores of a pair; with its line.
+        NonFiniteScores: the scores of a pair hold NaN or infinity; with its line.
         MachineError: a single pair does not fit in memory.
     """
     longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
-    if memory.device.type == "cpu":
+    if batcher.device.type == "cpu":
         kernels.load_if_worthwhile(int(longest.sum()))
 
-    def force_batch(run: range) -> list[TokenScores]:
-        rows = order[run.start : run.stop]
-        batch = collate(pairs, rows).to(memory.device)
-        with _watched(model if align else None) as looks:
+    def score_batch(indices: range) -> list[TokenScores]:
+        rows = order[indices.start : indices.stop]
+        batch = collate(pairs, rows).to(batcher.device)
+        with _recorded_attention(model if align else None) as attention:
             logits = model(batch)
-        said = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
-        log_probs = logits.gather(1, said[:, None]) - kernels.log_sum_exp(logits)
+        targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
+        log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
         of_tokens = iter(log_probs[:, 0].tolist())
-        of_pieces = _most_looked_at(looks, batch)
+        aligned = _aligned_pieces(attention, batch)
         results = []
         for place, row in enumerate(rows.tolist()):
             length = int(pairs.tgt_len[row])
             of_row = list(itertools.islice(of_tokens, length + 1))
             if not all(map(math.isfinite, of_row)):
                 raise NonFiniteScores(pairs.lines[row])
-            results.append(TokenScores(of_row, of_pieces[place][:length] if align else []))
+            results.append(TokenScores(of_row, aligned[place][:length] if align else []))
         return results
 
     results: list[TokenScores] = [TokenScores([], [])] * len(order)
     lengths = (2 * longest[order]).tolist()
-    for run, forced in memory.in_turn(lengths, batch_tokens, force_batch):
-        for row, one in zip(order[run.start : run.stop], forced, strict=True):
+    for indices, scores in batcher.map(score_batch, lengths, batch_tokens):
+        for row, one in zip(order[indices.start : indices.stop], scores, strict=True):
             results[row] = one
-        done(len(run))
+        progress(len(indices))
     return results
 
 
 @contextlib.contextmanager
-def _watched(model: Transformer | Ensemble | None) -> Iterator[list[Tensor]]:
-    """While it is open, each forward adds what its models look at: [B, T, S], mean of the heads.
+def _recorded_attention(model: Transformer | Ensemble | None) -> Iterator[list[Tensor]]:
+    """Within the context, each forward appends the attention weights [B, T, S] of each model.
 
-    The layer is the last but one (Garg et al. 2019, section 4.1), of two the last.
+    They are the mean of the heads of the last layer but one (Garg et al. 2019, section 4.1); of two
+    layers, of the last. No model, no weights.
     """
-    looks: list[Tensor] = []
+    recorded: list[Tensor] = []
 
-    def look(attention: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
-        looks.append(attention.cross_attention_weights(*inputs).mean(1))
+    def record(attention: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
+        recorded.append(attention.cross_attention_weights(*inputs).mean(1))
 
     handles = []
     for member in model.members() if isinstance(model, Ensemble) else [model] if model else []:
         blocks = list(member.decoder.blocks)
         attention = blocks[max(len(blocks) - 2, len(blocks) // 2)].cross_attn
         assert attention is not None
-        handles.append(attention.register_forward_hook(look))
+        handles.append(attention.register_forward_hook(record))
     try:
-        yield looks
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _most_looked_at(looks: Sequence[Tensor], batch: Batch) -> list[list[int]]:
-    """The source piece of each target piece of a batch: B lists of T - 1.
+def _aligned_pieces(attention: Sequence[Tensor], batch: Batch) -> list[list[int]]:
+    """Return the source piece of each target piece of a batch: B lists of T - 1.
 
-    The one that attention has its maximum at, in the step that predicts the piece (Garg et al.
-    2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six, for
-    PostNorm; with our small PreNorm models that finds half as many links of words that are the
-    same on both sides (docs/commands.md). EOS is no piece, and attracts what has no source.
+    It is the piece with the highest attention in the step that predicts the target piece (Garg et
+    al. 2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six,
+    for PostNorm. With our small PreNorm models that finds half as many links of words that are
+    equal on both sides (docs/decoding.md). EOS is excluded: it attracts words without a source.
     """
-    if not looks:
+    if not attention:
         return []
-    weights = torch.stack(list(looks)).mean(0)[:, :-1]  # [B, T - 1, S]
+    weights = torch.stack(list(attention)).mean(0)[:, :-1]  # [B, T - 1, S]
     places = torch.arange(weights.shape[-1], device=weights.device)
     pieces = places < (batch.src_layout.lengths - 1)[:, None]
     return weights.masked_fill(~pieces[:, None], -1.0).argmax(-1).tolist()
+
+
+# ---------------------------------------------------------------- translations that a search found
+
+
+def add_scores_and_alignment(
+    model: Transformer | Ensemble,
+    codec: TextCodec,
+    parts: Sequence[Sequence[SearchInput]],
+    hypotheses: Sequence[Sequence[list[Hypothesis]]],
+    options: SearchOptions,
+    batcher: HalvingBatcher,
+) -> list[list[Translation]]:
+    """Return the translations of some lines, with log-probabilities by token and alignment.
+
+    Args:
+        model: in eval mode.
+        parts: of each line, none for a blank one.
+        hypotheses: of each line and part, best first.
+        batcher: of the device that computes.
+    """
+    flat = [
+        (part.ids, np.array(one.ids, dtype=np.int64), part.line)
+        for of_line in zip(parts, hypotheses, strict=True)
+        for part, ranks in zip(*of_line, strict=True)
+        for one in ranks
+    ]
+    pairs = EncodedPairs(*zip(*flat, strict=True)) if flat else EncodedPairs((), (), ())
+    scores = iter(forced_decode(model, pairs, options.batch_tokens, batcher, options.align))
+    results = []
+    for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
+        scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
+        translations = codec.decode_line(ranks_of_parts, of_line)
+        if of_line:
+            translations = [
+                _with_scores(translation, rank, of_line, codec)
+                for translation, rank in zip(translations, zip(*scored, strict=False), strict=True)
+            ]
+        results.append(translations)
+    return results
+
+
+def _with_scores(
+    translation: Translation,
+    rank: Sequence[tuple[Hypothesis, TokenScores]],
+    parts: Sequence[SearchInput],
+    codec: TextCodec,
+) -> Translation:
+    """Add to a translation what was scored for its parts; a part that was cut has no EOS."""
+    starts = itertools.accumulate((len(part.ids) for part in parts[:-1]), initial=0)
+    aligned = [
+        start + index
+        for start, (_, scores) in zip(starts, rank, strict=True)
+        for index in scores.aligned
+    ]
+    source = [piece for part in parts for piece in part.pieces]
+    return dataclasses.replace(
+        translation,
+        token_log_probs=[
+            log_prob
+            for hypothesis, scores in rank
+            for log_prob in scores.log_probs[: len(hypothesis.ids) + hypothesis.finished]
+        ],
+        alignment=word_alignment(
+            aligned, word_ends(codec, source), word_ends(codec, translation.pieces)
+        ),
+    )
+
+
+# ---------------------------------------------------------------- translations that a user gives
+
+
+def score_pairs(
+    model: Transformer | Ensemble,
+    codec: TextCodec,
+    pairs: Sequence[tuple[int, tuple[str | None, str | None]]],
+    options: SearchOptions,
+    batcher: HalvingBatcher,
+    progress: Callable[[int], None],
+) -> list[Translation]:
+    """Score each target as the translation of its source.
+
+    Two blank lines have log-probability 0, as a blank line is always translated by one. If only one
+    side is blank it is minus infinity, as a search never returns that. It is also minus infinity,
+    with a note on standard error, for a pair that is too long. A search translates a long source in
+    parts, and it is not known which part of the target belongs to which.
+
+    Args:
+        model: in eval mode.
+        pairs: line number, and source and target; None = this side has ended.
+        batcher: of the device that computes.
+        progress: called with the number of lines, as they are scored.
+
+    Raises:
+        UserError: one side has more lines than the other.
+    """
+    segmented = [_segment_pair(codec, number, *pair) for number, pair in pairs]
+    usable = [
+        (*(np.array(codec.vocab.ids(side), dtype=np.int64) for side in pieces), number)
+        for (number, _), pieces in zip(pairs, segmented, strict=True)
+        if pieces is not None and all(pieces)
+    ]
+    progress(len(pairs) - len(usable))
+    encoded = EncodedPairs(*zip(*usable, strict=True)) if usable else EncodedPairs((), (), ())
+    scores = iter(
+        forced_decode(model, encoded, options.batch_tokens, batcher, options.align, progress)
+    )
+    results = []
+    for (_, (_, target)), pieces in zip(pairs, segmented, strict=True):
+        assert target is not None
+        if pieces is None or any(pieces) != all(pieces):
+            results.append(Translation([], target, -math.inf, -math.inf, True))
+        elif not any(pieces):
+            results.append(BLANK)
+        else:
+            results.append(_scored(codec, target, *pieces, next(scores), options))
+    return results
+
+
+def _segment_pair(
+    codec: TextCodec, number: int, source: str | None, target: str | None
+) -> tuple[list[str], list[str]] | None:
+    """Return the pieces of both sides, none of a blank one; None if a side is too long."""
+    if source is None or target is None:
+        ended, other = ("source", "target") if source is None else ("target", "source")
+        raise UserError(
+            f"the {ended} ends before line {number}, but the {other} does not",
+            fix="give source and target the same number of lines",
+        )
+    sides = []
+    for side, line, segment, limit in (
+        ("source", source, codec.source_pieces, MAX_SOURCE_PIECES),
+        ("target", target, codec.target_pieces, MAX_TARGET_PIECES),
+    ):
+        problem = too_long(line)
+        pieces = [] if problem else segment(line)
+        if len(pieces) > limit:
+            problem = f"{len(pieces):,} pieces, at most {limit:,} are allowed"
+        if problem:
+            print(f"note: line {number} is not scored: its {side} has {problem}", file=sys.stderr)
+            return None
+        sides.append(pieces)
+    src, tgt = sides
+    codec.source_ids(number, src)
+    return src, tgt
+
+
+def _scored(
+    codec: TextCodec,
+    text: str,
+    src: Sequence[str],
+    tgt: list[str],
+    scores: TokenScores,
+    options: SearchOptions,
+) -> Translation:
+    log_prob = sum(scores.log_probs)
+    penalty = length_penalty(len(scores.log_probs), options.length_alpha)
+    return Translation(
+        tgt,
+        text,
+        log_prob / float(penalty),
+        log_prob,
+        True,
+        scores.log_probs,
+        word_alignment(scores.aligned, word_ends(codec, src), word_ends(codec, tgt)),
+    )
+
+
+# ---------------------------------------------------------------- alignment
+
+
+def word_ends(codec: TextCodec, pieces: Sequence[str]) -> list[bool]:
+    """Return whether each piece ends a word of tokenized text."""
+    strings = [codec.segmenter.surface(piece) for piece in pieces]
+    return [
+        one.endswith(" ") or after.startswith(" ")
+        for one, after in zip(strings, [*strings[1:], " "], strict=True)
+    ]
+
+
+def word_alignment(
+    aligned: Sequence[int], source_ends: Sequence[bool], target_ends: Sequence[bool]
+) -> list[tuple[int, int]]:
+    """Return pairs (source word, target word) in order, from 0.
+
+    Two words are linked if any of their pieces are.
+
+    Args:
+        aligned: the source piece of each target piece; empty = no alignment.
+        source_ends: whether each source piece ends a word.
+        target_ends: whether each target piece ends a word.
+    """
+    if not aligned:
+        return []
+    source_words, target_words = _word_of_each(source_ends), _word_of_each(target_ends)
+    return sorted({(source_words[i], target_words[j]) for j, i in enumerate(aligned)})
+
+
+def _word_of_each(ends: Sequence[bool]) -> list[int]:
+    """Return the index of the word that each piece belongs to."""
+    return list(itertools.accumulate(ends[:-1], initial=0)) if ends else []

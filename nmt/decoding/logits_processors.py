@@ -1,20 +1,66 @@
-"""Rules of a search that ids alone decide: a forced prefix, and no n-gram twice.
+"""Logits processors: which tokens may follow a hypothesis.
 
-Legend: S sentences of the batch as it began, B those still searched, K beams, V types, T positions.
+A forced prefix, no repeated n-grams, banned phrases, and required phrases, which also select the
+continuations. To add one: a class with the ``LogitsProcessor`` protocol, a line in
+``logits_processors``, and its option in ``nmt.decoding.options``.
+
+Legend: S sentences of the batch as it began, B those still searched, K beams, V types, T positions,
+C continuations of a beam.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decoding.search import Beams
+from nmt.data.vocab import EOS, UNK
+from nmt.decoding.codec import SearchInput
+from nmt.decoding.constraints import NO_TEXT, PieceStrings, Progress, Requirement
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import Beams, LogitsProcessor, expand_beams
+
+
+def logits_processors(
+    inputs: Sequence[SearchInput],
+    options: SearchOptions,
+    max_len: Tensor,
+    strings: Callable[[], PieceStrings],
+) -> list[LogitsProcessor]:
+    """Return the processors that the options and the constraints of a batch need, in order.
+
+    Args:
+        max_len: [S] int64, the most tokens of each output, including EOS.
+        strings: returns the strings of the pieces; called only if phrases need them.
+    """
+    processors: list[LogitsProcessor] = []
+    if options.no_repeat_ngram:
+        processors.append(NoRepeat(options.no_repeat_ngram))
+    if options.forbid_all or any(one.forbid for one in inputs):
+        shared = [matcher_for_all(strings(), options.forbid_all)] if options.forbid_all else []
+        matchers = [
+            [*shared, PhraseMatcher(strings(), one.forbid)] if one.forbid else shared
+            for one in inputs
+        ]
+        processors.append(BannedPhrases(strings(), matchers, max_len))
+    if any(one.require for one in inputs):
+        requirements = [one.requirement(strings()) for one in inputs]
+        processors.append(RequiredPhrases(requirements, strings().text, max_len))
+    if any(one.prefix.ids for one in inputs):
+        processors.append(Prefix([one.prefix.ids for one in inputs], max_len.device))
+    return processors
 
 
 class Prefix:
-    """A hypothesis begins with given tokens, whatever else is forbidden; each is scored."""
+    """Forces each hypothesis to begin with given tokens, even if they are banned.
+
+    The tokens are scored like others.
+    """
 
     def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
         """``prefixes``: [S], empty = free from the start."""
@@ -23,7 +69,7 @@ class Prefix:
         self.tokens = torch.tensor(rows, dtype=torch.int64, device=device)  # [S, longest]
 
     def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
-        """Only the prefix's token, as long as it lasts."""
+        """Allow only the prefix's token at its positions."""
         position = beams.ids.shape[-1]
         if position >= self.tokens.shape[1]:
             return allowed
@@ -34,13 +80,13 @@ class Prefix:
 
 
 class NoRepeat:
-    """No n tokens in a row come twice in a hypothesis (Paulus et al. 2018, section 2.5)."""
+    """Bans tokens that would repeat an n-gram of the hypothesis (Paulus et al. 2018, sec. 2.5)."""
 
     def __init__(self, n: int) -> None:
         self.n = n
 
     def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
-        """Without the tokens that would end an n-gram that is there already."""
+        """Hide the tokens that would end an n-gram for the second time."""
         if beams.ids.shape[-1] < self.n:
             return allowed
         grams = beams.ids.unfold(-1, self.n, 1)  # [B, K, T - n + 1, n]
@@ -48,3 +94,228 @@ class NoRepeat:
         same = (grams[..., :-1] == last[:, :, None]).all(-1)
         hidden = torch.zeros_like(same, dtype=allowed.dtype).masked_fill(same, -torch.inf)
         return allowed.scatter_add(-1, grams[..., -1], hidden)
+
+
+# ---------------------------------------------------------------- banned phrases
+
+
+class PhraseMatcher:
+    """Finds the tokens that would complete one of some patterns, in any segmentation."""
+
+    def __init__(self, strings: PieceStrings, patterns: Sequence[str]) -> None:
+        """``patterns``: at least one, as ``PieceStrings.patterns`` returns them."""
+        self._strings = strings
+        self._rests: dict[str, list[str]] = defaultdict(list)  # first part of a pattern -> the rest
+        for pattern in patterns:
+            for place in range(1, len(pattern)):
+                self._rests[pattern[:place]].append(pattern[place:])
+        self.longest = max(map(len, patterns))
+        inside, at_end = (
+            "|".join(map(re.escape, each))
+            for each in (patterns, [pattern.rstrip(" ") for pattern in patterns])
+        )
+        self._containing = strings.matching(re.compile(inside))
+        self._containing_at_end = strings.matching(re.compile(rf"(?:{at_end})\Z"))
+
+    def banned_next_tokens(self, tail: str, last: bool) -> list[int]:
+        """Return the tokens that would complete a pattern.
+
+        Args:
+            tail: the end of the hypothesis, at least ``longest - 1`` characters or all of it.
+            last: whether no token can follow, which ends a word as a space does.
+        """
+        text = self._strings.text
+        tokens = [*self._containing, *(self._containing_at_end if last else ())]
+        for size in range(1, min(len(tail), self.longest - 1) + 1):
+            for rest in self._rests.get(tail[-size:], ()):
+                tokens += self._strings.starting_with(rest)
+                if last:
+                    bare = rest.rstrip(" ")
+                    tokens += [t for t in self._strings.starting_with(bare) if text[t] == bare]
+        return tokens
+
+
+@functools.lru_cache(maxsize=4)
+def matcher_for_all(strings: PieceStrings, phrases: tuple[str, ...]) -> PhraseMatcher:
+    """Return the matcher of phrases that are banned in every line, built once."""
+    return PhraseMatcher(strings, [p for phrase in phrases for p in strings.patterns(phrase)])
+
+
+class BannedPhrases:
+    """Bans the tokens that would complete a banned phrase of their sentence."""
+
+    def __init__(
+        self, strings: PieceStrings, matchers: Sequence[Sequence[PhraseMatcher]], max_len: Tensor
+    ) -> None:
+        """``matchers``, ``max_len``: [S]."""
+        self._text, self._matchers, self._max_len = strings.text, matchers, max_len.tolist()
+
+    def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
+        """Hide the tokens that would complete a phrase."""
+        hidden: list[tuple[int, int, int]] = []
+        alive = (~beams.finished & beams.log_prob.isfinite()).tolist()
+        for row, (sentence, of_row) in enumerate(
+            zip(beams.sentence.tolist(), beams.ids.tolist(), strict=True)
+        ):
+            for matcher in self._matchers[sentence]:
+                for beam, ids in enumerate(of_row):
+                    if alive[row][beam]:
+                        last = len(ids) + 1 >= self._max_len[sentence]
+                        tokens = matcher.banned_next_tokens(self._tail(ids, matcher.longest), last)
+                        hidden += [(row, beam, token) for token in tokens]
+        if hidden:
+            rows, columns, types = torch.from_numpy(np.array(hidden).T).to(allowed.device)
+            allowed[rows, columns, types] = -torch.inf
+        return allowed
+
+    def _tail(self, ids: Sequence[int], size: int) -> str:
+        tail = ""
+        for token in reversed(ids):
+            tail = self._text[token] + tail
+            if len(tail) >= size:
+                return tail
+        return " " + tail
+
+
+# ---------------------------------------------------------------- required phrases
+
+
+class RequiredPhrases:
+    """Constrained beam search with dynamic beam allocation (Post and Vilar 2018).
+
+    A logits processor, whose ``select`` is the selection strategy that belongs to it. Two
+    differences from the paper: The slots of the beam go to the hypotheses in turn, one for each
+    amount of progress, the furthest first. When the length limit leaves just enough tokens, only
+    tokens that make progress are allowed, so every phrase that fits is produced.
+    """
+
+    def __init__(
+        self, requirements: Sequence[Requirement], strings: Sequence[str], max_len: Tensor
+    ) -> None:
+        """
+        Args:
+            requirements: [S]; without phrases = the plain search for this sentence.
+            strings: [V], of the types, as ``PieceStrings.text``.
+            max_len: [S] int64, the most tokens of each output, including EOS.
+        """
+        self._requirements = requirements
+        self._begins = torch.tensor([text.startswith(" ") for text in strings])
+        self._ends = torch.tensor([text.endswith(" ") for text in strings])
+        # whether ending a word, so that a phrase can begin, may take a token
+        bounded = (text[:1] == " " or text[-1:] == " " for text in strings if text != NO_TEXT)
+        self._word_end = int(not all(bounded))
+        self._max_len = max_len.tolist()
+        self._progress: dict[tuple[int, int], Progress] = {}  # (row, beam), at this position
+
+    def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
+        """Forbid EOS until all phrases are produced; near the length limit, allow only progress."""
+        self._progress = {}
+        alive = (~beams.finished & beams.log_prob.isfinite()).tolist()
+        for row, sentence in enumerate(beams.sentence.tolist()):
+            if self._requirements[sentence].phrases:
+                left = self._max_len[sentence] - beams.ids.shape[-1]
+                for beam, ids in enumerate(beams.ids[row].tolist()):
+                    if alive[row][beam]:
+                        progress = self._requirements[sentence].progress(ids)
+                        self._progress[row, beam] = progress
+                        self._restrict(allowed[row, beam], logits[row, beam], progress, left)
+        return allowed
+
+    def _restrict(self, allowed: Tensor, logits: Tensor, progress: Progress, left: int) -> None:
+        """Change the allowed logits [V] of a hypothesis that can have ``left`` more tokens."""
+        next_tokens = progress.next_tokens
+        if progress.must_continue:
+            _allow_only(allowed, logits, list(progress.must_continue))
+            return
+        if UNK in next_tokens:  # as part of a phrase
+            allowed[UNK] = logits[UNK]
+        if progress.open_word:
+            allowed[~self._begins.to(allowed.device)] = -torch.inf
+        if not progress.missing:
+            return
+        allowed[EOS] = -torch.inf
+        if left - 1 - self._word_end >= progress.missing:  # room for any token before the rest
+            return
+        if next_tokens:
+            least = min(next_tokens.values())
+            tokens = [t for t, missing in next_tokens.items() if missing <= max(left - 1, least)]
+            # only if every one of these is banned does a required token override the ban
+            not_banned = [t for t in tokens if allowed[t] > -torch.inf]
+            _allow_only(allowed, logits, not_banned or tokens)
+        else:
+            allowed[~self._ends.to(allowed.device)] = -torch.inf
+
+    def select(
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+    ) -> tuple[Beams, Tensor]:
+        """Select the K best; where phrases are required, one of each amount of progress in turn."""
+        batch, beam, types = logits.shape
+        highest, token = logits.topk(min(beam, types), dim=-1)
+        own = token.shape[-1]
+        most = max((len(p.next_tokens) for p in self._progress.values()), default=0)
+        further = torch.zeros(batch, beam, most, dtype=torch.int64)  # tokens that make progress
+        exists = torch.zeros(batch, beam, most, dtype=torch.bool)
+        for (row, column), progress in self._progress.items():
+            tokens = list(progress.next_tokens)
+            further[row, column, : len(tokens)] = torch.tensor(tokens, dtype=torch.int64)
+            exists[row, column, : len(tokens)] = True
+        further, exists = further.to(token.device), exists.to(token.device)
+        exists &= (further[..., None] != token[:, :, None]).all(-1)  # not among the best already
+        extra = logits.gather(-1, further).masked_fill(~exists, -torch.inf)
+        token = torch.cat([token, further], dim=-1)  # [B, K, C]
+        log_prob = beams.log_prob[..., None] + (torch.cat([highest, extra], dim=-1) - log_sum_exp)
+        # the C of a beam in order of their scores, as in a plain search
+        if own < token.shape[-1]:
+            log_prob, order = log_prob.sort(dim=-1, descending=True, stable=True)
+            token = token.gather(-1, order)
+        select = functools.partial(_allocate, self._missing(beams, token), beam)
+        return expand_beams(beams, token, log_prob, alpha, select)
+
+    def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
+        """Return what each continuation [K * C] misses; None for a sentence without phrases."""
+        missing: list[list[int] | None] = []
+        for row, (sentence, of_row) in enumerate(
+            zip(beams.sentence.tolist(), token.tolist(), strict=True)
+        ):
+            if not self._requirements[sentence].phrases:
+                missing.append(None)
+                continue
+            of_beams = [self._progress.get((row, beam), Progress()) for beam in range(len(of_row))]
+            missing.append(
+                [
+                    progress.next_tokens.get(token, progress.missing)
+                    for progress, tokens in zip(of_beams, of_row, strict=True)
+                    for token in tokens
+                ]
+            )
+        return missing
+
+
+def _allow_only(allowed: Tensor, logits: Tensor, tokens: list[int]) -> None:
+    allowed.fill_(-torch.inf)
+    allowed[tokens] = logits[tokens]
+
+
+def _allocate(
+    missing: Sequence[list[int] | None], beam: int, score: Tensor, order: Tensor
+) -> Tensor:
+    """Return the positions [B, K] in ``order`` [B, K * C] of the selected continuations.
+
+    They are in order of their scores. ``missing``: of each continuation, None = select the K best.
+    """
+    selected = torch.arange(beam, device=order.device).repeat(len(order), 1)
+    for row, of_row in enumerate(missing):
+        if of_row is None:
+            continue
+        banks: dict[int, list[int]] = {}
+        for place, (value, which) in enumerate(
+            zip(score[row].tolist(), order[row].tolist(), strict=True)
+        ):
+            if value > -torch.inf:
+                banks.setdefault(of_row[which], []).append(place)
+        # (how many of its bank are better, what is missing, place)
+        queue = sorted((n, bank, p) for bank, places in banks.items() for n, p in enumerate(places))
+        chosen = sorted(place for *_, place in queue[:beam])
+        rest = [place for place in range(order.shape[1]) if place not in set(chosen)]
+        selected[row] = torch.tensor([*chosen, *rest[::-1]][:beam])
+    return selected

@@ -1,7 +1,7 @@
-"""Minimum Bayes risk: of several translations, the one that is most like all others.
+"""Minimum Bayes risk: choose the candidate with the highest average similarity to all candidates.
 
-Kumar and Byrne 2004; the utility is a sentence-level metric of sacreBLEU, and each candidate is
-the reference of every other, itself among them, as often as it was found (Eikema and Aziz 2020).
+Kumar and Byrne 2004. The utility is a sentence-level metric of sacreBLEU. Each candidate is a
+reference of every candidate, including itself, as often as it was found (Eikema and Aziz 2020).
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# what is known of a text alone; (of a hypothesis, of its reference) -> 0 to 100
-Describe = Callable[[str], Any]
+# text -> its n-grams; (n-grams of a hypothesis, of a reference) -> score from 0 to 100
+Extract = Callable[[str], Any]
 Compare = Callable[[Any, Any], float]
 
 
-def chrf(tgt: str) -> tuple[Describe, Compare]:
-    """Sentence-level chrF2, as ``CHRF().sentence_score`` has it."""
+def chrf(tgt: str) -> tuple[Extract, Compare]:
+    """Return the two halves of sentence-level chrF2, equal to ``CHRF().sentence_score``."""
     from sacrebleu.metrics import CHRF
 
     metric = CHRF()
 
-    def describe(text: str) -> list[Counter[str]]:
+    def extract(text: str) -> list[Counter[str]]:
         grams: list[Counter[str]] = metric._extract_reference_info([text])["ref_ngrams"][0]
         return grams
 
@@ -30,11 +30,14 @@ def chrf(tgt: str) -> tuple[Describe, Compare]:
         counts = [n for pair in pairs for n in metric._get_match_statistics(*pair)]
         return float(metric._compute_f_score(counts))
 
-    return describe, compare
+    return extract, compare
 
 
-def bleu(tgt: str) -> tuple[Describe, Compare]:
-    """Sentence-level BLEU of effective order, as ``BLEU().sentence_score`` has it."""
+def bleu(tgt: str) -> tuple[Extract, Compare]:
+    """Return the two halves of sentence-level BLEU with effective order.
+
+    They equal ``BLEU(effective_order=True).sentence_score``.
+    """
     from sacrebleu.metrics import BLEU
 
     from nmt.scoring.metrics import bleu_tokenizer
@@ -42,7 +45,7 @@ def bleu(tgt: str) -> tuple[Describe, Compare]:
     metric = BLEU(tokenize=bleu_tokenizer(tgt), effective_order=True)
     orders = range(metric.max_ngram_order)
 
-    def describe(text: str) -> tuple[Counter[tuple[str, ...]], int]:
+    def extract(text: str) -> tuple[Counter[tuple[str, ...]], int]:
         info = metric._extract_reference_info([metric._preprocess_segment(text)])
         return info["ref_ngrams"], info["ref_lens"][0]
 
@@ -55,16 +58,17 @@ def bleu(tgt: str) -> tuple[Describe, Compare]:
         score = metric._compute_score_from_stats([length, ref_length, *correct, *total])
         return float(score.score)
 
-    return describe, compare
+    return extract, compare
 
 
 UTILITIES = {"chrf": chrf, "bleu": bleu}
 
 
-class Mbr:
+class MbrRanker:
     """Ranks translations of a sentence by expected utility.
 
-    sacreBLEU would take both texts apart for each of n^2 pairs; here each text is taken apart once.
+    sacreBLEU would extract the n-grams of both texts for each of the n^2 pairs; here each text is
+    read once.
 
     Args:
         utility: a key of UTILITIES.
@@ -72,19 +76,17 @@ class Mbr:
     """
 
     def __init__(self, utility: str, tgt: str) -> None:
-        self.describe, self.compare = UTILITIES[utility](tgt)
+        self.extract, self.compare = UTILITIES[utility](tgt)
 
     def rank(self, texts: Sequence[str]) -> list[int]:
-        """Places of the texts, without repetition, highest expected utility first.
+        """Return the indices of the distinct texts, highest expected utility first.
 
-        Equal ones keep their order.
+        Equal utilities keep the order of the texts.
         """
         counts = Counter(texts)
-        described = {text: self.describe(text) for text in counts}
+        grams = {text: self.extract(text) for text in counts}
         utility = {
-            text: sum(
-                n * self.compare(described[text], described[ref]) for ref, n in counts.items()
-            )
+            text: sum(n * self.compare(grams[text], grams[ref]) for ref, n in counts.items())
             for text in counts
         }
-        return sorted(map(texts.index, counts), key=lambda place: -utility[texts[place]])
+        return sorted(map(texts.index, counts), key=lambda index: -utility[texts[index]])

@@ -1,13 +1,13 @@
-"""Beam search over any state that advances: it knows nothing of the model (V 6.1; W; A's code).
+"""Beam search over any decoder state, independent of the model (V 6.1; W; A's code).
 
-Legend: B sentences still searched, K beams, R rows of B * K that are computed, V types, A of them
-that logits have columns for, T positions so far, C candidates of a beam.
+Legend: B sentences still searched, K beams, R rows of B * K that are computed, V types (vocabulary
+entries), A of them that logits have columns for, T positions so far, C candidates of a beam.
 
-The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, n tokens incl. EOS
-(W equation 14). EOS is forbidden at the first position; a finished hypothesis keeps its place in
-the beam with its score frozen; a sentence ends when all its beams ended, when the length limit is
-reached, or when no unfinished hypothesis can enter the n best any more, which changes no result.
-Equal scores are ordered by beam, so the order does not depend on the batch.
+The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, for n tokens including EOS
+(W equation 14). EOS is forbidden at the first position. A finished hypothesis keeps its place in
+the beam and its score. The search of a sentence is done when all its beams are finished, when the
+length limit is reached, or when no unfinished hypothesis can enter the n best, which changes no
+result. Equal scores are ordered by beam, so the order does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
-from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.model.cpu import kernels
 from nmt.model.cpu.active_rows import ALL_ROWS, ActiveRows
 
-COMPACT_AT = 16  # finished sentences leave the batch when they are 1 in this many
+COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in this many
 
 
 class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
     def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
-        """Tokens of this position [B, K] -> logits of the next [R, A], to overwrite.
+        """Take the tokens of this position [B, K]; return logits of the next [R, A].
 
-        For a plain search they may have more columns, of -inf.
+        The caller may overwrite them. In a plain search they may have more columns, of -inf.
         """
 
     def select(self, parents: Tensor) -> None:
-        """The beam that each new beam continues, [B, K]."""
+        """Replace each beam by the one that it continues: parents [B, K] int64."""
 
     def keep(self, sentences: Tensor) -> None:
-        """Drop all sentences but these, [B']."""
+        """Drop all sentences but these, [B'] int64."""
 
 
 @dataclass
@@ -48,42 +48,69 @@ class Beams:
     """The hypotheses of the sentences still searched, best first.
 
     Attributes:
-        ids: [B, K, T]; log_prob, score, ended: [B, K]; sentence: [B], place in the input.
+        ids: [B, K, T] int64.
+        log_prob, score: [B, K].
+        finished: [B, K] bool, whether they ended with EOS.
+        sentence: [B] int64, index in the batch as it began.
     """
 
     ids: Tensor
     log_prob: Tensor
     score: Tensor
-    ended: Tensor
+    finished: Tensor
     sentence: Tensor
 
-    def rows(self, which: Tensor) -> Beams:
-        """The beams of some sentences, by index or mask."""
+    def of_sentences(self, which: Tensor) -> Beams:
+        """Return the beams of some sentences, by index or mask."""
         return Beams(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
-# (beams, logits [B, K, V], the same with -inf where a token is not allowed) -> fewer or others
-# allowed; a function of what the beams hold, so rules need no state that follows the beams
-Rule = Callable[[Beams, Tensor, Tensor], Tensor]
-# (beams, allowed logits [B, K, V], log-sum-exp of all [B, K, 1], alpha) -> the K continuations
-# of each sentence, and the beams they continue [B, K]
-Choose = Callable[[Beams, Tensor, Tensor, float], tuple[Beams, Tensor]]
+class LogitsProcessor(Protocol):
+    """Decides which tokens may follow. A function of the beams, so it has no state to reorder."""
+
+    def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
+        """Return the allowed logits [B, K, V], with -inf for tokens that may not follow.
+
+        Args:
+            logits: [B, K, V], of the model; not to be changed.
+            allowed: what the processors before this one allow; may be changed in place.
+        """
+
+
+class SelectionStrategy(Protocol):
+    """Selects the continuations of each sentence, where these are not the K best."""
+
+    def __call__(
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+    ) -> tuple[Beams, Tensor]:
+        """Return the K continuations of each sentence, and the beams they continue [B, K].
+
+        Args:
+            logits: [B, K, V], -inf where a token is not allowed.
+            log_sum_exp: [B, K, 1], of all logits.
+            alpha: exponent of the length penalty.
+        """
 
 
 def beam_step(
     beams: Beams,
     logits: Tensor,
-    total: Tensor,
+    log_sum_exp: Tensor,
     alpha: float,
     rows: ActiveRows = ALL_ROWS,
     types: Tensor | None = None,
 ) -> tuple[Beams, Tensor]:
-    """The K continuations with the highest score, from logits [B, K, V] or of some rows [R, A]."""
+    """Return the K continuations with the highest score, and the beams they continue [B, K].
+
+    Args:
+        logits: [B, K, V], or [R, A] of some rows.
+        types: [A], the ids of the columns; None = all.
+    """
     # the K best of K beams are among the K best of each
     highest, token = kernels.top_k(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
     token = token if types is None else types[token]
     token, log_prob = (
-        rows.expand(x).view(*beams.log_prob.shape, -1) for x in (token, highest - total)
+        rows.expand(x).view(*beams.log_prob.shape, -1) for x in (token, highest - log_sum_exp)
     )
     return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha)
 
@@ -96,32 +123,33 @@ def beam_search(
     alpha: float,
     forbidden: Tensor,
     n_best: int = 1,
-    rules: Sequence[Rule] = (),
-    choose: Choose | None = None,
+    processors: Sequence[LogitsProcessor] = (),
+    strategy: SelectionStrategy | None = None,
     groups: int = 1,
     types: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """The ``n_best`` highest-scoring hypotheses of each sentence, best first.
+    """Return the ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
     Args:
         state: at the first position.
         beam: K; 1 = greedy.
-        max_len: [B] int64, tokens incl. EOS that each output may have.
+        max_len: [B] int64, the most tokens of each output, including EOS.
         alpha: exponent of the length penalty, 0 = none.
         forbidden: [F] ids that are never produced.
         n_best: at most ``beam``.
-        rules: what else is not allowed, in order; a later rule has the last word.
-        choose: how continuations are chosen, if not the K best.
-        groups: beams that start apart: ``choose`` never lets a group displace another.
-        types: [A] ids of the columns of the state's logits, in order; None = all. Rules and
-            ``choose`` need all.
+        processors: further constraints, in order; a later one can allow what an earlier one forbids.
+        strategy: selects continuations; None = the K best.
+        groups: groups of beams that start separately: ``strategy`` never lets a hypothesis of one
+            displace a hypothesis of another.
+        types: [A] ids of the columns of the state's logits, in order; None = all. Processors and
+            strategies need all.
 
     Raises:
-        NonFiniteScores: NaN or infinity among the logits of a hypothesis that is searched; with
-            the place of the sentence.
+        NonFiniteScores: the logits of a searched hypothesis hold NaN or infinity; with the index of
+            its sentence.
     """
-    whole = bool(rules) or choose is not None
-    assert not (whole and types is not None)
+    needs_all_types = bool(processors) or strategy is not None
+    assert not (needs_all_types and types is not None)
     batch, device = len(max_len), max_len.device
     first = torch.full((batch, beam), -torch.inf, device=device)
     first[:, :: beam // groups] = 0.0  # the beams of a group start equal: one is enough
@@ -129,54 +157,54 @@ def beam_search(
         ids=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
         log_prob=first,
         score=first,
-        ended=torch.zeros(batch, beam, dtype=torch.bool, device=device),
+        finished=torch.zeros(batch, beam, dtype=torch.bool, device=device),
         sentence=torch.arange(batch, device=device),
     )
     longest_penalty = length_penalty(max_len, alpha)
     results: list[list[Hypothesis]] = [[] for _ in range(batch)]
-    over = torch.zeros(batch, dtype=torch.bool, device=device)
+    done = torch.zeros(batch, dtype=torch.bool, device=device)
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
-    never = _columns(forbidden, types)
-    at_first = torch.cat([never, _columns(forbidden.new_tensor([EOS]), types)])
+    banned = _columns(forbidden, types)
+    banned_at_start = torch.cat([banned, _columns(forbidden.new_tensor([EOS]), types)])
     while True:
-        begins = beams.ids.shape[-1] == 0
-        # the beams of the first position are alike; what follows an end is never looked at
-        needed = torch.arange(beam, device=device) == 0 if begins else ~beams.ended
-        needed = needed & ~over[:, None]
+        at_start = beams.ids.shape[-1] == 0
+        # all beams are equal at the first position; continuations of finished ones are not used
+        needed = torch.arange(beam, device=device) == 0 if at_start else ~beams.finished
+        needed = needed & ~done[:, None]
         rows = ActiveRows.from_mask(needed)
         logits = state.advance(tokens, rows)
-        if whole:
+        if needs_all_types:
             logits, rows = rows.expand(logits.float()).unflatten(0, tokens.shape), ALL_ROWS
-        total = kernels.log_sum_exp(logits)
-        infinite = rows.expand(~total.isfinite()).view(tokens.shape)
+        log_sum_exp = kernels.log_sum_exp(logits)
+        infinite = rows.expand(~log_sum_exp.isfinite()).view(tokens.shape)
         broken[beams.sentence] |= (infinite & needed).any(1)
-        # a rule may ask for the logits as they were, and only then is a copy worth its time
-        fill = logits.index_fill if rules else logits.index_fill_
-        allowed = fill(-1, at_first if begins else never, -torch.inf)
-        for rule in rules:
-            allowed = rule(beams, logits, allowed)
-        if choose is None:
-            beams, parents = beam_step(beams, allowed, total, alpha, rows, types)
+        # a processor may read the original logits; a plain search saves the time of a copy
+        fill = logits.index_fill if processors else logits.index_fill_
+        allowed = fill(-1, banned_at_start if at_start else banned, -torch.inf)
+        for processor in processors:
+            allowed = processor(beams, logits, allowed)
+        if strategy is None:
+            beams, parents = beam_step(beams, allowed, log_sum_exp, alpha, rows, types)
         else:
-            beams, parents = choose(beams, allowed, total, alpha)
+            beams, parents = strategy(beams, allowed, log_sum_exp, alpha)
         length = beams.ids.shape[-1]
         limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]  # type: ignore[index]
-        now_over = (length >= limit) | _settled(beams, penalty, n_best)
-        fresh = now_over & ~over
-        over = over | now_over
-        if bool(fresh.any()):
-            if bool(broken.any()):  # asked here, as a GPU is waited for here anyway
+        done_now = (length >= limit) | _can_stop(beams, penalty, n_best)
+        newly_done = done_now & ~done
+        done = done | done_now
+        if bool(newly_done.any()):
+            if bool(broken.any()):  # checked here, where a GPU synchronizes anyway
                 raise NonFiniteScores(int(broken.nonzero()[0]))
-            _collect(beams.rows(fresh), n_best, results)
-            count = int(over.sum())
-            if count == len(over):
+            _collect(beams.of_sentences(newly_done), n_best, results)
+            count = int(done.sum())
+            if count == len(done):
                 return results
-            if count * COMPACT_AT >= len(over):
-                kept = (~over).nonzero()[:, 0]
+            if count * COMPACT_AT >= len(done):
+                remaining = (~done).nonzero()[:, 0]
                 state.select(parents)
-                state.keep(kept)
-                beams, over = beams.rows(kept), over[kept]
+                state.keep(remaining)
+                beams, done = beams.of_sentences(remaining), done[remaining]
                 tokens = beams.ids[:, :, -1]
                 continue
         state.select(parents)
@@ -184,7 +212,7 @@ def beam_search(
 
 
 def _columns(ids: Tensor, types: Tensor | None) -> Tensor:
-    """Where some ids [F] have their logits; those without a column are left out."""
+    """Return the columns of the logits of some ids [F]; ids without a column are left out."""
     return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
 
 
@@ -193,61 +221,62 @@ def expand_beams(
     token: Tensor,
     log_prob: Tensor,
     alpha: float,
-    pick: Callable[[Tensor, Tensor], Tensor] | None = None,
+    select: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> tuple[Beams, Tensor]:
-    """The K best of some continuations of each sentence, and the beams they continue [B, K].
+    """Return K of the given continuations of each sentence, and the beams they continue [B, K].
 
     Args:
         token: [B, K, C], C continuations of each beam, the best first.
-        log_prob: [B, K, C], of the hypotheses so continued; -inf where there is none.
-        pick: (scores in order [B, K * C], which they are) -> K places in that order, instead of the
-            first K.
+        log_prob: [B, K, C], of the continued hypotheses; -inf for no continuation.
+        select: takes the scores in descending order [B, K * C] and the index of each continuation;
+            returns K positions in that order. None = the first K.
     """
     beam, length = beams.ids.shape[1], beams.ids.shape[-1] + 1
     score = log_prob / length_penalty(length, alpha)
-    # an ended hypothesis continues as itself, once
-    ended = beams.ended[..., None]
+    # a finished hypothesis continues as itself, once
+    finished = beams.finished[..., None]
     once = torch.arange(token.shape[-1], device=token.device) == 0
-    token = token.masked_fill(ended, EOS)
-    log_prob = torch.where(ended, beams.log_prob[..., None], log_prob)
-    score = torch.where(ended, beams.score[..., None], score).masked_fill(ended & ~once, -torch.inf)
+    token = token.masked_fill(finished, EOS)
+    log_prob = torch.where(finished, beams.log_prob[..., None], log_prob)
+    score = torch.where(finished, beams.score[..., None], score)
+    score = score.masked_fill(finished & ~once, -torch.inf)
     # a stable sort: equal scores keep the order of their beams
     score, order = score.flatten(1).sort(dim=-1, descending=True, stable=True)
-    if pick is not None:
-        kept = pick(score, order)
-        score, order = score.gather(1, kept), order.gather(1, kept)
+    if select is not None:
+        selected = select(score, order)
+        score, order = score.gather(1, selected), order.gather(1, selected)
     score, order = score[:, :beam], order[:, :beam]
     parents = order // token.shape[-1]
     token = token.flatten(1).gather(1, order)
     ids = beams.ids.gather(1, parents[..., None].expand(-1, -1, length - 1))
-    extended = Beams(
+    expanded = Beams(
         ids=torch.cat([ids, token[..., None]], dim=-1),
         log_prob=log_prob.flatten(1).gather(1, order),
         score=score,
-        ended=token == EOS,
+        finished=token == EOS,
         sentence=beams.sentence,
     )
-    return extended, parents
+    return expanded, parents
 
 
-def _settled(beams: Beams, longest_penalty: Tensor, n_best: int) -> Tensor:
-    """[B]: no unfinished hypothesis can still enter the n best.
+def _can_stop(beams: Beams, longest_penalty: Tensor, n_best: int) -> Tensor:
+    """Return [B] bool: whether no unfinished hypothesis can still enter the n best.
 
-    Log-probabilities only fall, and no penalty is larger than that of the longest output, so
-    log_prob / longest_penalty bounds whatever a hypothesis can become.
+    Log-probabilities only fall, and the longest output has the largest penalty. So
+    log_prob / longest_penalty is an upper bound of the final score of a hypothesis.
     """
-    bound = (beams.log_prob / longest_penalty[:, None]).masked_fill(beams.ended, -torch.inf)
+    bound = (beams.log_prob / longest_penalty[:, None]).masked_fill(beams.finished, -torch.inf)
     highest = bound.amax(1, keepdim=True)
-    safe = (beams.ended & (beams.score > highest)).sum(1) >= n_best
-    return safe | (beams.ended | beams.log_prob.isneginf()).all(1)
+    safe = (beams.finished & (beams.score > highest)).sum(1) >= n_best
+    return safe | (beams.finished | beams.log_prob.isneginf()).all(1)
 
 
 def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None:
-    columns = (beams.ids, beams.log_prob, beams.score, beams.ended)
-    for sentence, *parts in zip(
+    columns = (beams.ids, beams.log_prob, beams.score, beams.finished)
+    for sentence, *values in zip(
         beams.sentence.tolist(), *(column.tolist() for column in columns), strict=True
     ):
-        for ids, log_prob, score, ended in list(zip(*parts, strict=True))[:n_best]:
+        for ids, log_prob, score, finished in list(zip(*values, strict=True))[:n_best]:
             if score > -torch.inf:
-                text = ids[: ids.index(EOS)] if ended else ids
-                results[sentence].append(Hypothesis(text, log_prob, score, ended))
+                without_eos = ids[: ids.index(EOS)] if finished else ids
+                results[sentence].append(Hypothesis(without_eos, log_prob, score, finished))

@@ -1,4 +1,7 @@
-"""Other ways to choose continuations than the K best: sampling, and groups that differ.
+"""Selection strategies other than the K best: sampling, and groups of beams that differ.
+
+To add one: a class with the ``SelectionStrategy`` protocol, a branch in ``selection_strategy``, and
+its options in ``nmt.decoding.options``.
 
 Legend: S sentences of the batch as it began, B those still searched, K beams, V types.
 """
@@ -12,33 +15,67 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS
-from nmt.decoding.search import Beams, beam_step, length_penalty
+from nmt.decoding.codec import SearchInput
+from nmt.decoding.logits_processors import RequiredPhrases
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import (
+    Beams,
+    LogitsProcessor,
+    SelectionStrategy,
+    beam_step,
+    length_penalty,
+)
 
 
-def uniform(seed: int, places: Sequence[tuple[int, ...]], draws: int, length: int) -> Tensor:
-    """Numbers in [0, 1), [S, draws, length], each a function of seed, place, draw and position.
+def selection_strategy(
+    inputs: Sequence[SearchInput],
+    options: SearchOptions,
+    max_len: Tensor,
+    processors: Sequence[LogitsProcessor],
+) -> SelectionStrategy | None:
+    """Return the strategy that the options and the constraints of a batch need.
 
-    Whatever else is in the batch, and however many draws there are, a draw stays the same.
+    Args:
+        max_len: [S] int64, the most tokens of each output, including EOS.
+        processors: of the batch; required phrases bring their own strategy.
+
+    Returns:
+        None for the K best.
+    """
+    if options.groups > 1:
+        return DiverseBeams(options.groups, options.diversity)
+    if options.sample:
+        ids = [(one.line, one.part) for one in inputs]
+        numbers = uniform(options.seed, ids, options.wanted, int(max_len.max()))
+        return Sampling(
+            numbers.to(max_len.device), options.temperature, options.top_k, options.top_p
+        )
+    required = (one for one in processors if isinstance(one, RequiredPhrases))
+    return next((one.select for one in required), None)
+
+
+def uniform(seed: int, ids: Sequence[tuple[int, ...]], draws: int, length: int) -> Tensor:
+    """Return random numbers in [0, 1), [S, draws, length] float64.
+
+    Each is a function of seed, the sentence's id, draw and position. It does not depend on the
+    batch or the number of draws.
     """
     return torch.from_numpy(
         np.array(
             [
-                [
-                    np.random.default_rng([seed, *place, draw]).random(length)
-                    for draw in range(draws)
-                ]
-                for place in places
+                [np.random.default_rng([seed, *one, draw]).random(length) for draw in range(draws)]
+                for one in ids
             ]
         )
     )
 
 
 class Sampling:
-    """Each beam is a draw of its own from softmax(logits / temperature), cut by top-k and top-p.
+    """Draws each beam independently from softmax(logits / temperature), truncated.
 
-    ``top_k`` keeps the k likeliest tokens (Fan et al. 2018), ``top_p`` the likeliest whose
-    probabilities reach p (nucleus sampling, Holtzman et al. 2020); both: first k, then p of what
-    is left. log_prob stays the model's own, neither cut nor heated.
+    ``top_k`` keeps the k most likely tokens (Fan et al. 2018), ``top_p`` the most likely ones whose
+    probabilities reach p (nucleus sampling, Holtzman et al. 2020). With both, top-k comes first.
+    log_prob is the model's own, before temperature and truncation.
     """
 
     def __init__(
@@ -49,62 +86,62 @@ class Sampling:
         self.top_k, self.top_p = top_k, top_p
 
     def __call__(
-        self, beams: Beams, logits: Tensor, total: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
     ) -> tuple[Beams, Tensor]:
-        """Every beam continued by one drawn token."""
+        """Continue every beam by one drawn token."""
         length = beams.ids.shape[-1] + 1
         numbers = self.numbers[beams.sentence, :, length - 1, None]  # [B, K, 1]
         cumulative = self.probabilities(logits).cumsum(-1)
-        whole = cumulative[..., -1:]
-        # below the whole sum whatever the rounding, so that a token of no probability is not drawn
-        target = torch.minimum(numbers * whole, whole.nextafter(torch.zeros_like(whole)))
+        total = cumulative[..., -1:]
+        # below the total despite rounding, so that a token of probability 0 is never drawn
+        target = torch.minimum(numbers * total, total.nextafter(torch.zeros_like(total)))
         token = torch.searchsorted(cumulative, target, right=True)
         token = token.clamp(max=logits.shape[-1] - 1)
-        log_prob = beams.log_prob + (logits.gather(-1, token) - total)[..., 0]
-        ended = beams.ended
-        token = token[..., 0].masked_fill(ended, EOS)
-        log_prob = torch.where(ended, beams.log_prob, log_prob)
-        score = torch.where(ended, beams.score, log_prob / length_penalty(length, alpha))
+        log_prob = beams.log_prob + (logits.gather(-1, token) - log_sum_exp)[..., 0]
+        finished = beams.finished
+        token = token[..., 0].masked_fill(finished, EOS)
+        log_prob = torch.where(finished, beams.log_prob, log_prob)
+        score = torch.where(finished, beams.score, log_prob / length_penalty(length, alpha))
         drawn = Beams(
             ids=torch.cat([beams.ids, token[..., None]], dim=-1),
             log_prob=log_prob,
             score=score,
-            ended=token == EOS,
+            finished=token == EOS,
             sentence=beams.sentence,
         )
         return drawn, torch.arange(token.shape[1], device=token.device).expand_as(token)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """[B, K, V] fp64, 0 for what is cut; not scaled up to 1."""
+        """Return [B, K, V] float64, 0 for truncated tokens; the rest is not rescaled to sum to 1."""
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             kept, token = logits.topk(self.top_k, dim=-1)
             logits = torch.full_like(logits, -torch.inf).scatter(-1, token, kept)
         probs = (logits.double() / self.temperature).softmax(-1).nan_to_num(0.0)
         if self.top_p is not None:
             ordered, token = probs.sort(dim=-1, descending=True, stable=True)
-            before = ordered.cumsum(-1) - ordered  # what likelier tokens reach without this one
+            before = ordered.cumsum(-1) - ordered  # sum of the more likely tokens
             probs = probs.masked_fill((before >= self.top_p).gather(-1, token.argsort(-1)), 0.0)
         return probs
 
 
-class Diverse:
+class DiverseBeams:
     """Diverse beam search (Vijayakumar et al. 2016, algorithm 1 with Hamming diversity).
 
-    Each group of K / groups beams is a beam search of its own, but a token costs ``strength`` in
-    log-probability for every time that earlier groups said it at this position. The cost steers
-    what is chosen and is no part of a hypothesis's log_prob and score.
+    Each group of K / groups beams is a beam search of its own. A token costs ``strength`` in
+    log-probability for each time that an earlier group has it at this position. The cost steers the
+    selection; log_prob and score of a hypothesis do not include it.
     """
 
     def __init__(self, groups: int, strength: float) -> None:
         self.groups, self.strength = groups, strength
 
     def __call__(
-        self, beams: Beams, logits: Tensor, total: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
     ) -> tuple[Beams, Tensor]:
-        """The best continuations of each group, one group after the other."""
+        """Select the best continuations of each group, one group after the other."""
         size = logits.shape[1] // self.groups
-        divisor = length_penalty(beams.ids.shape[-1] + 1, alpha)
-        said = torch.zeros_like(logits[:, 0])  # [B, V], how often
+        penalty = length_penalty(beams.ids.shape[-1] + 1, alpha)
+        count = torch.zeros_like(logits[:, 0])  # [B, V], how often earlier groups have a token
         parts, parents = [], []
         for first in range(0, logits.shape[1], size):
             columns = slice(first, first + size)
@@ -112,24 +149,26 @@ class Diverse:
                 beams.ids[:, columns],
                 beams.log_prob[:, columns],
                 beams.score[:, columns],
-                beams.ended[:, columns],
+                beams.finished[:, columns],
                 beams.sentence,
             )
-            cost = self.strength * said[:, None]
-            grown, origin = beam_step(group, logits[:, columns] - cost, total[:, columns], alpha)
-            token = grown.ids[..., -1]
-            new = ~group.ended.gather(1, origin)  # an ended hypothesis says nothing more
-            paid = torch.where(new, self.strength * said.gather(1, token), 0.0)
-            grown.log_prob = grown.log_prob + paid
-            grown.score = torch.where(new, grown.log_prob / divisor, grown.score)
-            said = said.scatter_add(1, token, new.to(said.dtype))
-            parts.append(grown)
+            cost = self.strength * count[:, None]
+            expanded, origin = beam_step(
+                group, logits[:, columns] - cost, log_sum_exp[:, columns], alpha
+            )
+            token = expanded.ids[..., -1]
+            running = ~group.finished.gather(1, origin)  # a finished hypothesis adds no token
+            paid = torch.where(running, self.strength * count.gather(1, token), 0.0)
+            expanded.log_prob = expanded.log_prob + paid
+            expanded.score = torch.where(running, expanded.log_prob / penalty, expanded.score)
+            count = count.scatter_add(1, token, running.to(count.dtype))
+            parts.append(expanded)
             parents.append(origin + first)
         joined = Beams(
             torch.cat([part.ids for part in parts], dim=1),
             torch.cat([part.log_prob for part in parts], dim=1),
             torch.cat([part.score for part in parts], dim=1),
-            torch.cat([part.ended for part in parts], dim=1),
+            torch.cat([part.finished for part in parts], dim=1),
             beams.sentence,
         )
         return joined, torch.cat(parents, dim=1)

@@ -1,4 +1,4 @@
-"""Text in, text out: a run folder as a function from n lines to n lines."""
+"""Translate text with a run folder, or with a model in training."""
 
 from __future__ import annotations
 
@@ -7,50 +7,52 @@ import hashlib
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nmt.data.segment import fingerprint, load_segmenter
+from nmt.data.vocab import BOS, PAD, UNK, Vocab
+from nmt.decoding.batching import HalvingBatcher, balanced_batches, read_chunks
 from nmt.decoding.codec import (
     BLANK,
     SearchInput,
     TextCodec,
     Translation,
-    Unknown,
+    UnknownPieces,
     text_fingerprint,
 )
-from nmt.decoding.found import Hypothesis, NonFiniteScores
+from nmt.decoding.constraints import NAMES, LineConstraints, require_list, with_constraints
+from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
+from nmt.decoding.mbr import MbrRanker
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.shares import balanced_batches
-from nmt.decoding.windows import read_chunks
-from nmt.decoding.wishes import NAMES, LineConstraints, require_items, with_constraints
 from nmt.errors import RunError, UserError
+from nmt.run.folder import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from nmt.config.recipe import DecodeConfig
+    from nmt.config.recipe import DecodeConfig, Recipe
     from nmt.data.segment import Segmenter
-    from nmt.data.vocab import Vocab
     from nmt.decoding.ensemble import Ensemble
-    from nmt.decoding.load import Run
-    from nmt.decoding.mbr import Mbr
-    from nmt.decoding.worker_pool import Staying
     from nmt.model.transformer import Transformer
 
+Run: TypeAlias = str | Path
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
-Searching: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
+BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
 
-WINDOW = 2048  # lines read ahead and sorted by length
-MIN_PARALLEL_SIZE = 4096  # pieces x beam from which on processes on all cores pay for their start
-SCORING = {"length_alpha", "batch_tokens", "align", "token_scores"}  # what given lines may ask for
+CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
+MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
+SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores"}
 
 
 class Translator:
-    """A model with all that stands between its ids and text.
+    """A model with its pre- and postprocessing.
 
-    The options of every method are those of ``nmt.decoding.options``, with the recipe's ``decode``
-    as their defaults. The text does not depend on how lines are batched or ordered.
+    The options of every method are the fields of ``nmt.decoding.options.SearchOptions``; the
+    recipe's ``decode`` keys are their defaults. The text does not depend on how lines are batched
+    or ordered.
     """
 
     def __init__(
@@ -69,21 +71,21 @@ class Translator:
         """
         Args:
             precision: of the model's matrix products with weights.
-            workers: processes that search on a CPU; 1 = this one alone. More are forked, on Linux,
-                and stay until this object is gone.
             source: where the weights are from, for errors; None = a model in training.
+            workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux.
+                They live as long as this object if the weights cannot change, else for one call.
         """
-        from nmt.decoding.memory import Memory
-        from nmt.decoding.worker_pool import Staying, checked_workers
+        from nmt.decoding.worker_pool import WorkerPool, check_workers
 
-        self.source, self.workers = source, checked_workers(workers)
+        self.source, self.workers = source, check_workers(workers)
         self.model, self.segmenter, self.vocab = model, segmenter, vocab
         self.precision = precision
-        self._types = model.allowed.nonzero()[:, 0]  # that a search may produce
         self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
-        self.sentences = TextCodec(segmenter, vocab, src, tgt)
-        self.memory, self.memory_forced = Memory(device), Memory(device)
-        self._staying: Staying[Job, list[list[Hypothesis]]] = Staying()
+        self.codec = TextCodec(segmenter, vocab, src, tgt)
+        self._allowed_ids = model.allowed.nonzero()[:, 0]
+        self._search_batcher = HalvingBatcher(device)
+        self._forced_batcher = HalvingBatcher(device)
+        self._pool: WorkerPool[Job, list[list[Hypothesis]]] = WorkerPool()
 
     @classmethod
     def load(
@@ -94,40 +96,37 @@ class Translator:
         precision: str = "fp32",
         workers: int = 1,
     ) -> Translator:
-        """The translator of a run folder, or of several: the mean of their probabilities.
+        """Return the translator of a run folder, or of several as an ensemble.
 
         Args:
-            run: a folder that nmt-train wrote, wherever it is now; several must share vocabulary,
-                segmenter and languages. The first one's ``decode`` holds.
+            run: a folder that nmt-train wrote, also if it was moved. Several folders must share
+                vocabulary, segmenter and languages; the ``decode`` keys of the first one apply.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
-            precision: of matrix products with weights: fp32, bf16, fp16 or auto, which is the
-                fastest that the device computes itself.
-            workers: processes that search on a CPU; 1 = this one alone, as forking in a library
-                call, for example of a server, may surprise. On Linux, for large inputs.
+            precision: of matrix products with weights: fp32, bf16, fp16, or auto for the fastest
+                that the device supports.
+            workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux,
+                and pay for large inputs.
 
         Raises:
-            UserError: no run, no such checkpoint, a damaged one, runs that do not match, or a
-                number of workers that cannot be.
-            MachineError: there is no such device, or it lacks bf16.
+            UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
+                runs do not match, or the number of workers is not allowed.
+            MachineError: the device does not exist, or does not support bf16.
         """
-        from nmt.run.folder import RunFolder
-
         runs = [run] if isinstance(run, str | Path) else run
-        for one in runs:  # what is wrong with a folder is found before torch is loaded
+        for one in runs:  # report a bad folder before torch is imported, which takes seconds
             RunFolder.open(one).recipe()
 
         from nmt.decoding.ensemble import Ensemble
-        from nmt.decoding.load import load_run, require_same_text
         from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
-        where = resolve_device(device)
-        precision = resolve_precision(precision, where)
-        if note := emulation_note(precision, where):
+        resolved = resolve_device(device)
+        precision = resolve_precision(precision, resolved)
+        if note := emulation_note(precision, resolved):
             print(f"note: {note}", file=sys.stderr)
         loaded = [load_run(one, checkpoint) for one in runs]
-        require_same_text(loaded)
-        models = [one.model.to(where).prepare_for_inference(DTYPES[precision]) for one in loaded]
+        _check_same_text(loaded)
+        models = [one.model.to(resolved).prepare_for_inference(DTYPES[precision]) for one in loaded]
         first = loaded[0]
         return cls(
             models[0] if len(models) == 1 else Ensemble(models),
@@ -136,7 +135,7 @@ class Translator:
             first.recipe.src,
             first.recipe.tgt,
             first.recipe.decode,
-            where,
+            resolved,
             precision,
             source=", ".join(str(one.checkpoint) for one in loaded),
             workers=workers,
@@ -144,7 +143,7 @@ class Translator:
 
     @property
     def transformer(self) -> Transformer:
-        """The model of a translator that is no ensemble."""
+        """The model of a translator that is not an ensemble."""
         from nmt.model.transformer import Transformer
 
         assert isinstance(self.model, Transformer)
@@ -152,16 +151,16 @@ class Translator:
 
     @property
     def text_fingerprint(self) -> str:
-        """SHA-256 of all that gives ids their meaning."""
+        """The SHA-256 of vocabulary and segmenter, which give ids their meaning."""
         return text_fingerprint(self.vocab, self.segmenter)
 
     @property
-    def unknown(self) -> Unknown:
-        """How much of all source text so far is unknown to the model."""
-        return self.sentences.unknown
+    def unknown(self) -> UnknownPieces:
+        """Counts of the source pieces so far that the model does not know."""
+        return self.codec.unknown
 
     def fingerprint(self) -> str:
-        """SHA-256 of the weights, and of all that gives ids their meaning."""
+        """Return the SHA-256 of the weights, the vocabulary and the segmenter."""
         digest = hashlib.sha256(self.text_fingerprint.encode())
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
@@ -169,19 +168,19 @@ class Translator:
         return digest.hexdigest()
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
-        """The best translation of each line; blank stays blank."""
-        require_items("translate([text])", lines=lines)
+        """Return the best translation of each line; blank lines stay blank."""
+        require_list("translate([text])", lines=lines)
         return [best[0].text for best in self.stream(lines, **options)]
 
     def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Translation]]:
-        """The n best translations of each line, best first; ``beam`` is at least n."""
-        require_items(f"n_best([text], {n})", lines=lines)
+        """Return the n best translations of each line, best first; ``beam`` is at least n."""
+        require_list(f"n_best([text], {n})", lines=lines)
         return list(self.stream(lines, n_best=n, **options))
 
     def stream(
         self,
         lines: Iterable[str],
-        window: int | None = None,
+        chunk_size: int | None = None,
         prefix: Iterable[str] | None = None,
         require: Iterable[Sequence[str]] | None = None,
         forbid: Iterable[Sequence[str]] | None = None,
@@ -190,90 +189,88 @@ class Translator:
         ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[list[Translation]]:
-        """Hypotheses of each line, in order, as they are ready; memory is bounded.
+        """Yield the translations of each line, in order, with bounded memory.
 
-        ``window`` lines, 2048 by default or fewer long ones, are read ahead and sorted by length;
-        1 answers each line at once. A line of over 512 pieces is translated in parts, and noted.
-        ``prefix``, ``require`` and ``forbid`` have an item for each line: the text that the
-        translation starts with, the phrases that it says, and those that it does not say.
+        A line of more than 512 pieces is translated in parts, with a note on standard error.
 
         Args:
-            skip: lines passed over, which keep their numbers.
-            progress: is told how many lines each step of the search has done, long before their
-                window is ready.
-            ready: asked after each line whether the next one can be read without waiting for it;
-                if not, the lines read so far are answered first.
+            chunk_size: lines that are read ahead and sorted by length, fewer if they are long;
+                2048 by default, 1 = translate each line at once.
+            prefix: for each line, the text that its translation starts with.
+            require: for each line, the phrases that its translation contains.
+            forbid: for each line, the phrases that its translation does not contain.
+            skip: lines that are not translated, but counted in line numbers.
+            progress: called with the number of lines that a step of the search has finished, long
+                before their chunk is complete.
+            ready: returns whether the next line can be read without waiting. If not, the lines read
+                so far are translated first.
+            options: fields of ``SearchOptions``.
 
         Raises:
-            UserError: an option that cannot be, before the first line is read.
+            UserError: an option that is not allowed; raised before the first line is read.
             TypeError: a text in place of lines or phrases.
         """
-        require_items("stream([text])", lines=lines)
-        require_items("prefix=[text]", prefix=prefix)
-        require_items("require=[[phrase]]", require=require)
-        require_items("forbid=[[phrase]]", forbid=forbid)
-        require_items("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
-        wishes = zip(NAMES, (prefix, require, forbid), strict=True)
-        checked = self.checked(options, {name for name, items in wishes if items is not None})
-        wished = with_constraints(lines, prefix, require, forbid)
-        numbered = itertools.islice(enumerate(wished, 1), skip, None)
-        return self._stream(numbered, checked, window or WINDOW, progress, ready)
+        require_list("stream([text])", lines=lines)
+        require_list("prefix=[text]", prefix=prefix)
+        require_list("require=[[phrase]]", require=require)
+        require_list("forbid=[[phrase]]", forbid=forbid)
+        require_list("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
+        constraints = zip(NAMES, (prefix, require, forbid), strict=True)
+        checked = self.check_options(options, {name for name, of in constraints if of is not None})
+        constrained = with_constraints(lines, prefix, require, forbid)
+        numbered = itertools.islice(enumerate(constrained, 1), skip, None)
+        return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
 
     def _stream(
         self,
         numbered: Iterator[tuple[int, tuple[str, LineConstraints]]],
         options: SearchOptions,
-        size: int,
+        chunk_size: int,
         progress: Callable[[int], None],
         ready: Callable[[], bool],
     ) -> Iterator[list[Translation]]:
-        mbr = None
-        if options.mbr:
-            from nmt.decoding.mbr import Mbr
-
-            mbr = Mbr(options.mbr, self.tgt)
-        never = self.sentences.patterns(options.forbid_all, "forbid_all")
-
-        def done(batch: Sequence[SearchInput]) -> None:
-            progress(sum(sentence.place[1] == 0 for sentence in batch))
-
-        for window in read_chunks(numbered, size, lambda line: len(line[1][0]), ready):
-            parts = [self.sentences.of_line(number, *line, never) for number, line in window]
-            progress(sum(not of_line for of_line in parts))
-            each = iter(self._search(list(itertools.chain(*parts)), options, done=done))
-            found = [[next(each) for _ in of_line] for of_line in parts]
-            if mbr is not None:
-                found = [
-                    self._chosen(mbr, *line, options.n_best)
-                    for line in zip(found, parts, strict=True)
+        ranker = MbrRanker(options.mbr, self.tgt) if options.mbr else None
+        banned = self.codec.patterns(options.forbid_all, "forbid_all")
+        for chunk in read_chunks(numbered, chunk_size, lambda line: len(line[1][0]), ready):
+            parts = [self.codec.encode_line(number, *line, banned) for number, line in chunk]
+            progress(sum(not of_line for of_line in parts))  # blank lines
+            results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
+            hypotheses = [[next(results) for _ in of_line] for of_line in parts]
+            if ranker is not None:
+                hypotheses = [
+                    self._rerank(ranker, *line, options.n_best)
+                    for line in zip(hypotheses, parts, strict=True)
                 ]
-            made: Iterable[list[Translation]] = map(self.sentences.join, found, parts)
             if options.align or options.token_scores:
-                from nmt.decoding.examine import add_scores_and_alignment
-                from nmt.decoding.searched import Searched
+                from nmt.decoding.forced import add_scores_and_alignment
 
-                searched = Searched([line for _, (line, _) in window], parts, found)
                 with self._finite_scores():
-                    made = add_scores_and_alignment(
-                        self.model, self.sentences, searched, options, self.memory_forced
+                    translations = add_scores_and_alignment(
+                        self.model, self.codec, parts, hypotheses, options, self._forced_batcher
                     )
-            yield from made
+                yield from translations
+            else:
+                yield from map(self.codec.decode_line, hypotheses, parts)
 
-    def _chosen(
-        self, mbr: Mbr, found: list[list[Hypothesis]], parts: list[SearchInput], count: int
+    def _rerank(
+        self,
+        ranker: MbrRanker,
+        hypotheses: list[list[Hypothesis]],
+        parts: list[SearchInput],
+        count: int,
     ) -> list[list[Hypothesis]]:
-        """What was found for the parts of a line, the best ``count`` by expected utility."""
-        texts = [hypothesis.text for hypothesis in self.sentences.join(found, parts)]
-        places = mbr.rank(texts)[:count]
-        return [[ranks[place] for place in places] for ranks in found]
+        """Return the ``count`` hypotheses of each part of a line with the highest utility."""
+        texts = [one.text for one in self.codec.decode_line(hypotheses, parts)]
+        chosen = ranker.rank(texts)[:count]
+        return [[of_part[index] for index in chosen] for of_part in hypotheses]
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
     ) -> list[Translation]:
-        """Given translations with their log-probability, by token too, and score.
+        """Return given translations with their log-probability, in total and by token, and score.
 
         They equal those of a search that finds the same pieces. Two blank lines have
-        log-probability 0, one alone minus infinity.
+        log-probability 0; if only one is blank it is minus infinity.
 
         Args:
             options: ``length_alpha``, ``batch_tokens`` and ``align``.
@@ -287,31 +284,46 @@ class Translator:
         self,
         sources: Iterable[str],
         targets: Iterable[str],
-        window: int | None = None,
+        chunk_size: int | None = None,
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
         ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[Translation]:
-        """``score`` of any number of lines, as they are ready; memory is bounded."""
-        require_items("score([text], [translation])", sources=sources, targets=targets)
+        """Yield what ``score`` returns, in order, with bounded memory.
+
+        The other arguments are those of ``stream``.
+        """
+        require_list("score([text], [translation])", sources=sources, targets=targets)
         for name, value in options.items():
-            if value is not None and name not in SCORING:
+            if value is not None and name not in SCORING_OPTIONS:
                 raise UserError(
-                    f"{name} means nothing to given translations", fix=f"leave {name} out"
+                    f"{name} does not apply to given translations", fix=f"leave {name} out"
                 )
-        checked = self.checked(options)
-        from nmt.decoding.score import score_lines
+        checked = self.check_options(options)
+        pairs = enumerate(itertools.zip_longest(sources, targets), 1)
+        numbered = itertools.islice(pairs, skip, None)
+        return self._score_stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
+
+    def _score_stream(
+        self,
+        numbered: Iterator[tuple[int, tuple[str | None, str | None]]],
+        options: SearchOptions,
+        chunk_size: int,
+        progress: Callable[[int], None],
+        ready: Callable[[], bool],
+    ) -> Iterator[Translation]:
+        from nmt.decoding.forced import score_pairs
+
+        def characters(pair: tuple[int, tuple[str | None, str | None]]) -> int:
+            return sum(len(side or "") for side in pair[1])
 
         self.model.eval()
-        scored = score_lines(
-            self.model, self.sentences, sources, targets, checked, window or WINDOW, skip,
-            self.memory_forced, progress, ready,
-        )  # fmt: skip
-        return self._with_finite_scores(scored)
-
-    def _with_finite_scores(self, scored: Iterator[Translation]) -> Iterator[Translation]:
-        with self._finite_scores():
+        for chunk in read_chunks(numbered, chunk_size, characters, ready):
+            with self._finite_scores():
+                scored = score_pairs(
+                    self.model, self.codec, chunk, options, self._forced_batcher, progress
+                )
             yield from scored
 
     def translate_ids(
@@ -320,133 +332,173 @@ class Translator:
         stop: Callable[[], None] | None = None,
         **options: Any,
     ) -> list[Translation]:
-        """The best translation of encoded sentences; an empty one gives a blank hypothesis.
-
-        ``stop`` is called between batches and may raise.
-        """
-        rows = [row for row, ids in enumerate(sources) if len(ids)]
-        results = [BLANK] * len(sources)
-        checked = self.checked(options)
-        sentences = [SearchInput(sources[row], (row + 1, 0)) for row in rows]
-        found = self._search(sentences, checked, stop)
-        for row, sentence, of_row in zip(rows, sentences, found, strict=True):
-            results[row] = self.sentences.join([of_row], [sentence])[0]
-        return results
-
-    def checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
-        """The options of one call, with the recipe's as defaults.
+        """Return the best translation of encoded sentences; that of an empty one is blank.
 
         Args:
-            wishes: what ``stream`` is given for each line, by name.
+            sources: ids of each sentence, without EOS.
+            stop: called between batches; may raise an exception to stop.
+        """
+        checked = self.check_options(options)
+        inputs = [SearchInput(ids, line) for line, ids in enumerate(sources, 1) if len(ids)]
+        results = [BLANK] * len(sources)
+        for one, hypotheses in zip(inputs, self.search(inputs, checked, stop), strict=True):
+            results[one.line - 1] = self.codec.decode_line([hypotheses], [one])[0]
+        return results
+
+    def check_options(
+        self, given: dict[str, Any], constraints: Set[str] = frozenset()
+    ) -> SearchOptions:
+        """Return the options of one call, with the recipe's as defaults.
+
+        Args:
+            constraints: names of the ``LineConstraints`` that ``stream`` is given.
 
         Raises:
-            UserError: an option that cannot be, or options that contradict each other.
+            UserError: an option that is not allowed, or options that exclude each other.
         """
-        return search_options(self.decode, given, wishes)
+        return search_options(self.decode, given, constraints)
 
-    def _search(
+    def search(
         self,
-        sentences: Sequence[SearchInput],
+        inputs: Sequence[SearchInput],
         options: SearchOptions,
         stop: Callable[[], None] | None = None,
-        done: Callable[[Sequence[SearchInput]], None] = lambda searched: None,
+        progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
-        """Search in batches of similar length, longest first; results in the order given.
+        """Return the hypotheses of each input, best first; samples in the order of their draws.
+
+        Every search calls this method, which another engine replaces. Inputs are searched in
+        batches of similar length, the longest first.
+
+        Args:
+            stop: called between batches; may raise an exception to stop.
+            progress: called with the number of lines of each batch.
 
         Raises:
-            MachineError: a single sentence does not fit in memory, or a process was ended.
+            MachineError: a single input does not fit in memory, or a worker process was ended.
+            RunError: the model's scores are NaN or infinite.
         """
         from nmt.decoding.worker_pool import CAN_FORK
         from nmt.model.cpu import kernels
 
         self.model.eval()
-        order = sorted(range(len(sentences)), key=lambda row: (-len(sentences[row].ids), row))
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        stop = stop or (lambda: None)
-        lengths = [(len(sentences[row].ids) + 1) * options.beam for row in order]
-        if self.device.type == "cpu":
-            kernels.load_if_worthwhile(sum(lengths))
-        many = len(order) > 1 and sum(lengths) >= MIN_PARALLEL_SIZE
-        cores = many and self.device.type == "cpu" and self.workers > 1 and CAN_FORK
-        way = self._on_cores if cores else self._in_turn
-        searched = way([sentences[row] for row in order], lengths, options, stop)
-        with contextlib.closing(searched):
-            for run, found in searched:
-                rows = order[run.start : run.stop]
-                for row, of_row in zip(rows, found, strict=True):
+        order = sorted(range(len(inputs)), key=lambda row: (-len(inputs[row].ids), row))
+        results: list[list[Hypothesis]] = [[] for _ in inputs]
+        ordered = [inputs[row] for row in order]
+        sizes = [(len(one.ids) + 1) * options.beam for one in ordered]
+        on_cpu = self.device.type == "cpu"
+        if on_cpu:
+            kernels.load_if_worthwhile(sum(sizes))
+        large = len(inputs) > 1 and sum(sizes) >= MIN_PARALLEL_SIZE
+        parallel = large and on_cpu and self.workers > 1 and CAN_FORK
+        search_batches = self._search_in_workers if parallel else self._search_in_turn
+        batches = search_batches(ordered, sizes, options, stop or (lambda: None))
+        with contextlib.closing(batches):
+            for batch, hypotheses in batches:
+                rows = order[batch.start : batch.stop]
+                for row, of_row in zip(rows, hypotheses, strict=True):
                     results[row] = of_row
-                done([sentences[row] for row in rows])
+                progress(sum(inputs[row].part == 0 for row in rows))
         return results
 
-    def _on_cores(
+    def _search_in_workers(
         self,
-        sentences: Sequence[SearchInput],
-        lengths: Sequence[int],
+        inputs: Sequence[SearchInput],
+        sizes: Sequence[int],
         options: SearchOptions,
         stop: Callable[[], None],
-    ) -> Searching:
-        """Places of sentences and what was found for them, a batch on each core."""
+    ) -> BatchResults:
+        """Yield the indices and hypotheses of each batch; each worker process searches one."""
         from nmt.model.cpu import kernels
 
-        kernels.load()  # once, and not in each process
-        stay, count = bool(self.model.for_inference), self.workers
-        runs = balanced_batches(lengths, options.batch_tokens, count)
-        jobs = [(sentences[run.start : run.stop], options) for run in runs]
-        with self._staying.using(
+        kernels.load()  # once, not in each process
+        batches = balanced_batches(sizes, options.batch_tokens, self.workers)
+        jobs = [(inputs[batch.start : batch.stop], options) for batch in batches]
+        keep = bool(self.model.for_inference)
+        results = self._pool.map(
             self._search_job,
-            count if stay else min(count, len(jobs)),
-            (self.model, self.sentences),
-            stay,
-        ) as cores:
-            if cores is None:
-                yield from self._in_turn(sentences, lengths, options, stop)
-                return
-            with contextlib.closing(cores.map(jobs)) as found:
-                for pair in zip(runs, found, strict=True):
-                    stop()
-                    yield pair
+            jobs,
+            self.workers if keep else min(self.workers, len(jobs)),
+            known=(self.model, self.codec),
+            keep=keep,
+        )
+        with contextlib.closing(results):
+            for batch, hypotheses in zip(batches, results, strict=True):
+                stop()
+                yield batch, hypotheses
 
     def _search_job(self, job: Job) -> list[list[Hypothesis]]:
         return self._search_batch(*job)
 
-    def _in_turn(
+    def _search_in_turn(
         self,
-        sentences: Sequence[SearchInput],
-        lengths: Sequence[int],
+        inputs: Sequence[SearchInput],
+        sizes: Sequence[int],
         options: SearchOptions,
         stop: Callable[[], None],
-    ) -> Searching:
-        """Places of sentences and what was found for them, halved when memory is short."""
+    ) -> BatchResults:
+        """Yield the indices and hypotheses of each batch; halve batches when memory is short."""
 
-        def search(run: range) -> list[list[Hypothesis]]:
+        def search(batch: range) -> list[list[Hypothesis]]:
             stop()
-            return self._search_batch(sentences[run.start : run.stop], options)
+            return self._search_batch(inputs[batch.start : batch.stop], options)
 
-        return self.memory.in_turn(lengths, options.batch_tokens, search)
+        return self._search_batcher.map(search, sizes, options.batch_tokens)
 
     def _search_batch(
-        self, sentences: Sequence[SearchInput], options: SearchOptions
+        self, inputs: Sequence[SearchInput], options: SearchOptions
     ) -> list[list[Hypothesis]]:
+        """Search a batch with the model: plain, constrained or sampled, as the options say."""
         import torch
 
         from nmt.data.batches import collate_sources
-        from nmt.decoding.plan import Plan
+        from nmt.decoding.logits_processors import logits_processors
+        from nmt.decoding.search import beam_search
+        from nmt.decoding.strategies import selection_strategy
 
-        src, layout = collate_sources([sentence.ids for sentence in sentences])
+        src, layout = collate_sources([one.ids for one in inputs])
         layout = layout.to(self.device)
-        with torch.no_grad(), self._finite_scores(sentences):
-            plan = Plan(sentences, options, layout.lengths, lambda: self.sentences.surfaces)
-            types, longest = plan.types(self._types), int(plan.max_len.max())
+        # what is required fits: a word may end before each phrase, and EOS follows
+        required = [
+            len(one.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in one.require) + 1
+            for one in inputs
+        ]
+        max_len = (layout.lengths + options.max_len_offset).maximum(
+            torch.tensor(required, device=self.device)
+        )
+        processors = logits_processors(inputs, options, max_len, lambda: self.codec.strings)
+        strategy = selection_strategy(inputs, options, max_len, processors)
+        # a plain search needs logits only of the types that the model can produce
+        types = None if processors or strategy is not None else self._allowed_ids
+        forbidden = [PAD, BOS] if options.allow_unk else [PAD, BOS, UNK]
+        diverse = options.groups > 1  # the best of a group may be the second best of all
+        with torch.no_grad(), self._finite_scores(inputs):
             state = self.model.start_decoding(
-                src.to(self.device), layout, options.beam, longest, types
+                src.to(self.device), layout, options.beam, int(max_len.max()), types
             )
-            return plan.search(state, types)
+            results = beam_search(
+                state,
+                options.beam,
+                max_len,
+                options.length_alpha,
+                torch.tensor(forbidden, device=self.device),
+                options.beam if diverse else options.wanted,
+                processors,
+                strategy,
+                # each sample is a group: all start, and none displaces another
+                options.beam if options.sample else options.groups,
+                types,
+            )
+        if diverse:
+            return [sorted(of, key=lambda h: -h.score)[: options.wanted] for of in results]
+        return results
 
     @contextlib.contextmanager
-    def _finite_scores(self, sentences: Sequence[SearchInput] | None = None) -> Iterator[None]:
-        """
+    def _finite_scores(self, inputs: Sequence[SearchInput] | None = None) -> Iterator[None]:
+        """Turn NonFiniteScores into an error that names the line and the checkpoint.
+
         Args:
-            sentences: what is searched, if its scores are known by their places.
+            inputs: the batch that is searched; None = the error has a line number.
 
         Raises:
             RunError: scores are NaN or infinite.
@@ -454,12 +506,100 @@ class Translator:
         try:
             yield
         except NonFiniteScores as error:
-            line = error.number if sentences is None else sentences[error.number].place[0]
+            line = error.number if inputs is None else inputs[error.number].line
             raise RunError(
                 f"the scores of line {line} are not finite: the weights hold NaN or are too large",
                 at=self.source,
                 fix="train with a lower learning rate, or clip gradients"
                 if self.source is None
-                else "take another checkpoint of the run with --checkpoint"
-                + ("" if self.precision == "fp32" else ", or precision fp32"),
+                else "choose another checkpoint of the run with --checkpoint"
+                + ("" if self.precision == "fp32" else ", or use --precision fp32"),
             ) from error
+
+
+# ---------------------------------------------------------------- run folders
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """The contents of a run folder that translation needs.
+
+    Attributes:
+        path: the run folder.
+        model: in eval mode, on the CPU.
+        checkpoint: the folder of the checkpoint.
+    """
+
+    path: Path
+    recipe: Recipe
+    model: Transformer
+    segmenter: Segmenter
+    vocab: Vocab
+    checkpoint: Path
+
+
+def load_run(run: Run, checkpoint: str) -> LoadedRun:
+    """Load a checkpoint of a run: best, latest, or a name such as u001500.
+
+    Raises:
+        UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
+            the folder do not match it.
+    """
+    import torch
+
+    from nmt.model.transformer import Transformer
+    from nmt.run.checkpoint import load_checkpoint
+
+    folder = RunFolder.open(run)
+    recipe = folder.recipe()
+    segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
+    saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
+    rows = len(saved.model["embed.weight"])
+    if rows != len(vocab):
+        raise UserError(
+            f"the vocabulary has {len(vocab):,} types, but the checkpoint has {rows:,}",
+            at=str(folder.path),
+            fix="restore the vocab.txt that nmt-train wrote",
+        )
+    types = torch.from_numpy(vocab.types_of("tgt"))
+    model = Transformer(recipe.model, len(vocab), types, initialize=False)
+    try:
+        model.load_state_dict(saved.model)
+    except RuntimeError as error:
+        raise UserError(
+            f"config.yaml does not describe the model of checkpoint {saved.path.name}: "
+            f"{str(error).splitlines()[1].strip()}",
+            at=str(folder.path),
+            fix="restore the config.yaml that nmt-train wrote",
+        ) from error
+    trained, here = saved.state.text_fingerprint, text_fingerprint(vocab, segmenter)
+    if trained and trained != here:  # empty if the checkpoint is not from a training run
+        raise UserError(
+            f"vocab.txt or segmenter.json differs from those that checkpoint {saved.path.name} was "
+            f"trained with: SHA-256 {here[:12]}, not {trained[:12]}",
+            at=str(folder.path),
+            fix="restore the files that nmt-train wrote",
+        )
+    return LoadedRun(folder.path, recipe, model.eval(), segmenter, vocab, saved.path)
+
+
+def _check_same_text(runs: Sequence[LoadedRun]) -> None:
+    """
+    Raises:
+        UserError: ids mean different text in two of the runs.
+    """
+    first = runs[0]
+    for other in runs[1:]:
+        differ = {
+            "config.yaml": (first.recipe.src, first.recipe.tgt)
+            != (other.recipe.src, other.recipe.tgt),
+            "vocab.txt": first.vocab.fingerprint != other.vocab.fingerprint,
+            "segmenter.json": fingerprint(first.segmenter) != fingerprint(other.segmenter),
+        }
+        for name in filter(differ.__getitem__, differ):
+            raise UserError(
+                f"its {'languages' if name == 'config.yaml' else 'contents'} differ from those of "
+                "the first run, so the runs cannot form an ensemble",
+                at=str(other.path / name),
+                fix="give runs with the same prepared data, or a single run",
+            )

@@ -1,10 +1,13 @@
-"""Independent pieces of work on all cores of a CPU.
+"""Run independent jobs on a pool of worker processes, one for each CPU core.
 
-Small matrix products gain little from a second core: the cores wait for each other at each of
-them. One batch a core does not wait, and in processes of their own they do not wait for Python's
-lock either. The processes are forked, as torch's DataLoader forks its own: they find the weights in
-the memory that they share with this one. They may stay for later work, and with them the memory and
-the compiled products that it has asked for.
+Small matrix products gain little from a second core. A batch for each core does better, and in
+processes of their own the batches do not wait for Python's lock. The workers are forked, like those
+of torch's DataLoader, so they share the memory of the weights. They can be kept for later calls,
+with the memory and the compiled products that they have allocated.
+
+Why not ``concurrent.futures.ProcessPoolExecutor``, even with a fork context: its workers outlive a
+parent that is killed, as each holds a copy of the pipe's other end; it waits for running jobs when
+it is interrupted; and it does not say with which exit code a worker ended.
 """
 
 from __future__ import annotations
@@ -25,227 +28,213 @@ from typing import Any, Generic, TypeVar
 from nmt.errors import MachineError, UserError
 from nmt.runtime.cpus import available_cpus, num_threads
 
-Item = TypeVar("Item")
+Job = TypeVar("Job")
 Result = TypeVar("Result")
-# else another thread's processes could copy a pipe, and hide that its own has ended
+# without it, a worker forked by another thread at the same time could inherit the end of a pipe,
+# and hide that the worker at the other end is gone
 _FORKING = threading.Lock()
 
-
-MOST = 1024  # workers
-CAN_FORK = sys.platform == "linux"  # elsewhere libraries do not survive it
+MAX_WORKERS = 1024
+CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not survive a fork
 
 
 def all_cores() -> int:
-    """Return how many processes have a core each: what OMP_NUM_THREADS and the system allow."""
+    """Return the number of workers with a core each: CPUs and OMP_NUM_THREADS limit it."""
     return min(available_cpus(), num_threads()) if CAN_FORK else 1
 
 
-def checked_workers(workers: int) -> int:
-    """Return a number of processes that can be.
+def check_workers(workers: int) -> int:
+    """Return a number of workers.
 
     Raises:
-        UserError: it cannot be.
+        UserError: it is not an integer from 1 to MAX_WORKERS.
     """
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST:
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
         raise UserError(
-            f"workers: {workers} is not an integer of at least 1 and at most {MOST}",
-            fix="give as many as there are cores, or fewer",
+            f"workers: {workers} is not an integer of at least 1 and at most {MAX_WORKERS}",
+            fix="give the number of cores, or a smaller number",
         )
     return workers
 
 
-class WorkerPool(Generic[Item, Result]):
-    """Processes that do the same work to one item after the other, each computing with one thread.
+class WorkerPool(Generic[Job, Result]):
+    """Worker processes that apply a function to one job after the other, with one thread each.
 
-    They know what there was when they began: what changes later, here or by their work, changes
-    nothing on the other side. They end when they are closed or no longer referred to, and when this
-    process ends.
+    Workers see the state of the parent at the time of the fork; later changes on either side do not
+    reach the other. They end when the pool is closed or deleted, and when the parent ends.
     """
 
-    def __init__(self, work: Callable[[Item], Result], count: int) -> None:
-        """``count`` processes; no reference to ``work`` is kept here."""
-        from numba.core.compiler_lock import global_compiler_lock
+    def __init__(self) -> None:
+        self._in_use = threading.Lock()
+        self._workers: dict[Connection, Any] = {}
+        self._known: tuple[Any, ...] = ()
+        self.close: Callable[[], Any] = lambda: None
 
-        self._owner, self._idle = os.getpid(), True
-        self._processes: dict[Connection, Any] = {}
-        self.close = weakref.finalize(self, _end, self._processes, self._owner)
-        fork = multiprocessing.get_context("fork")
-        try:
-            # a process forked while another thread compiles would wait for its lock for ever
-            with _FORKING, global_compiler_lock, _signals_later():
-                for _ in range(count):
-                    ours, theirs = fork.Pipe()
-                    # with a copy of this end, it would not see that its parent is gone
-                    copies = [*self._processes, ours]
-                    process = fork.Process(target=_serve, args=(work, theirs, copies), daemon=True)
-                    process.start()
-                    theirs.close()
-                    self._processes[ours] = process
-        except BaseException:
-            self.close()
-            raise
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WorkerPool, ()  # a deep copy has workers of its own
 
-    @property
-    def alive(self) -> bool:
-        """Whether all wait for work: of this process, not of one that it forked."""
-        mine = self._idle and self.close.alive and self._owner == os.getpid()
-        return mine and all(process.is_alive() for process in self._processes.values())
+    def map(
+        self,
+        function: Callable[[Job], Result],
+        jobs: Sequence[Job],
+        workers: int,
+        known: Sequence[Any] = (),
+        keep: bool = False,
+    ) -> Generator[Result, None, None]:
+        """Yield ``function(job)`` for each job, in order.
 
-    def map(self, items: Sequence[Item]) -> Generator[Result, None, None]:
-        """``map(work, items)``. When this ends early, by an error or an interruption, all close.
+        While another thread, or a caller of this call, uses the workers, this process computes.
+
+        Args:
+            function: inherited by the fork, not pickled; the pool keeps no reference to it.
+            workers: number of processes.
+            known: what workers know from the fork; if anything in it is another object, or the
+                number of workers changes, they are started again.
+            keep: whether the workers stay for the next call. They always end if this generator is
+                closed early or raises an error.
 
         Raises:
-            MachineError: a process was ended from outside.
+            MachineError: a worker was ended from outside.
+            Exception: what ``function`` raises, with the traceback of the worker.
         """
-        assert self.alive
-        self._idle = False
-        left = iter(enumerate(items))
-        busy: set[Connection] = set()
-        ready: dict[int, Any] = {}  # result and error
+        if not self._in_use.acquire(blocking=False):
+            yield from map(function, jobs)
+            return
+        try:
+            self._start(function, workers, known)
+            yield from self._map(jobs)
+        except BaseException:
+            keep = False
+            raise
+        finally:
+            if not keep:
+                self.close()
+            self._in_use.release()
 
-        def give(connection: Connection) -> None:
-            if (numbered := next(left, None)) is not None:
+    def _start(self, function: Callable[[Job], Result], count: int, known: Sequence[Any]) -> None:
+        """Start workers, unless those that run are alive and know the same."""
+        import torch
+        from numba.core.compiler_lock import global_compiler_lock
+
+        autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        now = (os.getpid(), count, *autocast, *known)
+        if self._workers and self._known == now:
+            if all(worker.is_alive() for worker in self._workers.values()):
+                return
+        self.close()
+        self._workers, self._known = {}, now
+        self.close = weakref.finalize(self, _end, self._workers, os.getpid())
+        fork = multiprocessing.get_context("fork")
+        # a worker forked while another thread compiles would wait forever for the compiler's lock
+        with _FORKING, global_compiler_lock, _deferred_signals():
+            for _ in range(count):
+                ours, theirs = fork.Pipe()
+                # a worker with a copy of our end would not notice that its parent is gone
+                inherited = [*self._workers, ours]
+                worker = fork.Process(
+                    target=_serve, args=(function, theirs, inherited), daemon=True
+                )
+                worker.start()
+                theirs.close()
+                self._workers[ours] = worker
+
+    def _map(self, jobs: Sequence[Job]) -> Generator[Result, None, None]:
+        remaining = iter(enumerate(jobs))
+        busy: set[Connection] = set()
+        answers: dict[int, Any] = {}  # results and errors that came before their turn
+
+        def send(connection: Connection) -> None:
+            if (numbered := next(remaining, None)) is not None:
                 busy.add(connection)
                 connection.send(numbered)
 
-        try:
-            for connection in self._processes:
-                with self._noticing_end(connection):
-                    give(connection)
-            for wanted in range(len(items)):
-                while wanted not in ready:
-                    for answered in wait(list(busy)):
-                        assert isinstance(answered, Connection)
-                        with self._noticing_end(answered):
-                            number, *answer = answered.recv()
-                            busy.remove(answered)
-                            ready[number] = answer
-                            give(answered)
-                result, error = ready.pop(wanted)
-                if error is not None:
-                    raise error
-                yield result
-        except BaseException:
-            self.close()
-            raise
-        self._idle = True
+        for connection in self._workers:
+            with self._detecting_end(connection):
+                send(connection)
+        for wanted in range(len(jobs)):
+            while wanted not in answers:
+                for answered in wait(list(busy)):
+                    assert isinstance(answered, Connection)
+                    with self._detecting_end(answered):
+                        number, *answer = answered.recv()
+                        busy.remove(answered)
+                        answers[number] = answer
+                        send(answered)
+            result, error = answers.pop(wanted)
+            if error is not None:
+                raise error
+            yield result
 
     @contextlib.contextmanager
-    def _noticing_end(self, connection: Connection) -> Iterator[None]:
+    def _detecting_end(self, connection: Connection) -> Iterator[None]:
         """
         Raises:
-            MachineError: the process at the other end is gone.
+            MachineError: the worker at the other end is gone.
         """
         try:
             yield
         except (EOFError, OSError) as error:
-            if connection not in self._processes:  # all were closed, as at an exit
+            if connection not in self._workers:  # all were closed, as at an exit
                 raise
-            process = self._processes[connection]
-            process.join()
+            worker = self._workers[connection]
+            worker.join()
             raise MachineError(
-                f"a process that searched a batch was ended (exit code {process.exitcode})",
-                fix="this is mostly for lack of memory: take fewer --workers, or a smaller "
-                "--batch-tokens",
+                f"a worker process was ended from outside (exit code {worker.exitcode})",
+                fix="memory is probably short: use fewer --workers or a smaller --batch-tokens",
             ) from error
 
 
-class Staying(Generic[Item, Result]):
-    """``Cores`` from one call to the next, as long as what they know stays the same."""
-
-    def __init__(self) -> None:
-        self._cores: WorkerPool[Item, Result] | None = None
-        self._known: tuple[Any, ...] = ()
-        self._turn = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Staying, ()  # a deep copy has processes of its own
-
-    @contextlib.contextmanager
-    def using(
-        self, work: Callable[[Item], Result], count: int, known: Sequence[Any], stay: bool
-    ) -> Iterator[WorkerPool[Item, Result] | None]:
-        """``count`` processes for ``work``; None while they work for someone else.
-
-        Args:
-            known: what they know of; if anything else comes, they begin anew.
-            stay: until the next call; otherwise they end with this one.
-        """
-        if not self._turn.acquire(blocking=False):
-            yield None
-            return
-        try:
-            import torch
-
-            autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-            now = (count, *autocast, *known)
-            if self._cores is None or not self._cores.alive or self._known != now:
-                self._end()
-                self._cores, self._known = WorkerPool(work, count), now
-            try:
-                yield self._cores
-            finally:
-                if not stay:
-                    self._end()
-        finally:
-            self._turn.release()
-
-    def _end(self) -> None:
-        if self._cores is not None:
-            self._cores.close()
-        self._cores, self._known = None, ()
-
-
-def _end(processes: dict[Connection, Any], owner: int) -> None:
-    """End processes, whatever they are at, but not those of a process that forked this one."""
+def _end(workers: dict[Connection, Any], owner: int) -> None:
+    """Kill and join workers, unless this process is a fork of their parent."""
     if owner != os.getpid():
         return
-    for connection, process in processes.items():
+    for connection, worker in workers.items():
         connection.close()
-        process.kill()
-    while processes:
-        connection, process = next(iter(processes.items()))
-        process.join()
-        del processes[connection]
-        process.close()
+        worker.kill()
+    while workers:
+        connection, worker = next(iter(workers.items()))
+        worker.join()
+        del workers[connection]
+        worker.close()
 
 
 @contextlib.contextmanager
-def _signals_later() -> Iterator[None]:
-    """Python drops what a signal raises while it forks; so signals wait until that is over."""
-    came: list[int] = []
+def _deferred_signals() -> Iterator[None]:
+    """Deliver signals after the context: Python loses exceptions that handlers raise in a fork."""
+    received: list[int] = []
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda number, frame: came.append(number))
+            before[number] = signal.signal(number, lambda number, frame: received.append(number))
     try:
-        with warnings.catch_warnings():  # of Python 3.12, about threads, which have no part in this
+        with warnings.catch_warnings():
+            # Python 3.12 warns that threads of the parent do not run in a fork; none is needed
             warnings.simplefilter("ignore", DeprecationWarning)
             yield
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for sent in came:
-            signal.raise_signal(sent)
+        for number in received:
+            signal.raise_signal(number)
 
 
 def _serve(
-    work: Callable[[Item], Result], connection: Connection, copies: Sequence[Connection]
+    function: Callable[[Job], Result], connection: Connection, inherited: Sequence[Connection]
 ) -> None:
-    """What a process does: the work, to each item that comes, until its parent is gone."""
+    """Run in a worker: apply the function to each job that arrives until the parent is gone."""
     import torch
 
-    for copy in copies:
-        copy.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption ends
+    for other in inherited:
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            number, item = connection.recv()
+            number, job = connection.recv()
             result, error = None, None
             try:
-                result = work(item)
-            except Exception as raised:  # raised again where it can be seen, with its traceback
+                result = function(job)
+            except Exception as raised:  # raised again in the parent, with its traceback
                 error = ExceptionWithTraceback(raised, raised.__traceback__)
             connection.send((number, result, error))

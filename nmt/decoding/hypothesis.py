@@ -1,4 +1,4 @@
-"""What a search finds, by whichever engine."""
+"""The result of a search, with any engine. Loads no torch: translating an export needs none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 
 class NonFiniteScores(ArithmeticError):
-    """A model gives NaN or infinite scores to a sentence of a batch, or to a line."""
+    """Raised when a model gives NaN or infinite scores to a sentence.
+
+    Attributes:
+        number: index of the sentence in its batch; the line number where targets are given.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"the scores of {number} are not finite")
@@ -19,12 +23,13 @@ class NonFiniteScores(ArithmeticError):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A hypothesis as ids, EOS left out.
+    """A hypothesis as ids.
 
     Attributes:
-        log_prob: sum over its tokens, EOS included if it ended.
-        score: what the search ranked by.
-        finished: it ended with EOS, not at the length limit.
+        ids: of its tokens, without EOS.
+        log_prob: sum over its tokens, including EOS if it is finished.
+        score: log_prob / length penalty; the search ranks by it.
+        finished: whether it ended with EOS, not at the length limit.
     """
 
     ids: list[int]

@@ -1,0 +1,125 @@
+"""Chunks of lines that are read ahead, and batches of similar length that fit in memory."""
+
+from __future__ import annotations
+
+import bisect
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from nmt.errors import MachineError
+
+if TYPE_CHECKING:
+    import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+MAX_CHUNK_CHARACTERS = 1_000_000  # 2,048 lines of usual length have a fourth of it
+
+
+def read_chunks(
+    items: Iterable[Item],
+    count: int,
+    size: Callable[[Item], int],
+    ready: Callable[[], bool] = lambda: True,
+) -> Iterator[list[Item]]:
+    """Yield the items in order, in lists of up to ``count``.
+
+    A list ends early when it has MAX_CHUNK_CHARACTERS, and when the next item is not ready.
+
+    Args:
+        size: returns the number of characters of an item.
+        ready: returns whether the next item, or the end, can be read without waiting.
+    """
+    chunk: list[Item] = []
+    characters = 0
+    for item in items:
+        chunk.append(item)
+        characters += size(item)
+        if len(chunk) >= count or characters >= MAX_CHUNK_CHARACTERS or not ready():
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> list[range]:
+    """Split sentences into the smallest batches whose number suits the workers.
+
+    With as many batches for each worker, no worker waits for the last one.
+
+    Args:
+        lengths: of the sentences, in descending order.
+        max_size: upper limit of the longest length of a batch x its sentences; a longer sentence
+            is a batch of its own.
+        workers: the number of batches is a multiple of it where the sentences allow that.
+
+    Returns:
+        The indices of each batch.
+    """
+    fewest = len(_batches(lengths, max_size))
+    count = -(-fewest // workers) * workers
+    sizes = range(1, max_size + 1)  # the larger, the fewer batches
+    size = bisect.bisect_left(sizes, -count, key=lambda size: -len(_batches(lengths, size)))
+    return _batches(lengths, sizes[size])
+
+
+def _batches(lengths: Sequence[int], max_size: int) -> list[range]:
+    batches, first = [], 0
+    while first < len(lengths):
+        batches.append(next_batch(first, lengths, max_size))
+        first = batches[-1].stop
+    return batches
+
+
+def next_batch(first: int, lengths: Sequence[int], max_size: int) -> range:
+    """Return the indices, from ``first``, of as many sentences as fit in a batch, at least one."""
+    return range(first, min(first + max(1, max_size // lengths[first]), len(lengths)))
+
+
+class HalvingBatcher:
+    """Computes batch after batch, and halves the batches when the device is out of memory.
+
+    Attributes:
+        max_batch_size: longest length of a batch x its items that fits, as far as is known.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.max_batch_size = sys.maxsize
+
+    def map(
+        self, work: Callable[[range], Result], lengths: Sequence[int], max_size: int
+    ) -> Generator[tuple[range, Result], None, None]:
+        """Yield the indices of each batch, and ``work`` of them.
+
+        A note on standard error says so when batches are halved for the first time.
+
+        Args:
+            lengths: size of each item, in descending order.
+            max_size: upper limit of the longest length of a batch x its items; a longer item is a
+                batch of its own.
+
+        Raises:
+            MachineError: a single item does not fit in memory.
+        """
+        import torch
+
+        first = 0
+        while first < len(lengths):
+            batch = next_batch(first, lengths, min(max_size, self.max_batch_size))
+            try:
+                result = work(batch)
+            except torch.OutOfMemoryError as error:
+                if len(batch) == 1:
+                    raise MachineError(
+                        f"out of memory on {self.device}: one sentence with all its hypotheses "
+                        f"has {lengths[first]:,} tokens",
+                        fix="use a smaller --beam, shorter lines, or --device cpu",
+                    ) from error
+                if self.max_batch_size == sys.maxsize:
+                    print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
+                self.max_batch_size = len(batch) * lengths[first] // 2
+                continue
+            yield batch, result
+            first = batch.stop
