@@ -48,12 +48,12 @@ class PeerTranslator:
         self.peer.model.eval()
         self.decode = recipe.decode
         segmenter = load_segmenter(folder.path)
-        self.sentences = TextCodec(segmenter, vocab, recipe.src, recipe.tgt)
+        self.codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt)
 
     @torch.no_grad()
     def translate(self, lines: Sequence[str], beam: int) -> list[str]:
         """Return the best translation of each line."""
-        pieces, vocab = self.sentences.source_pieces, self.sentences.vocab
+        pieces, vocab = self.codec.source_pieces, self.codec.vocab
         sources = [[*vocab.ids(pieces(line)), EOS] for line in lines]
         order = sorted(range(len(lines)), key=lambda row: -len(sources[row]))
         texts = [""] * len(lines)
@@ -65,7 +65,7 @@ class PeerTranslator:
             for row, ids in zip(rows, found, strict=True):
                 tgt_pieces = vocab.pieces(ids[: ids.index(EOS)] if EOS in ids else ids)
                 if len(sources[row]) > 1:  # otherwise the line is blank
-                    texts[row] = self.sentences.segmenter.decode(tgt_pieces, self.sentences.tgt)
+                    texts[row] = self.codec.segmenter.decode(tgt_pieces, self.codec.tgt)
         return texts
 
 

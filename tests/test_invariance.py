@@ -1,4 +1,4 @@
-"""What must not change the result, and what must: padding, order, future, cache, gains at 1.
+"""What must not change the output, and what must: padding, order, future, cache, gains at 1.
 
 Also gradients: autograd of the model against finite differences of the slow reference.
 """
@@ -47,19 +47,19 @@ def by_sentence(out: torch.Tensor, targets: list[list[int]]) -> list[torch.Tenso
     return list(out.split([len(row) + 1 for row in targets]))
 
 
-# ---------------------------------------------------------------- what must not matter
+# ---------------------------------------------------------------- padding, order, future
 
 
 @each_model
-def test_a_sentence_alone_and_beside_longer_ones(keys):
+def test_a_sentence_is_the_same_next_to_longer_ones(keys):
     model = build(tiny(**keys))
     together = by_sentence(log_probs(model, batch_of(SOURCES, TARGETS)), TARGETS)
-    for src, tgt, beside in zip(SOURCES, TARGETS, together, strict=True):
-        torch.testing.assert_close(log_probs(model, batch_of([src], [tgt])), beside, **CLOSE)
+    for src, tgt, expected in zip(SOURCES, TARGETS, together, strict=True):
+        torch.testing.assert_close(log_probs(model, batch_of([src], [tgt])), expected, **CLOSE)
 
 
 @each_model
-def test_order_of_sentences_in_the_batch(keys):
+def test_the_order_of_sentences_in_the_batch_does_not_matter(keys):
     model = build(tiny(**keys))
     together = by_sentence(log_probs(model, batch_of(SOURCES, TARGETS)), TARGETS)
     order = [2, 0, 1]
@@ -79,11 +79,11 @@ def test_gradient_of_a_batch_is_the_sum_over_its_sentences(keys):
         label_smoothed_loss(model(batch), batch.tgt_out, allowed, 0.1).smoothed.backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
-    whole = gradients(batch_of(SOURCES, TARGETS))
+    together = gradients(batch_of(SOURCES, TARGETS))
     alone = sum(
         gradients(batch_of([src], [tgt])) for src, tgt in zip(SOURCES, TARGETS, strict=True)
     )
-    torch.testing.assert_close(whole, alone, rtol=1e-3, atol=1e-3 * whole.abs().max().item())
+    torch.testing.assert_close(together, alone, rtol=1e-3, atol=1e-3 * together.abs().max().item())
 
 
 @each_model
@@ -94,13 +94,13 @@ def test_the_future_of_the_target_is_not_seen(keys):
     for place in range(len(tgt)):
         changed = [*tgt[:place], 9 if tgt[place] != 9 else 6, *tgt[place + 1 :]]
         out = log_probs(model, batch_of(SOURCES[:1], [changed]))
-        # the token at ``place`` is an input from position place + 1 on
+        # the token at ``place`` is an input of later positions
         torch.testing.assert_close(out[: place + 1], full[: place + 1], **CLOSE)
         assert (out[place + 1] - full[place + 1]).abs().max() > 1e-4
 
 
 @each_model
-def test_every_source_token_and_its_place_are_seen(keys):
+def test_every_source_token_and_its_position_matter(keys):
     model = build(tiny(**keys))
     src = [4, 5, 6, 7, EOS]
     base = log_probs(model, batch_of([src], TARGETS[:1]))
@@ -110,7 +110,7 @@ def test_every_source_token_and_its_place_are_seen(keys):
 
 
 @each_model
-def test_another_sentence_s_source_does_not_matter(keys):
+def test_the_source_of_another_sentence_does_not_matter(keys):
     model = build(tiny(**keys))
     base = by_sentence(log_probs(model, batch_of(SOURCES, TARGETS)), TARGETS)
     changed = [SOURCES[0], [9, 9, 9, 9, 9, 9, 9, EOS], SOURCES[2]]
@@ -120,7 +120,7 @@ def test_another_sentence_s_source_does_not_matter(keys):
     assert (out[1] - base[1]).abs().max() > 1e-4
 
 
-# ---------------------------------------------------------------- cached = full
+# ---------------------------------------------------------------- incremental decoding
 
 
 def sources_of(rows: list[list[int]]) -> tuple[torch.Tensor, Layout]:
@@ -128,17 +128,17 @@ def sources_of(rows: list[list[int]]) -> tuple[torch.Tensor, Layout]:
 
 
 def full_log_probs(model: Transformer, src: list[int], prefix: list[int]) -> torch.Tensor:
-    """Of the token after ``prefix``, which begins with BOS, by the training forward."""
+    """Return those of the token after ``prefix`` (BOS first), by the training forward."""
     return log_probs(model, batch_of([src], [prefix[1:]]))[-1]
 
 
 @each_model
 @torch.no_grad()
-def test_decoding_position_by_position_is_the_full_forward(keys):
-    """Random beams, reordered at random; in the middle a sentence is dropped, then another.
+def test_incremental_decoding_equals_the_full_forward(keys):
+    """Beams are random and reordered at random; twice a sentence is dropped.
 
-    36 positions: more than the caches are first allocated for. At position 20 the last sentence
-    stays, and of its beams' past what is still the past of one.
+    36 positions exceed the first allocation of the caches. At position 20 only one sentence stays,
+    and the caches keep only the positions that one of its beams descends from.
     """
     model = build(tiny(**keys))
     rng = torch.Generator().manual_seed(5)
@@ -176,7 +176,7 @@ def test_decoding_position_by_position_is_the_full_forward(keys):
 
 @each_model
 @torch.no_grad()
-def test_beams_of_one_sentence_do_not_see_each_other(keys):
+def test_beams_of_one_sentence_are_independent(keys):
     model = build(tiny(**keys))
     src, layout = sources_of(SOURCES)
     one, three = model.start_decoding(src, layout, 1, 10), model.start_decoding(src, layout, 3, 10)
@@ -186,11 +186,11 @@ def test_beams_of_one_sentence_do_not_see_each_other(keys):
         torch.testing.assert_close(wide[::3], narrow, **CLOSE)
 
 
-# ---------------------------------------------------------------- variants that coincide
+# ---------------------------------------------------------------- equal variants
 
 
 def with_weights_of(model: Transformer, **keys: Any) -> Transformer:
-    """A model of other keys that has the weights of ``model`` wherever the names agree."""
+    """Return a model with other keys, and the weights of ``model`` where names agree."""
     other = Transformer(tiny(**keys), TYPES, ALLOWED)
     missing, unexpected = other.load_state_dict(model.state_dict(), strict=False)
     assert not unexpected
@@ -200,7 +200,7 @@ def with_weights_of(model: Transformer, **keys: Any) -> Transformer:
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 @pytest.mark.parametrize("res_scale", ["ffn", "all", "scalar"])
-def test_head_scale_and_res_scale_at_one_are_the_plain_model(place, res_scale):
+def test_head_scale_and_res_scale_of_one_equal_the_plain_model(place, res_scale):
     """N 2.1, 2.2: gamma and lambda start at 1, where they change nothing."""
     plain = build(tiny(norm_place=place))
     extended = with_weights_of(plain, norm_place=place, head_scale=True, res_scale=res_scale)
@@ -209,13 +209,13 @@ def test_head_scale_and_res_scale_at_one_are_the_plain_model(place, res_scale):
 
 
 @pytest.mark.parametrize("part", ["head_scale", "post_attn_norm", "ffn_norm", "qkv_norm"])
-def test_each_part_of_normformer_takes_part(part):
-    """Moving an added gain off its start changes the output: it is wired in, not only declared."""
+def test_each_part_of_normformer_changes_the_output(part):
+    """Changing an added gain changes the output, so it is used and not just declared."""
     model = with_weights_of(build(tiny()), **{part: True})
     batch = batch_of(SOURCES, TARGETS)
     known = set(build(tiny()).state_dict())
     for name, parameter in model.named_parameters():
-        # the same shift on all keys of a query cancels in the softmax
+        # an equal shift of all keys cancels in the softmax
         if name in known or name.endswith("k_norm.bias"):
             continue
         before, kept = log_probs(model, batch), parameter.detach().clone()
@@ -229,7 +229,7 @@ def test_each_part_of_normformer_takes_part(part):
 
 
 @pytest.mark.parametrize("place", ["pre", "post"])
-def test_rmsnorm_with_tied_gains_is_scalenorm(place):
+def test_rmsnorm_with_tied_gains_equals_scalenorm(place):
     """T 4.2: g_i = g / sqrt(d) for all i turns every RMSNorm into a ScaleNorm of gain g."""
     keys = {"norm_place": place, "norm_eps": 1e-12}
     scale = build(tiny(norm="scalenorm", **keys))
@@ -245,14 +245,14 @@ def test_rmsnorm_with_tied_gains_is_scalenorm(place):
     torch.testing.assert_close(log_probs(rms, batch), log_probs(scale, batch), **CLOSE)
 
 
-def test_a_fixed_gain_is_a_learned_one_at_sqrt_d():
+def test_a_fixed_gain_equals_a_learned_gain_of_sqrt_d():
     fixed = build(tiny(scalenorm_gain="fixed"))
     learned = with_weights_of(fixed, scalenorm_gain="learned")
     batch = batch_of(SOURCES, TARGETS)
     torch.testing.assert_close(log_probs(learned, batch), log_probs(fixed, batch), **CLOSE)
 
 
-def test_length_of_embedding_rows_matters_without_fixnorm_alone():
+def test_the_length_of_embedding_rows_matters_only_without_fixnorm():
     for fixnorm in (True, False):
         model, batch = build(tiny(fixnorm=fixnorm)), batch_of(SOURCES, TARGETS)
         before = log_probs(model, batch)
@@ -298,7 +298,7 @@ def test_autocast_stays_close_to_fp32_and_keeps_the_mask(keys, dtype):
         assert parameter.grad.isfinite().all(), name
 
 
-def test_one_token_sentences():
+def test_empty_source_and_target():
     model = build(tiny())
     out = log_probs(model, batch_of([[EOS]], [[]]))
     slow = Reference(tiny(), model.state_dict(), ALLOWED).log_probs([[EOS]], [[BOS]])

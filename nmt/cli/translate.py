@@ -21,7 +21,7 @@ from nmt.errors import Terminated, UserError
 if TYPE_CHECKING:
     from nmt.cli.io import Output
     from nmt.cli.resume_translation import LineNumber, Signature
-    from nmt.decoding.codec import Translation, Unknown
+    from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
@@ -224,8 +224,8 @@ def _translate(args: argparse.Namespace) -> None:
 
     from nmt.cli.io import is_interactive, open_output, read_input, read_parallel
     from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import search_options
-    from nmt.decoding.wishes import NAMES
+    from nmt.decoding.constraints import NAMES
+    from nmt.decoding.options import as_flag, search_options
 
     lines, total, ready = read_input(args.input)
     targets = None
@@ -234,10 +234,11 @@ def _translate(args: argparse.Namespace) -> None:
     given = _search_options(args, total)
     constraints = {name for name in NAMES if given.get(name) is not None}
     chosen = {name: value for name, value in given.items() if name not in NAMES}
-    search_options(DecodeConfig(), chosen, constraints)  # report errors before torch is loaded
+    # report errors before torch is loaded
+    search_options(DecodeConfig(), chosen, constraints, as_flag)
     translator = _load(args)
     enable_gc()
-    options = translator.checked(chosen, constraints)
+    options = translator.check_options(chosen, constraints)
     output_format = _output_format(args, options)
     signature = _signature(args, translator, options)
     with open_output(args.output, signature, args.resume, output_format.line_number) as (
@@ -316,19 +317,19 @@ def _write(
         )
 
 
-def _note_unknown(unknown: Unknown) -> None:
+def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
     if unknown.share > MAX_UNKNOWN:
         print(
             f"note: {unknown.share:.1%} of the source pieces are unknown to the model, in "
-            f"{unknown.lines_with:,} of {unknown.lines:,} lines; check the language and script of "
+            f"{unknown.lines_with_unknown:,} of {unknown.lines:,} lines; check the language and script of "
             "the input",
             file=sys.stderr,
         )
-    if unknown.lines_only:
-        more = unknown.lines_only - len(unknown.first)
+    if unknown.lines_all_unknown:
+        more = unknown.lines_all_unknown - len(unknown.first)
         numbers = ", ".join(map(str, unknown.first)) + (f" and {more:,} more" if more else "")
-        lines = "line" if unknown.lines_only == 1 else "lines"
+        lines = "line" if unknown.lines_all_unknown == 1 else "lines"
         print(
             f"note: all pieces of {lines} {numbers} are unknown to the model; do not rely on the "
             "translation",

@@ -29,6 +29,7 @@ from nmt.decoding.hypothesis import Hypothesis
 from nmt.errors import UserError
 
 SPACE_SIGN = "\u2581"  # what SentencePiece writes for a space
+NO_PIECES = TargetPieces()
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
 
@@ -51,7 +52,7 @@ class SearchInput:
     line: int = 0
     part: int = 0
     pieces: Sequence[str] = ()
-    prefix: TargetPieces = TargetPieces()
+    prefix: TargetPieces = NO_PIECES
     require: tuple[TargetPieces, ...] = ()
     forbid: tuple[str, ...] = ()
 

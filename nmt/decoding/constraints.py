@@ -196,7 +196,7 @@ class Progress:
     Attributes:
         missing: number of tokens of the phrases that are not met.
         next_tokens: tokens that begin or continue a phrase -> what is missing after them.
-        must_continue: tokens of which one must follow, so that a phrase begun with UNK is completed.
+        must_continue: tokens of which one must follow: a phrase begun with UNK is completed.
         open_word: whether the last phrase is met only if its last word ends here.
     """
 

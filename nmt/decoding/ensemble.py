@@ -51,7 +51,7 @@ class Ensemble(nn.Module):
     def start_decoding(
         self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None
     ) -> EnsembleState:
-        """Encode B sentences with every model; ``types`` [A] as in ``Transformer.start_decoding``."""
+        """Encode B sentences with every model; arguments as in ``Transformer.start_decoding``."""
         return EnsembleState(
             [model.start_decoding(src, layout, beam, max_len, types) for model in self.members()]
         )

@@ -167,7 +167,7 @@ def _aligned_pieces(attention: Sequence[Tensor], batch: Batch) -> list[list[int]
     It is the piece with the highest attention in the step that predicts the target piece (Garg et
     al. 2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six,
     for PostNorm. With our small PreNorm models that finds half as many links of words that are
-    equal on both sides (docs/decoding.md). EOS is excluded: it attracts words without a source.
+    equal on both sides (docs/commands.md). EOS is excluded: it attracts words without a source.
     """
     if not attention:
         return []

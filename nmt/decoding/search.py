@@ -137,7 +137,8 @@ def beam_search(
         alpha: exponent of the length penalty, 0 = none.
         forbidden: [F] ids that are never produced.
         n_best: at most ``beam``.
-        processors: further constraints, in order; a later one can allow what an earlier one forbids.
+        processors: further constraints, in order; a later one can allow tokens that an earlier one
+            forbids.
         strategy: selects continuations; None = the K best.
         groups: groups of beams that start separately: ``strategy`` never lets a hypothesis of one
             displace a hypothesis of another.

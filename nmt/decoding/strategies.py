@@ -112,7 +112,7 @@ class Sampling:
         return drawn, torch.arange(token.shape[1], device=token.device).expand_as(token)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Return [B, K, V] float64, 0 for truncated tokens; the rest is not rescaled to sum to 1."""
+        """Return [B, K, V] float64: 0 for truncated tokens, the rest not rescaled to sum to 1."""
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             kept, token = logits.topk(self.top_k, dim=-1)
             logits = torch.full_like(logits, -torch.inf).scatter(-1, token, kept)

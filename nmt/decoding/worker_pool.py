@@ -118,9 +118,9 @@ class WorkerPool(Generic[Job, Result]):
 
         autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         now = (os.getpid(), count, *autocast, *known)
-        if self._workers and self._known == now:
-            if all(worker.is_alive() for worker in self._workers.values()):
-                return
+        alive = all(worker.is_alive() for worker in self._workers.values())
+        if self._workers and alive and self._known == now:
+            return
         self.close()
         self._workers, self._known = {}, now
         self.close = weakref.finalize(self, _end, self._workers, os.getpid())
@@ -214,8 +214,8 @@ def _deferred_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for number in received:
-            signal.raise_signal(number)
+        for sent in received:
+            signal.raise_signal(sent)
 
 
 def _serve(

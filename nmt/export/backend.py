@@ -18,10 +18,10 @@ import numpy as np
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.codec import SearchInput, TextCodec, Translation
-from nmt.decoding.found import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import checked_workers
+from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, UserError
 from nmt.export.metadata import is_export, read_metadata
 from nmt.export.spec import (
@@ -172,12 +172,12 @@ class ExportedTranslator(Translator):
     """
 
     def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
-        self.source, self.workers = source, checked_workers(workers)
+        self.source, self.workers = source, check_workers(workers)
         metadata, self.decode = read_metadata(folder)
         self.precision = "fp32"  # the precision of the stored weights is part of the fingerprint
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = metadata.src, metadata.tgt
-        self.sentences = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
+        self.codec = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
         self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
         self.engine = _open(folder, self.vocab, metadata.suppressed_tokens, device, workers)
         if metadata.quantization:
@@ -189,19 +189,20 @@ class ExportedTranslator(Translator):
         weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
         self._fingerprint = f"{self.text_fingerprint} {weights}"
 
-    def _search(
+    def search(
         self,
-        sentences: Sequence[SearchInput],
+        inputs: Sequence[SearchInput],
         options: SearchOptions,
         stop: Callable[[], None] | None = None,
-        done: Callable[[Sequence[SearchInput]], None] = lambda searched: None,
+        progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each input, best first, from CTranslate2."""
         if stop is not None:
             stop()
-        with self._finite_scores(sentences):
-            found = self.engine.search([s.ids for s in sentences], options)
-        done(sentences)
-        return found
+        with self._finite_scores(inputs):
+            results = self.engine.search([one.ids for one in inputs], options)
+        progress(sum(one.part == 0 for one in inputs))
+        return results
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
@@ -214,19 +215,21 @@ class ExportedTranslator(Translator):
             fix="pass a run folder, with --engine torch",
         )
 
-    def checked(self, given: dict[str, Any], wishes: Set[str] = frozenset()) -> SearchOptions:
+    def check_options(
+        self, given: dict[str, Any], constraints: Set[str] = frozenset()
+    ) -> SearchOptions:
         """Return the options of one call.
 
         Raises:
             UserError: CTranslate2 does not support one of them.
         """
-        options = super().checked(given, wishes)
+        options = super().check_options(given, constraints)
         unsupported = [
             name.replace("_", "-")
             for name, field in SearchOptions.model_fields.items()
             if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
         ]
-        unsupported += sorted(wishes)
+        unsupported += sorted(constraints)
         if unsupported:
             raise UserError(
                 f"engine ctranslate2 does not support {', '.join(unsupported)}",

@@ -20,7 +20,7 @@ from string import Template
 import nmt
 from nmt.data.segment import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
-from nmt.decoding.codec import LONGEST
+from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
@@ -72,7 +72,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     decode = translator.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
     types = vocab.pieces(range(len(SPECIALS), len(vocab)))
-    positions = max(POSITIONS, LONGEST + 1 + decode.max_len_offset)
+    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + decode.max_len_offset)
     spec = build_spec(config, weights, types, positions)
     spec.optimize(quantization)
     spec.save(str(folder))

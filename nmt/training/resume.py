@@ -11,7 +11,7 @@ from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segment import load_segmenter
 from nmt.data.vocab import Vocab
-from nmt.decoding.load import text_fingerprint
+from nmt.decoding.codec import text_fingerprint
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import MODEL, OPTIMIZER, Checkpoint, TrainState, require_fit, shapes_of

@@ -29,9 +29,9 @@ from nmt.cli import translate
 from nmt.cli.io import locked_output, read_input, read_parallel
 from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.config.recipe import DecodeConfig
-from nmt.decoding.codec import Translation, Unknown
+from nmt.decoding.batching import read_chunks
+from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.decoding.windows import read_chunks
 from nmt.errors import UserError
 from nmt.export.folder import export
 from tests.export.cases import made
@@ -54,13 +54,13 @@ class Translator:
         return Translator()
 
     device, precision = "cpu", "fp32"
-    unknown = types.SimpleNamespace(share=0.0, lines_only=0)
+    unknown = types.SimpleNamespace(share=0.0, lines_all_unknown=0)
 
     def fingerprint(self):
         return "capitals"
 
-    def checked(self, given, wishes):
-        return search_options(DecodeConfig(), given, wishes)
+    def check_options(self, given, constraints):
+        return search_options(DecodeConfig(), given, constraints)
 
     def stream(self, lines, skip, progress, ready, n_best=None, **options):
         for line in itertools.islice(lines, skip, None):
@@ -320,7 +320,7 @@ def test_fast_lines_fill_their_chunks() -> None:
     writer.start()
     with open(read, "rb") as file:
         lines = cli_io.StreamLines(file, "x")
-        sizes = [len(window) for window in read_chunks(lines, 2048, len, lines.ready)]
+        sizes = [len(chunk) for chunk in read_chunks(lines, 2048, len, lines.ready)]
     writer.join()
     assert sizes == [2048] * 9 + [20_000 - 9 * 2048]
 
@@ -428,13 +428,13 @@ class Capitals:
 
     device = "cpu"
     precision = "fp32"
-    unknown = Unknown()
+    unknown = UnknownPieces()
 
     def fingerprint(self) -> str:
         return "capitals"
 
-    def checked(self, given: dict[str, Any], wishes: Any) -> SearchOptions:
-        return search_options(DecodeConfig(), given, wishes)
+    def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
+        return search_options(DecodeConfig(), given, constraints)
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for line in itertools.islice(lines, skip, None):

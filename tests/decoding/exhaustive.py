@@ -1,7 +1,7 @@
-"""What search should find: hand-made scores, every output there is, and a slow beam search.
+"""Hand-made scores, all possible outputs, and a slow beam search, to compare with.
 
-Nothing here shares code with nmt.decoding: a model is a function from (sentence, prefix) to
-log-probabilities of the next token, a hypothesis is a tuple of tokens, and sums are taken in
+This module shares no code with nmt.decoding. A model is a function from (sentence, prefix) to
+log-probabilities of the next token, a hypothesis is a tuple of tokens, and sums are computed in
 double precision, one sentence at a time.
 """
 
@@ -23,7 +23,7 @@ Output = tuple[Prefix, float, float, bool]  # tokens without EOS, log_prob, scor
 
 
 def random_scores(seed: int, types: int = 5, spread: float = 2.0) -> Scores:
-    """Logits that differ for every sentence and prefix, and are the same at every call."""
+    """Return logits that differ for each sentence and prefix, and are equal at each call."""
 
     @functools.cache
     def logits(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -33,7 +33,7 @@ def random_scores(seed: int, types: int = 5, spread: float = 2.0) -> Scores:
 
 
 def ending_after(lengths: Sequence[int], types: int = 5) -> Scores:
-    """Every sentence surely ends, and not before it has as many tokens as ``lengths`` says."""
+    """Return logits with which each sentence ends after exactly ``lengths`` tokens."""
 
     def logits(sentence: int, prefix: Prefix) -> np.ndarray:
         row = np.linspace(0.0, 1.0, types)
@@ -50,7 +50,7 @@ def penalty(length: int, alpha: float) -> float:
 def next_tokens(
     scores: Scores, sentence: int, prefix: Prefix, forbidden: Sequence[int]
 ) -> list[tuple[int, float]]:
-    """(token, log-probability) of all that may come next."""
+    """Return (token, log-probability) of all tokens that may follow."""
     logits = scores(sentence, prefix)
     log_probs = logits - np.logaddexp.reduce(logits)
     banned = {*forbidden, EOS} if not prefix else set(forbidden)
@@ -60,7 +60,7 @@ def next_tokens(
 def outputs(
     scores: Scores, sentence: int, max_len: int, alpha: float, forbidden: Sequence[int]
 ) -> list[Output]:
-    """Every output of one sentence, best first: each that ends, and each that is cut."""
+    """Return all outputs of one sentence, finished or cut at the limit, best first."""
 
     def grow(prefix: Prefix, log_prob: float) -> Iterator[Output]:
         length = len(prefix) + 1
@@ -84,12 +84,12 @@ def slow_beam_search(
     alpha: float,
     forbidden: Sequence[int],
 ) -> list[Output]:
-    """Beam search without early stop: until every beam has ended, or the length limit."""
+    """Beam search without early stop: until all beams are finished, or the length limit."""
     beams: list[Output] = [((), 0.0, 0.0, False)]
     for length in range(1, max_len + 1):
         candidates: list[Output] = []
-        for ids, log_prob, score, ended in beams:
-            if ended:
+        for ids, log_prob, score, finished in beams:
+            if finished:
                 candidates.append((ids, log_prob, score, True))
                 continue
             for token, p in next_tokens(scores, sentence, ids, forbidden):
@@ -97,17 +97,17 @@ def slow_beam_search(
                 longer = ids if token == EOS else (*ids, token)
                 candidates.append((longer, total, total / penalty(length, alpha), token == EOS))
         beams = sorted(candidates, key=lambda output: -output[2])[:beam]
-        if all(ended for *_, ended in beams):
+        if all(finished for *_, finished in beams):
             break
     return beams
 
 
 class StubState:
-    """A decoding state over hand-made scores, which counts what it is asked.
+    """A decoding state over hand-made scores that counts its calls.
 
     Attributes:
-        steps: calls of ``advance``.
-        rows: hypotheses advanced, all calls together.
+        steps: number of calls of ``advance``.
+        rows: number of hypotheses advanced by all calls.
     """
 
     def __init__(self, scores: Scores, sentences: Sequence[int], beam: int) -> None:

@@ -1,4 +1,4 @@
-"""Memory is bounded whatever the input's size: by a window of lines, of a few if they are long."""
+"""Memory is bounded for any size of input: few lines are read ahead, fewer if they are long."""
 
 from __future__ import annotations
 
@@ -15,39 +15,21 @@ from typing import Any
 import pytest
 
 from nmt.cli import train
+from nmt.decoding.batching import MAX_CHUNK_CHARACTERS
 from nmt.decoding.codec import SearchInput
-from nmt.decoding.search import Hypothesis
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.translator import Translator
-from nmt.decoding.windows import CHARACTERS, read_chunks
 from tests.decoding.untrained import untrained
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
 
-@pytest.mark.parametrize(
-    ("sizes", "lengths"),
-    [
-        ([], []),
-        ([1] * 7, [3, 3, 1]),
-        ([0] * 3, [3]),
-        ([CHARACTERS] * 2, [1, 1]),
-        ([CHARACTERS - 1, 1, 5, 5], [2, 2]),
-    ],
-)
-def test_a_window_ends_with_its_lines_or_its_characters(
-    sizes: list[int], lengths: list[int]
-) -> None:
-    found = list(read_chunks(sizes, 3, lambda size: size))
-    assert [len(window) for window in found] == lengths
-    assert list(itertools.chain.from_iterable(found)) == sizes
-
-
 @pytest.fixture
 def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
-    """All of it but the search, which says the same of each sentence."""
+    """A translator whose search returns the same hypothesis for each sentence."""
     translator = untrained()
 
-    def search(sentences: Sequence[SearchInput], options: Any) -> list[list[Hypothesis]]:
-        return [[Hypothesis([5, 6], -1.0, -1.0, True)] * options.n_best for _ in sentences]
+    def search(inputs: Sequence[SearchInput], options: Any) -> list[list[Hypothesis]]:
+        return [[Hypothesis([5, 6], -1.0, -1.0, True)] * options.n_best for _ in inputs]
 
     monkeypatch.setattr(translator, "_search_batch", search)
     return translator
@@ -57,28 +39,28 @@ def texts(count: int) -> Iterator[str]:
     return itertools.islice(itertools.cycle(["pan", "a gata", "", "o mar"]), count)
 
 
-Way = Callable[[Translator, int], Iterable[object]]
-WAYS: dict[str, Way] = {
-    "plain": lambda t, n: t.stream(texts(n), window=50),
-    "n-best": lambda t, n: t.stream(texts(n), window=50, n_best=4),
-    "wishes": lambda t, n: t.stream(
-        texts(n), window=50, prefix=texts(n), require=itertools.repeat(["a dog"], n)
+Call = Callable[[Translator, int], Iterable[object]]
+CALLS: dict[str, Call] = {
+    "plain": lambda t, n: t.stream(texts(n), chunk_size=50),
+    "n-best": lambda t, n: t.stream(texts(n), chunk_size=50, n_best=4),
+    "constraints": lambda t, n: t.stream(
+        texts(n), chunk_size=50, prefix=texts(n), require=itertools.repeat(["a dog"], n)
     ),
-    "examined": lambda t, n: t.stream(texts(n), window=50, align=True, token_scores=True),
-    "scored": lambda t, n: t.score_stream(texts(n), texts(n), window=50),
-    "resumed": lambda t, n: t.stream(texts(2 * n), window=50, skip=n),
+    "alignment": lambda t, n: t.stream(texts(n), chunk_size=50, align=True, token_scores=True),
+    "scored": lambda t, n: t.score_stream(texts(n), texts(n), chunk_size=50),
+    "resumed": lambda t, n: t.stream(texts(2 * n), chunk_size=50, skip=n),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_kept_of_lines_that_are_done(translator: Translator, way: str) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_finished_lines_leave_no_data(translator: Translator, call: str) -> None:
     def held() -> int:
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
     try:
-        found = iter(WAYS[way](translator, 2000))
+        found = iter(CALLS[call](translator, 2000))
         assert sum(1 for _ in itertools.islice(found, 250)) == 250
         before = held()
         assert sum(1 for _ in found) == 1750
@@ -94,7 +76,7 @@ def test_few_long_lines_are_read_ahead(translator: Translator) -> None:
         nonlocal read
         for _ in range(40):
             read += 1
-            yield "pan " * (CHARACTERS // 40)  # ten of them fill a window
+            yield "pan " * (MAX_CHUNK_CHARACTERS // 40)  # ten of them fill a chunk
 
     for done, _ in enumerate(translator.stream(lines()), 1):
         assert read - done < 10
@@ -105,7 +87,7 @@ def test_few_long_lines_are_read_ahead(translator: Translator) -> None:
 
 
 def run_command(*argv: str | Path, source: Path, target: Path) -> int:
-    """MiB of memory that the command held at most, from file to file."""
+    """Translate one file to another; return the peak memory of the command in MiB."""
     stores = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     env = {name: value for name, value in os.environ.items() if name not in stores}
     with source.open("rb") as given, target.open("wb") as out:
@@ -121,7 +103,9 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
-def test_the_command_streams(tmp_path: Path, flags: list[str]) -> None:
+def test_memory_of_the_command_does_not_grow_with_the_input(
+    tmp_path: Path, flags: list[str]
+) -> None:
     toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
     recipe = toy_recipe(tmp_path, {"train": {"validate_every": 1, "max_validations": 1}})
     assert train.main([str(recipe)]) == 0

@@ -1,4 +1,4 @@
-"""Scores that are not finite: an error that names the checkpoint, never a blank line."""
+"""Scores that are not finite are an error that names the checkpoint, never a blank line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import torch
 
 from nmt.cli.translate import main
 from nmt.decoding.codec import SearchInput
-from nmt.decoding.load import load_run
-from nmt.decoding.translator import Translator
+from nmt.decoding.translator import Translator, load_run
 from nmt.errors import RunError, UserError
 from nmt.export.backend import load_exported
 from nmt.export.folder import export
@@ -21,17 +20,17 @@ from tests.decoding.untrained import LINES, untrained
 from tests.export.cases import made, run_folder
 
 
-def broken(value: float, frozen: bool = False) -> Translator:
+def broken(value: float, for_inference: bool = False) -> Translator:
     translator = untrained()
-    harm(translator, value)
-    if frozen:
+    break_weights(translator, value)
+    if for_inference:
         translator.model.prepare_for_inference(torch.float32)
     translator.source = "runs/x/checkpoints/u000007"
     return translator
 
 
-def harm(translator: Translator, value: float) -> None:
-    """Logits are not finite: what is added to the largest of them is as large."""
+def break_weights(translator: Translator, value: float) -> None:
+    """Make the logits infinite or NaN, by weights of this value."""
     model = translator.transformer
     with torch.no_grad():
         assert model.decoder.norm is not None
@@ -53,17 +52,17 @@ CALLS: dict[str, Callable[[Translator], Any]] = {
 }
 
 
-@pytest.mark.parametrize("frozen", [False, True], ids=["plain", "frozen"])
+@pytest.mark.parametrize("for_inference", [False, True], ids=["training", "inference"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 3e38])
 @pytest.mark.parametrize("call", CALLS)
-def test_scores_that_are_not_finite_are_an_error(call: str, value: float, frozen: bool) -> None:
-    translator = broken(value, frozen)
+def test_non_finite_scores_are_an_error(call: str, value: float, for_inference: bool) -> None:
+    translator = broken(value, for_inference)
     with pytest.raises(RunError, match=r"u000007: .*line \d.* not finite") as caught:
         CALLS[call](translator)
     assert "--checkpoint" in str(caught.value.fix)
 
 
-def test_a_model_in_training_is_not_told_to_take_a_checkpoint() -> None:
+def test_the_error_of_a_model_in_training_suggests_a_lower_learning_rate() -> None:
     translator = broken(float("nan"))
     translator.source = None
     with pytest.raises(RunError, match="not finite") as caught:
@@ -71,13 +70,13 @@ def test_a_model_in_training_is_not_told_to_take_a_checkpoint() -> None:
     assert "learning rate" in str(caught.value.fix)
 
 
-def test_a_sentence_is_alone_with_its_scores() -> None:
-    """One broken embedding harms the lines that have it, and they are named."""
+def test_the_error_names_the_line_with_non_finite_scores() -> None:
+    """One broken embedding breaks only the lines that contain it."""
     translator = untrained()
     row = translator.vocab.ids(translator.segmenter.encode("señor", "gl"))[0]
     with torch.no_grad():
         translator.transformer.embed.weight[row] = float("nan")
-    # the table is of both sides: only types that the target never has can be broken alone
+    # both sides share the table, so break a type that the target side lacks
     translator.model.allowed[row] = False
     with pytest.raises(RunError, match="line 3 "):
         translator.translate(["pan", "pan", "señor", "pan"])
@@ -88,7 +87,7 @@ def test_the_command_names_the_checkpoint(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = made()
-    harm(translator, 3e38)  # a checkpoint with NaN is not written
+    break_weights(translator, 3e38)  # a checkpoint with NaN is not written
     run = run_folder(translator, tmp_path / "run")
     (tmp_path / "in").write_text("a\nb\n")
     argv = [str(run), "--device", "cpu", "--input", str(tmp_path / "in"), "--engine", engine]
@@ -101,14 +100,14 @@ def test_the_command_names_the_checkpoint(
 
 def test_an_export_names_itself(tmp_path: Path) -> None:
     translator = made()
-    harm(translator, 3e38)  # a checkpoint with NaN is not written
+    break_weights(translator, 3e38)  # a checkpoint with NaN is not written
     export(translator, tmp_path / "out")
     with pytest.raises(RunError, match=f"{tmp_path}/out: .*not finite"):
         load_exported(tmp_path / "out", "cpu").translate(["a"])
 
 
-def test_a_line_that_may_say_nothing_is_an_error() -> None:
-    """All that it could say is forbidden: the search finds nothing, which was a blank line."""
+def test_a_line_without_allowed_translations_is_an_error() -> None:
+    """If every translation is forbidden the search finds none; the line must not become blank."""
     with pytest.raises(UserError, match="line 3: every translation is forbidden") as caught:
-        untrained().sentences.join([[]], [SearchInput(np.array([4]), (3, 0))])
+        untrained().codec.decode_line([[]], [SearchInput(np.array([4]), line=3)])
     assert caught.value.fix

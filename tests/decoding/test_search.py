@@ -1,4 +1,4 @@
-"""Beam search against every output there is, and against a slow search without its shortcuts."""
+"""Beam search against all possible outputs, and against a slow search without early stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.decoding.search import Hypothesis, beam_search, length_penalty
+from nmt.decoding.hypothesis import Hypothesis, length_penalty
+from nmt.decoding.search import beam_search
 from tests.decoding.exhaustive import (
     EOS,
     Output,
@@ -24,7 +25,7 @@ from tests.decoding.exhaustive import (
 
 pytestmark = pytest.mark.cpu
 
-FORBIDDEN = (0, 1)  # PAD and BOS: UNK (3) may be said here, so that more can be
+FORBIDDEN = (0, 1)  # PAD and BOS; UNK (3) is allowed here, for more outputs
 
 
 def search(
@@ -47,7 +48,7 @@ def assert_same(found: Sequence[Hypothesis], expected: Sequence[Output]) -> None
     np.testing.assert_allclose([f.score for f in found], [e[2] for e in expected], rtol=1e-5)
 
 
-# ---------------------------------------------------------------- what is found
+# ---------------------------------------------------------------- hypotheses
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
@@ -89,7 +90,7 @@ def test_the_early_stop_changes_no_result(alpha: float, beam: int, n_best: int) 
 
 
 def test_the_early_stop_happens() -> None:
-    """One hypothesis ends at once with nearly all the mass; the others never would."""
+    """One hypothesis ends early with nearly all the probability; the others never end."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
         ends = 10.0 if prefix == (4,) else -10.0

@@ -1,4 +1,4 @@
-"""Sampling and diverse groups on hand-made scores: frequencies, cuts, and what a group may see."""
+"""Sampling, diverse beams, no-repeat and prefix on hand-made scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.logits_processors import NoRepeat, Prefix
-from nmt.decoding.search import Beams, Hypothesis, beam_search
-from nmt.decoding.strategies import Diverse, Sampling, uniform
+from nmt.decoding.search import Beams, beam_search
+from nmt.decoding.strategies import DiverseBeams, Sampling, uniform
 from tests.decoding.exhaustive import EOS, Scores, StubState, ending_after, outputs, random_scores
 from tests.decoding.exhaustive import Prefix as Ids
 
@@ -23,20 +24,20 @@ def sample(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    places: list[tuple[int, ...]] | None = None,
+    ids: list[tuple[int, ...]] | None = None,
 ) -> list[list[Hypothesis]]:
-    places = places or [(row, 0) for row in range(sentences)]
-    choose = Sampling(uniform(7, places, draws, limit), temperature, top_k, top_p)
-    state = StubState(scores, [place[0] for place in places], draws)
-    limits = torch.full((len(places),), limit)
+    ids = ids or [(row, 0) for row in range(sentences)]
+    strategy = Sampling(uniform(7, ids, draws, limit), temperature, top_k, top_p)
+    state = StubState(scores, [one[0] for one in ids], draws)
+    limits = torch.full((len(ids),), limit)
     return beam_search(
-        state, draws, limits, 0.0, torch.tensor([0, 1]), draws, choose=choose, groups=draws
+        state, draws, limits, 0.0, torch.tensor([0, 1]), draws, strategy=strategy, groups=draws
     )
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_samples_have_the_frequencies_of_the_softmax(temperature: float) -> None:
-    """Each output of one or two tokens, within four standard errors of what it should be."""
+    """The frequency of each output is within four standard errors of its probability."""
     scores, draws = random_scores(20, types=5, spread=1.0), 4000
     counts = Counter(
         (tuple(f.ids), f.finished) for f in sample(scores, 1, draws, 2, temperature)[0]
@@ -57,37 +58,37 @@ def test_samples_have_the_frequencies_of_the_softmax(temperature: float) -> None
 
 
 def test_a_sample_has_the_models_own_log_probability() -> None:
-    """Neither heated nor cut."""
+    """Before temperature and truncation."""
     scores = random_scores(21)
     expected = {(o[0], o[3]): o[1] for o in outputs(scores, 0, 3, 0.0, [0, 1])}
     for f in sample(scores, 1, 50, 3, temperature=1.7, top_k=2, top_p=0.9)[0]:
         assert f.log_prob == pytest.approx(expected[tuple(f.ids), f.finished], rel=1e-5)
 
 
-def cut(probs: list[float], top_k: int | None, top_p: float | None) -> list[bool]:
-    choose = Sampling(torch.zeros(1, 1, 1), 1.0, top_k, top_p)
-    return (choose.probabilities(torch.tensor([[probs]]).log())[0, 0] > 0).tolist()
+def kept(probs: list[float], top_k: int | None, top_p: float | None) -> list[bool]:
+    strategy = Sampling(torch.zeros(1, 1, 1), 1.0, top_k, top_p)
+    return (strategy.probabilities(torch.tensor([[probs]]).log())[0, 0] > 0).tolist()
 
 
-def test_top_k_and_top_p_cut_where_they_say() -> None:
+def test_top_k_and_top_p_keep_the_most_likely_tokens() -> None:
     probs = [0.1, 0.4, 0.2, 0.3]
-    assert cut(probs, None, None) == [True] * 4
-    assert cut(probs, 1, None) == [False, True, False, False]
-    assert cut(probs, 3, None) == [False, True, True, True]
-    assert cut(probs, 9, None) == [True] * 4
-    assert cut(probs, None, 0.39) == [False, True, False, False]
-    assert cut(probs, None, 0.41) == [False, True, False, True]
-    assert cut(probs, None, 0.75) == [False, True, True, True]
-    assert cut(probs, None, 1.0) == [True] * 4
-    # p is of what k leaves: 0.4 / 0.7 = 0.57
-    assert cut(probs, 2, 0.55) == [False, True, False, False]
-    assert cut(probs, 2, 0.6) == [False, True, False, True]
-    # equal ones: the first of them
-    assert cut([0.25] * 4, None, 0.5) == [True, True, False, False]
+    assert kept(probs, None, None) == [True] * 4
+    assert kept(probs, 1, None) == [False, True, False, False]
+    assert kept(probs, 3, None) == [False, True, True, True]
+    assert kept(probs, 9, None) == [True] * 4
+    assert kept(probs, None, 0.39) == [False, True, False, False]
+    assert kept(probs, None, 0.41) == [False, True, False, True]
+    assert kept(probs, None, 0.75) == [False, True, True, True]
+    assert kept(probs, None, 1.0) == [True] * 4
+    # p applies to the tokens that k keeps: 0.4 / 0.7 = 0.57
+    assert kept(probs, 2, 0.55) == [False, True, False, False]
+    assert kept(probs, 2, 0.6) == [False, True, False, True]
+    # of equal ones, the first
+    assert kept([0.25] * 4, None, 0.5) == [True, True, False, False]
 
 
-def test_a_token_without_probability_is_never_drawn() -> None:
-    """Whatever the number, 0 and nearly 1 included."""
+def test_a_token_of_probability_zero_is_never_drawn() -> None:
+    """For any random number, including 0 and nearly 1."""
     logits = torch.tensor([[[-torch.inf, 1.0, -torch.inf, 2.0, -torch.inf]]])
     for number in (0.0, 1.0 - 2**-53, 1.0 - 2**-24):
         beams = Beams(
@@ -97,24 +98,24 @@ def test_a_token_without_probability_is_never_drawn() -> None:
             torch.zeros(1, 1, dtype=torch.bool),
             torch.zeros(1, dtype=torch.int64),
         )
-        choose = Sampling(torch.full((1, 1, 1), number, dtype=torch.float64), 1.0, None, None)
-        grown, _ = choose(beams, logits, logits.logsumexp(-1, keepdim=True), 0.0)
-        assert int(grown.ids) in (1, 3)
+        strategy = Sampling(torch.full((1, 1, 1), number, dtype=torch.float64), 1.0, None, None)
+        drawn, _ = strategy(beams, logits, logits.logsumexp(-1, keepdim=True), 0.0)
+        assert int(drawn.ids) in (1, 3)
 
 
-def test_a_draw_depends_on_its_place_alone() -> None:
+def test_a_draw_depends_only_on_sentence_and_draw() -> None:
     scores = random_scores(22, types=9)
     every = sample(scores, 6, 5, 8)
     assert len({tuple(f.ids) for f in every[0]}) > 1
     for row in (4, 0):
-        assert sample(scores, 1, 5, 8, places=[(row, 0)])[0] == every[row]
+        assert sample(scores, 1, 5, 8, ids=[(row, 0)])[0] == every[row]
     fewer = sample(scores, 6, 2, 8)
     assert fewer == [of_sentence[:2] for of_sentence in every]
-    turned = sample(scores, 6, 5, 8, places=[(row, 0) for row in range(5, -1, -1)])
+    turned = sample(scores, 6, 5, 8, ids=[(row, 0) for row in range(5, -1, -1)])
     assert turned[::-1] == every
 
 
-# ---------------------------------------------------------------- groups
+# ---------------------------------------------------------------- diverse beams
 
 
 def diverse(
@@ -128,7 +129,7 @@ def diverse(
         0.6,
         torch.tensor([0, 1]),
         beam,
-        choose=Diverse(groups, strength),
+        strategy=DiverseBeams(groups, strength),
         groups=groups,
     )
     return found
@@ -145,21 +146,21 @@ def test_one_group_is_plain_beam_search(seed: int) -> None:
     assert diverse(scores, 4, 1, 3.0) == plain(scores, 4)
 
 
-def test_the_first_group_is_a_beam_search_of_its_own() -> None:
+def test_the_first_group_is_an_independent_beam_search() -> None:
     scores = random_scores(40, types=8)
     assert diverse(scores, 6, 3, 0.7)[:2] == plain(scores, 2)
     without = diverse(scores, 6, 3, 0.0)
     assert without == plain(scores, 2) * 3
 
 
-def test_an_overwhelming_strength_lets_no_group_repeat_another() -> None:
-    """With beams of one each, all three say another token at every position but their end."""
+def test_with_a_very_high_strength_no_group_repeats_a_token() -> None:
+    """With one beam each, the groups differ at each position before the end."""
     found = diverse(ending_after([4], types=9), 3, 3, 200.0)
     for position in range(4):
         assert len({f.ids[position] for f in found if len(f.ids) > position}) == 3
 
 
-def test_the_cost_of_diversity_is_no_part_of_the_score() -> None:
+def test_scores_do_not_include_the_cost_of_diversity() -> None:
     scores = random_scores(41, types=6)
     expected = {(o[0], o[3]): o for o in outputs(scores, 0, 4, 0.6, [0, 1])}
     found = diverse(scores, 6, 3, 1.5, limit=4)
@@ -171,7 +172,7 @@ def test_the_cost_of_diversity_is_no_part_of_the_score() -> None:
         assert (f.log_prob, f.score) == pytest.approx((log_prob, score), rel=1e-4)
 
 
-# ---------------------------------------------------------------- rules
+# ---------------------------------------------------------------- logits processors
 
 
 def repeats(ids: Ids, n: int) -> bool:
@@ -197,7 +198,7 @@ def test_no_repeat_finds_every_output_without_a_repeat(n: int) -> None:
     np.testing.assert_allclose([f.score for f in found], [o[2] for o in expected], rtol=1e-5)
 
 
-def test_a_prefix_is_kept_and_scored_even_if_it_is_forbidden() -> None:
+def test_a_prefix_is_produced_and_scored_even_if_it_is_forbidden() -> None:
     scores, prefixes = random_scores(51), [(3, 1, 3), (), (4,)]
     found = beam_search(
         StubState(scores, range(3), 200),

@@ -1,4 +1,4 @@
-"""Lines in, as many lines out, the same text however they are batched, and the right numbers."""
+"""One translation for each line, the same in any batch, with the right scores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from nmt.data.batches import Batch
 from nmt.data.layout import Layout
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
-from nmt.decoding import codec as sentences_module
-from nmt.decoding import translator as module
-from nmt.decoding.codec import BLANK, Translation
-from nmt.decoding.parts import part_ends
-from nmt.decoding.plan import Plan
+from nmt.decoding import codec as codec_module
+from nmt.decoding import translator as translator_module
+from nmt.decoding.codec import BLANK, Translation, part_ends
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.model.incremental import DecodeState
@@ -31,7 +29,7 @@ from tests.model_cases import batch_of, log_probs
 BLANKS = ["", "  ", "\t", "\u00a0", "\u3000 ", "\u200b", "\ufeff", "\r"]
 
 
-WAYS: list[dict[str, Any]] = [
+OPTIONS: list[dict[str, Any]] = [
     {"beam": 1},
     {"sample": True, "temperature": 1.5},
     {"sample": True, "top_k": 3, "top_p": 0.8, "seed": 4},
@@ -69,26 +67,24 @@ def assert_close(found: Sequence[Translation], expected: Sequence[Translation]) 
         np.testing.assert_allclose(*numbers, rtol=1e-4, atol=1e-4)
 
 
-# ---------------------------------------------------------------- the right hypotheses
+# ---------------------------------------------------------------- hypotheses and scores
 
 
-def test_types_that_the_target_never_has_are_left_out_and_change_nothing(translator):
+def test_a_search_without_logits_of_impossible_types_finds_the_same(translator):
     allowed = translator.model.allowed
     assert int((~allowed).sum()) > 8
     seen = []
-    start = type(translator.model).start
+    start_decoding = type(translator.model).start_decoding
 
-    def watched(self, src, layout, beam, max_len, types=None):
+    def spy(self, src, layout, beam, max_len, types=None):
         seen.append(types)
-        return start(self, src, layout, beam, max_len, None if whole else types)
+        return start_decoding(self, src, layout, beam, max_len, types)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(translator.model), "start", watched)
-        whole = False
+        patch.setattr(type(translator.model), "start_decoding", spy)
         found = translator.n_best(LINES, 2)
         assert seen[0].equal(allowed.nonzero()[:, 0])
-        whole = True
-        patch.setattr(Plan, "types", lambda self, allowed: None)
+        patch.setattr(translator, "_allowed_ids", None)  # None = logits of all types
         for of_line, expected in zip(found, translator.n_best(LINES, 2), strict=True):
             assert_close(of_line, expected)
         assert seen[-1] is None
@@ -110,21 +106,21 @@ def test_cached_search_equals_re_running_the_prefix(translator: Translator, beam
 
 
 def test_scores_are_the_log_probability_of_the_output(translator: Translator) -> None:
-    """Teacher forcing over what was said; cut outputs have no EOS to count."""
+    """Equal to teacher forcing over the output; cut outputs have no EOS."""
     seen = set()
     for line, of_line in zip(LINES, translator.n_best(LINES, 4), strict=True):
         for h in of_line:
             ids = translator.vocab.ids(h.pieces)
             rows = log_probs(translator.model, batch_of([[*ids_of(translator, line), EOS]], [ids]))
-            said = [*ids, EOS] if h.finished else ids
-            log_prob = sum(float(rows[place, token]) for place, token in enumerate(said))
+            tokens = [*ids, EOS] if h.finished else ids
+            log_prob = sum(float(rows[place, token]) for place, token in enumerate(tokens))
             assert h.log_prob == pytest.approx(log_prob, abs=1e-4)
-            assert h.score == pytest.approx(log_prob / ((5 + len(said)) / 6) ** 0.6, abs=1e-4)
+            assert h.score == pytest.approx(log_prob / ((5 + len(tokens)) / 6) ** 0.6, abs=1e-4)
             seen.add(h.finished)
     assert seen == {True, False}
 
 
-def test_every_way_in_gives_the_same(translator: Translator) -> None:
+def test_all_methods_return_the_same_translations(translator: Translator) -> None:
     lines = [*LINES[:3], "", *LINES[3:]]
     expected = [of_line[0] for of_line in translator.n_best(lines, 1)]
     assert expected[3] == BLANK
@@ -138,8 +134,8 @@ def test_every_way_in_gives_the_same(translator: Translator) -> None:
     assert translator.translate_ids([]) == []
 
 
-def test_text_is_plain_again(translator: Translator) -> None:
-    """Pieces are joined and detokenized: no mark of the segmentation is left."""
+def test_text_is_detokenized(translator: Translator) -> None:
+    """No marks of the segmentation remain."""
     for of_line in translator.n_best(LINES, 4):
         for h in of_line:
             assert h.text == translator.segmenter.decode(h.pieces, "en")
@@ -147,7 +143,7 @@ def test_text_is_plain_again(translator: Translator) -> None:
             assert not {"<unk>", "<s>", "</s>", "<pad>"} & set(h.pieces)
 
 
-def test_unk_when_it_is_allowed(translator: Translator) -> None:
+def test_unk_is_produced_only_if_allowed(translator: Translator) -> None:
     likely = untrained(eos_bias=0.0)
     assert likely.model.out_bias is not None
     with torch.no_grad():
@@ -156,8 +152,10 @@ def test_unk_when_it_is_allowed(translator: Translator) -> None:
     assert "<unk>" not in likely.translate(["pan"])[0]
 
 
-def test_a_beam_larger_than_the_target_types_says_no_masked_type(translator: Translator) -> None:
-    """Types that only the source has are impossible, not merely unlikely."""
+def test_a_beam_larger_than_the_target_types_produces_no_masked_type(
+    translator: Translator,
+) -> None:
+    """Types that only the source side has are impossible, not just unlikely."""
     possible = set(translator.vocab.pieces(np.flatnonzero(translator.vocab.types_of("tgt"))))
     beam = len(translator.vocab) + 5
     (found,) = translator.n_best(["pan"], beam, max_len_offset=1, beam=beam)
@@ -170,14 +168,16 @@ def test_a_beam_larger_than_the_target_types_says_no_masked_type(translator: Tra
 # ---------------------------------------------------------------- batches
 
 
-@pytest.mark.parametrize("way", WAYS[1:], ids=lambda way: "-".join(way))
-def test_no_way_to_search_depends_on_the_batch(translator: Translator, way: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", OPTIONS[1:], ids=lambda options: "-".join(options))
+def test_no_search_depends_on_the_batch(translator: Translator, options: dict[str, Any]) -> None:
     lines = LINES * 2
     n_best = 2
-    expected = translator.n_best(lines, n_best, **way)
-    for batch_tokens, window in ((1, 2048), (40, 5)):
+    expected = translator.n_best(lines, n_best, **options)
+    for batch_tokens, chunk_size in ((1, 2048), (40, 5)):
         found = list(
-            translator.stream(lines, window, n_best=n_best, batch_tokens=batch_tokens, **way)
+            translator.stream(
+                lines, chunk_size, n_best=n_best, batch_tokens=batch_tokens, **options
+            )
         )
         for of_line, of_line_before in zip(found, expected, strict=True):
             assert_close(of_line, of_line_before)
@@ -193,10 +193,10 @@ def test_batches_and_order_do_not_matter(translator: Translator, batch_tokens: i
         assert_close(of_line, expected[row])
 
 
-def test_the_stream_reads_one_window_ahead(
+def test_the_stream_reads_one_chunk_ahead(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WINDOW", 4)
+    monkeypatch.setattr(translator_module, "CHUNK_SIZE", 4)
     read = 0
 
     def endless() -> Iterator[str]:
@@ -212,19 +212,19 @@ def test_the_stream_reads_one_window_ahead(
     assert first == translator.translate([LINES[n % len(LINES)] for n in range(1, 7)])
 
 
-def test_translating_stops_between_batches_when_asked(translator: Translator) -> None:
+def test_stop_is_called_between_batches(translator: Translator) -> None:
     calls = 0
 
-    class Enough(Exception):
+    class Stopped(Exception):
         pass
 
     def stop() -> None:
         nonlocal calls
         calls += 1
         if calls == 3:
-            raise Enough
+            raise Stopped
 
-    with pytest.raises(Enough):
+    with pytest.raises(Stopped):
         translator.translate_ids([np.array([4, 5])] * 9, stop, batch_tokens=1)
     assert calls == 3
 
@@ -235,7 +235,7 @@ def test_translating_stops_between_batches_when_asked(translator: Translator) ->
 def limit_memory(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, sentences: int
 ) -> list[int]:
-    """Makes larger batches fail as a full device does; returns the sizes asked for."""
+    """Let larger batches run out of memory; return the list of requested sizes."""
     asked: list[int] = []
     start = translator.model.start
 
@@ -249,7 +249,7 @@ def limit_memory(
     return asked
 
 
-def test_batches_are_halved_until_they_fit_and_it_is_said_once(
+def test_batches_are_halved_until_they_fit_with_one_note(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator, sources = untrained(), [np.array([4, 5, 6])] * 16
@@ -262,23 +262,23 @@ def test_batches_are_halved_until_they_fit_and_it_is_said_once(
     assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
 
 
-def test_a_sentence_that_never_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = untrained()
     limit_memory(translator, monkeypatch, 0)
-    with pytest.raises(MachineError, match="one sentence that takes 12 tokens"):
+    with pytest.raises(MachineError, match="one sentence with all its hypotheses has 12 tokens"):
         translator.translate_ids([np.array([4, 5])] * 3)
 
 
-@pytest.mark.parametrize("way", ["score", "align", "token_scores"])
+@pytest.mark.parametrize("call", ["score", "align", "token_scores"])
 def test_batches_of_given_translations_are_halved_too(
-    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    call: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator, lines = untrained(), LINES * 3
 
     def found() -> list[Translation]:
-        if way == "score":
+        if call == "score":
             return translator.score(lines, LINES[::-1] * 3, align=True)
-        return [best for (best,) in translator.n_best(lines, 1, **{way: True})]
+        return [best for (best,) in translator.n_best(lines, 1, **{call: True})]
 
     expected = found()
     sizes: list[int] = []
@@ -301,10 +301,10 @@ def test_batches_of_given_translations_are_halved_too(
     assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
 
 
-# ---------------------------------------------------------------- odd lines
+# ---------------------------------------------------------------- unusual lines
 
 
-odd_line = st.one_of(
+unusual_line = st.one_of(
     st.sampled_from(
         [*BLANKS, *LINES[:3], "@@ a@@ <s> </s> <unk>", "a\u2028b\x85c\x0bd", "&amp; |||"]
     ),
@@ -314,11 +314,11 @@ odd_line = st.one_of(
 
 
 @settings(max_examples=25, deadline=None, database=None, derandomize=True)
-@given(lines=st.lists(odd_line, max_size=5), way=st.sampled_from(WAYS))
-def test_as_many_lines_out_as_in(
-    translator: Translator, lines: list[str], way: dict[str, Any]
+@given(lines=st.lists(unusual_line, max_size=5), options=st.sampled_from(OPTIONS))
+def test_each_line_gets_one_line(
+    translator: Translator, lines: list[str], options: dict[str, Any]
 ) -> None:
-    out = translator.translate(lines, **way)
+    out = translator.translate(lines, **options)
     assert len(out) == len(lines)
     for line, text in zip(lines, out, strict=True):
         assert "\n" not in text
@@ -334,22 +334,22 @@ def test_blank_lines_stay_blank_among_others(translator: Translator) -> None:
     assert [of_line[0].text for of_line in out[1::2]] == (expected * 2)[: len(BLANKS)]
 
 
-def test_an_over_long_line_is_translated_in_parts_with_a_note(
+def test_a_long_line_is_translated_in_parts_with_a_note(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = " ".join(LINES * 2)
     ids = ids_of(translator, long)
-    whole = translator.translate(LINES[:2])
+    expected = translator.translate(LINES[:2])
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sentences_module, "LONGEST", 20)
-    surfaces = [translator.segmenter.surface(p) for p in translator.sentences.source_pieces(long)]
-    ends = part_ends(surfaces, 20)
+    monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
+    strings = [translator.segmenter.surface(p) for p in translator.codec.source_pieces(long)]
+    ends = part_ends(strings, 20)
     count = len(ends)
     assert count > 2
     found = translator.n_best([LINES[0], long, LINES[1]], 2)
     note = f"note: line 2 has {len(ids)} pieces; it is translated in {count} parts\n"
     assert capsys.readouterr().err == note
-    assert [found[0][0].text, found[2][0].text] == whole
+    assert [found[0][0].text, found[2][0].text] == expected
     parts = translator.translate_ids(np.split(np.array(ids), ends[:-1]))
     best = found[1][0]
     assert best.text == " ".join(part.text for part in parts)
@@ -361,36 +361,36 @@ def test_an_over_long_line_is_translated_in_parts_with_a_note(
 # ---------------------------------------------------------------- wrong options
 
 
-def test_more_translations_than_beams(translator: Translator) -> None:
-    with pytest.raises(UserError, match="5 best translations need a beam of at least 5, not 3"):
+def test_n_best_is_at_most_the_beam(translator: Translator) -> None:
+    with pytest.raises(UserError, match=r"n_best \(5\) must not exceed beam \(3\)"):
         translator.n_best(["pan"], 5, beam=3)
     assert len(translator.n_best(["pan"], 6)[0]) == 6  # the recipe's beam of 4 is widened
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"sample": True, "beam": 3}, "sample and beam contradict each other"),
-        ({"sample": True, "groups": 2}, "sample and groups contradict each other"),
-        ({"top_k": 3}, "top_k means nothing without sample"),
-        ({"top_p": 0.5}, "top_p means nothing without sample"),
-        ({"temperature": 2.0}, "temperature means nothing without sample"),
-        ({"seed": 2}, "seed means nothing without sample"),
-        ({"diversity": 0.2}, "diversity means nothing without groups"),
-        ({"groups": 3, "beam": 4}, "a beam of 4 cannot be split into 3 equal groups"),
+        ({"sample": True, "beam": 3}, "sample excludes beam"),
+        ({"sample": True, "groups": 2}, "sample excludes groups"),
+        ({"top_k": 3}, "top_k requires sample"),
+        ({"top_p": 0.5}, "top_p requires sample"),
+        ({"temperature": 2.0}, "temperature requires sample"),
+        ({"seed": 2}, "seed requires sample"),
+        ({"diversity": 0.2}, "diversity requires groups"),
+        ({"groups": 3, "beam": 4}, r"beam \(4\) is not a multiple of groups \(3\)"),
         ({"sample": True, "top_p": 1.5}, "top_p: 1.5 is not"),
         ({"sample": True, "top_k": 0}, "top_k: 0 is not"),
     ],
 )
-def test_options_that_contradict_each_other_are_both_named(
-    translator: Translator, options: dict[str, Any], said: str
+def test_errors_name_both_options(
+    translator: Translator, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         translator.stream(iter(LINES), **options)
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda t: t.translate("pan"), r"lines is a str.*translate\(\[text\]\)"),
         (lambda t: t.translate(b"pan"), r"lines is a bytes"),
@@ -404,11 +404,11 @@ def test_options_that_contradict_each_other_are_both_named(
         (lambda t: t.translate(["pan"], forbid_all="the"), r"forbid_all.*forbid_all=\[phrase\]"),
     ],
 )
-def test_text_in_place_of_lines_is_a_type_error(
-    translator: Translator, call: Callable[[Translator], Any], said: str
+def test_a_text_in_place_of_lines_is_a_type_error(
+    translator: Translator, call: Callable[[Translator], Any], message: str
 ) -> None:
-    """Python takes a text for a sequence of its characters, each of which was translated."""
-    with pytest.raises(TypeError, match=said):
+    """Python would treat it as a sequence of characters and translate each."""
+    with pytest.raises(TypeError, match=message):
         call(translator)
 
 
@@ -429,7 +429,7 @@ def test_text_in_place_of_lines_is_a_type_error(
     ],
     ids=str,
 )
-def test_what_memory_does_not_hold_is_refused_with_what_is_allowed(
+def test_values_that_are_too_large_are_an_error_with_the_limit(
     translator: Translator, options: dict[str, Any]
 ) -> None:
     with pytest.raises(UserError, match=r"is not an? .* and at most") as caught:
@@ -449,7 +449,7 @@ def test_what_memory_does_not_hold_is_refused_with_what_is_allowed(
     ],
     ids=lambda option: next(iter(option)),
 )
-def test_options_that_cannot_be_are_named_at_once(
+def test_a_wrong_option_is_an_error_before_the_first_line(
     translator: Translator, option: dict[str, float]
 ) -> None:
     with pytest.raises(UserError, match=next(iter(option))):

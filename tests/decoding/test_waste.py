@@ -1,4 +1,4 @@
-"""A batch computes hardly more hypotheses than its sentences do alone; exact on any machine."""
+"""A batch computes few hypotheses more than its sentences alone: a count, not a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.decoding.untrained import PAIRS, untrained
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_finished_sentences_take_no_part(beam: int) -> None:
-    """Sentences of 1 to 12 words, whose outputs end anywhere, in batches of some thirty."""
+def test_finished_sentences_are_not_computed(beam: int) -> None:
+    """Sentences of 1 to 12 words with outputs of any length, about thirty in a batch."""
     words, rng = " ".join(source for source, _ in PAIRS).split(), Random(1)
     lines = [" ".join(rng.choices(words, k=rng.randint(1, 12))) for _ in range(60)]
     translator = untrained(eos_bias=2.0)

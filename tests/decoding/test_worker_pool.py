@@ -1,4 +1,4 @@
-"""Batches in several processes: the same text, errors as they are, and nothing left behind."""
+"""Worker processes: the same text and errors as in one process, and no process left behind."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ import torch
 from numba.core.compiler_lock import global_compiler_lock
 
 from nmt.decoding import translator as translator_module
-from nmt.decoding import worker_pool as cores_module
+from nmt.decoding import worker_pool as worker_pool_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import WorkerPool, all_cores
 from nmt.errors import MachineError, UserError
 from tests.decoding.untrained import LINES, untrained
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked only on Linux")
 ROOT = Path(__file__).parents[2]
 MANY = [*LINES * 4, "", "pan"]
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_process_or_file_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(translator_module, "MIN_PARALLEL_SIZE", 0)
     before = torch.get_num_threads()
     gc.collect()
     open_files = os.listdir("/proc/self/fd")
     yield
     assert torch.get_num_threads() == before
-    gc.collect()  # a test's exception may have held what it had
+    gc.collect()  # the exception of a test may have held a pool
     assert running() == set()
     assert len(os.listdir("/proc/self/fd")) == len(open_files)
 
@@ -51,13 +51,7 @@ def running() -> set[int | None]:
     return {child.pid for child in multiprocessing.active_children()}
 
 
-@contextlib.contextmanager
-def two_doing(work: Callable[[Any], Any]) -> Iterator[WorkerPool[Any, Any]]:
-    with contextlib.closing(WorkerPool(work, 2)) as cores:
-        yield cores
-
-
-def forking(seed: int = 2) -> Translator:
+def with_workers(seed: int = 2) -> Translator:
     translator = untrained(seed)
     translator.workers = 2
     return translator
@@ -73,44 +67,45 @@ def in_this_process(translator: Translator) -> Iterator[None]:
         translator.workers = 2
 
 
-def mapped(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    with two_doing(work) as cores:
-        return list(cores.map(items))
+def mapped(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
+    """Map with two workers that are kept, and close them."""
+    with contextlib.closing(WorkerPool[Any, Any]()) as pool:
+        return list(pool.map(function, jobs, 2, keep=True))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_processes_change_no_text(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched = []
+def test_workers_find_the_same_text(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = []
     original = WorkerPool.map
 
-    def watched(self: Any, items: list[Any]) -> Iterator[Any]:
-        searched.append(len(items))
-        return original(self, items)
+    def spy(self: Any, function: Any, jobs: list[Any], *args: Any, **named: Any) -> Iterator[Any]:
+        batches.append(len(jobs))
+        return original(self, function, jobs, *args, **named)
 
-    monkeypatch.setattr(WorkerPool, "map", watched)
-    translator = forking()
+    monkeypatch.setattr(WorkerPool, "map", spy)
+    translator = with_workers()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
         found = translator.translate(MANY, batch_tokens=40)
         with in_this_process(translator):
             assert found == translator.translate(MANY, batch_tokens=40)
-    assert len(searched) == 1
-    assert searched[0] > 2
+    assert len(batches) == 1
+    assert batches[0] > 2
 
 
-def test_every_wish_of_a_line_reaches_the_processes() -> None:
-    translator = forking()
-    wishes: dict[str, Any] = {
+def test_all_constraints_of_a_line_reach_the_workers() -> None:
+    translator = with_workers()
+    constraints: dict[str, Any] = {
         "prefix": ["the"] * len(MANY),
         "require": [["sea"]] * len(MANY),
         "forbid": [["dog", "cat"]] * len(MANY),
         "forbid_all": ["town"],
     }
-    found = list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
+    found = list(translator.stream(MANY, beam=3, batch_tokens=60, **constraints))
     with in_this_process(translator):
-        assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **wishes))
+        assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **constraints))
 
 
-def test_a_library_call_forks_nothing_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_call_does_not_fork_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
 
     async def serve() -> list[str]:
@@ -126,7 +121,7 @@ def test_a_library_call_forks_nothing_unless_asked(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("workers", [0, -1, 10**6, 1.5, True, "2"])
-def test_workers_that_cannot_be(workers: Any) -> None:
+def test_a_wrong_number_of_workers_is_an_error(workers: Any) -> None:
     one = untrained()
     with pytest.raises(UserError, match=r"workers: .* at least 1 and at most 1024"):
         Translator(
@@ -134,19 +129,19 @@ def test_workers_that_cannot_be(workers: Any) -> None:
         )
 
 
-def test_all_cores_are_those_that_the_system_and_torch_allow(
+def test_all_cores_is_what_the_system_and_torch_allow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for cpus, threads, expected in ((2, 8, 2), (8, 2, 2), (1, 1, 1)):
-        monkeypatch.setattr(cores_module, "available_cpus", lambda cpus=cpus: cpus)
+        monkeypatch.setattr(worker_pool_module, "available_cpus", lambda cpus=cpus: cpus)
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         assert all_cores() == expected
-    monkeypatch.setattr(cores_module, "CAN_FORK", False)
+    monkeypatch.setattr(worker_pool_module, "CAN_FORK", False)
     assert all_cores() == 1
 
 
-def test_processes_stay_while_weights_do() -> None:
-    translator = forking()
+def test_workers_are_kept_if_the_weights_cannot_change() -> None:
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     first = translator.translate(MANY)
     processes = running()
@@ -160,10 +155,10 @@ def test_processes_stay_while_weights_do() -> None:
     assert not running() & processes
 
 
-def test_an_ensemble_keeps_its_processes_if_all_its_models_stay() -> None:
-    models = [forking(seed).transformer for seed in (2, 3)]
+def test_an_ensemble_keeps_its_workers_if_no_model_can_change() -> None:
+    models = [with_workers(seed).transformer for seed in (2, 3)]
     models[0].prepare_for_inference(torch.float32)
-    translator = forking()
+    translator = with_workers()
     translator.model = Ensemble(models)
     translator.translate(MANY)
     assert running() == set()
@@ -172,8 +167,8 @@ def test_an_ensemble_keeps_its_processes_if_all_its_models_stay() -> None:
     assert len(running()) == 2
 
 
-def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
-    translator = forking()
+def test_the_next_call_sees_changed_weights() -> None:
+    translator = with_workers()
     before = translator.translate(MANY)
     assert running() == set()
     with torch.no_grad():
@@ -184,8 +179,8 @@ def test_weights_that_may_change_are_seen_by_the_next_call() -> None:
         assert before != after == translator.translate(MANY)
 
 
-def test_processes_that_ended_while_they_waited_begin_anew() -> None:
-    translator = forking()
+def test_workers_that_ended_while_idle_are_started_again() -> None:
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     before = running()
@@ -199,8 +194,8 @@ def test_processes_that_ended_while_they_waited_begin_anew() -> None:
     assert not running() & before
 
 
-def test_settings_of_the_caller_are_theirs() -> None:
-    translator = forking()
+def test_workers_follow_autocast_and_the_model_of_the_caller() -> None:
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     translator.translate(MANY)
     processes = running()
@@ -208,33 +203,33 @@ def test_settings_of_the_caller_are_theirs() -> None:
         translator.translate(MANY)
         assert not running() & processes
     processes = running()
-    translator.model = forking(3).model
+    translator.model = with_workers(3).model
     found = translator.translate(MANY)
     assert not running() & processes
-    assert found == forking(3).translate(MANY)
+    assert found == with_workers(3).translate(MANY)
 
 
-class Fails(Exception):
-    """What a caller's own function raises."""
+class Failed(Exception):
+    """Raised by a function of the caller."""
 
 
-def test_a_call_works_while_the_failure_of_another_is_at_hand() -> None:
-    translator = forking()
+def test_a_call_works_while_the_exception_of_another_is_handled() -> None:
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
 
     def fail(lines: int) -> None:
         if lines:
-            raise Fails
+            raise Failed
 
     try:
         list(translator.stream(MANY, batch_tokens=40, progress=fail))
-    except Fails:
+    except Failed:
         assert translator.translate(MANY) == expected
 
 
 def test_a_call_within_a_call_works() -> None:
-    translator = forking()
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     inner = []
@@ -247,18 +242,29 @@ def test_a_call_within_a_call_works() -> None:
     assert [found] == inner == [expected]
 
 
-def test_what_is_at_work_or_was_interrupted_is_not_used_again() -> None:
-    cores = WorkerPool(lambda n: f"new {n}", 2)
-    found = cores.map(range(100))
-    next(found)
-    assert not cores.alive  # at work, whatever ends it
-    found.close()
-    assert not cores.alive
+def test_workers_of_an_interrupted_call_are_not_used_again() -> None:
+    pool = WorkerPool[int, str]()
+    results = pool.map(lambda n: f"new {n}", range(100), 2, keep=True)
+    next(results)
+    interrupted = running()
+    assert len(interrupted) == 2
+    results.close()
     assert running() == set()
+    assert list(pool.map(lambda n: f"newer {n}", range(2), 2)) == ["newer 0", "newer 1"]
 
 
-def test_a_deep_copy_has_processes_of_its_own() -> None:
-    translator = forking()
+def test_workers_in_use_are_not_used_by_another_call() -> None:
+    """The other call computes in its own process."""
+    pool = WorkerPool[int, tuple[int, int]]()
+    first = pool.map(lambda n: (n, os.getpid()), range(5), 2)
+    assert next(first)[1] != os.getpid()
+    second = pool.map(lambda n: (n + 1, os.getpid()), range(5), 2)
+    assert list(second) == [(n + 1, os.getpid()) for n in range(5)]
+    assert [n for n, _ in first] == [1, 2, 3, 4]
+
+
+def test_a_deep_copy_has_its_own_workers() -> None:
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     twin = copy.deepcopy(translator)
@@ -267,7 +273,7 @@ def test_a_deep_copy_has_processes_of_its_own() -> None:
 
 
 def test_threads_do_not_disturb_each_other() -> None:
-    translator = forking()
+    translator = with_workers()
     translator.model.prepare_for_inference(torch.float32)
     lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
     found: dict[int, list[str]] = {}
@@ -283,27 +289,33 @@ def test_threads_do_not_disturb_each_other() -> None:
     assert found == {number: translator.translate(lines[number]) for number in range(4)}
 
 
-def test_a_copy_in_a_forked_process_does_not_touch_them() -> None:
-    with two_doing(lambda n: n + 1) as cores:
+def test_a_fork_of_the_parent_does_not_end_the_workers() -> None:
+    with contextlib.closing(WorkerPool[int, int]()) as pool:
+        assert list(pool.map(lambda n: n + 1, range(2), 2, keep=True)) == [1, 2]
+        workers = running()
         child = os.fork()
         if child == 0:
-            cores.close()
-            os._exit(cores.alive)
+            pool.close()
+            os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-        assert list(cores.map(range(5))) == [1, 2, 3, 4, 5]
+        assert running() == workers
+        assert list(pool.map(lambda n: n + 1, range(5), 2, keep=True)) == [1, 2, 3, 4, 5]
+        assert running() == workers
 
 
 ORPHANS = """
 import multiprocessing, os, signal
 from nmt.decoding.worker_pool import WorkerPool
 
-first, second = (WorkerPool(lambda n: n, 2) for _ in range(2))
+pools = WorkerPool(), WorkerPool()
+for pool in pools:
+    list(pool.map(lambda n: n, range(2), 2, keep=True))
 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_they_end_when_their_parent_is_killed() -> None:
+def test_workers_end_when_their_parent_is_killed() -> None:
     killed = subprocess.run(
         [sys.executable, "-c", ORPHANS], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -316,44 +328,42 @@ def test_they_end_when_their_parent_is_killed() -> None:
 
 
 def _computes(process: int) -> bool:
-    """Whether it is there, and not only its exit code."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return ") Z " not in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:
         return False
 
 
-def test_each_process_computes_with_one_thread_and_order_is_kept() -> None:
+def test_each_worker_has_one_thread_and_results_are_in_order() -> None:
     found = mapped(lambda n: (n, torch.get_num_threads(), os.getpid()), range(200))
     assert [(n, threads) for n, threads, _ in found] == [(n, 1) for n in range(200)]
     assert os.getpid() not in {process for *_, process in found}
 
 
-def test_large_items_and_results_do_not_wait_for_each_other() -> None:
+def test_large_jobs_and_results_do_not_block_each_other() -> None:
     items = [bytes([n]) * 1_000_000 for n in range(20)]
     assert mapped(lambda item: item * 2, items) == [item * 2 for item in items]
 
 
-def test_an_error_is_raised_here_and_ends_the_processes() -> None:
+def test_an_error_is_raised_in_the_parent_and_ends_the_workers() -> None:
     def work(n: int) -> int:
         if n == 3:
             raise UserError("not this one", fix="leave it out")
         return n
 
-    with two_doing(work) as cores:
-        found = cores.map(range(10_000))
-        assert [next(found) for _ in range(3)] == [0, 1, 2]
-        with pytest.raises(UserError, match="not this one") as caught:
-            list(found)
-        assert caught.value.fix == "leave it out"
-        there = str(caught.value.__cause__)  # where it was raised, in the other process
-        assert "Traceback" in there
-        assert 'raise UserError("not this one", fix="leave it out")' in there
-        assert not cores.alive
-        assert running() == set()
+    results = WorkerPool[int, int]().map(work, range(10_000), 2, keep=True)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(UserError, match="not this one") as caught:
+        list(results)
+    assert caught.value.fix == "leave it out"
+    cause = str(caught.value.__cause__)  # with the traceback of the worker
+    assert "Traceback" in cause
+    assert 'raise UserError("not this one", fix="leave it out")' in cause
+    assert running() == set()
 
 
-def test_a_thread_that_compiles_does_not_leave_its_lock_to_the_processes() -> None:
+def test_workers_do_not_inherit_the_lock_of_a_thread_that_compiles() -> None:
     begun, stop = threading.Event(), threading.Event()
 
     def compiling() -> None:
@@ -368,15 +378,23 @@ def test_a_thread_that_compiles_does_not_leave_its_lock_to_the_processes() -> No
     thread.join()
 
 
-def test_whoever_stops_reading_leaves_no_process() -> None:
-    cores = WorkerPool(lambda n: n, 2)
-    found = cores.map(range(10_000))
-    assert next(found) == 0
-    found.close()
+def test_closing_the_results_leaves_no_process() -> None:
+    results = WorkerPool[int, int]().map(lambda n: n, range(10_000), 2, keep=True)
+    assert next(results) == 0
+    results.close()
     assert running() == set()
 
 
-def test_a_process_that_is_killed_is_an_error_and_no_wait() -> None:
+def test_deleting_the_pool_leaves_no_process() -> None:
+    pool = WorkerPool[int, int]()
+    assert list(pool.map(lambda n: n, range(3), 2, keep=True)) == [0, 1, 2]
+    assert len(running()) == 2
+    del pool
+    gc.collect()
+    assert running() == set()
+
+
+def test_a_killed_worker_is_an_error() -> None:
     def work(n: int) -> int:
         if n == 5:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -387,8 +405,8 @@ def test_a_process_that_is_killed_is_an_error_and_no_wait() -> None:
     assert "--workers" in str(caught.value.fix)
 
 
-def test_an_interruption_reaches_this_process_alone() -> None:
-    """Ctrl-C goes to the whole group; what the processes had begun is still answered."""
+def test_workers_ignore_ctrl_c() -> None:
+    """Ctrl-C reaches every process of the group; the parent decides what it ends."""
 
     def work(n: int) -> int:
         os.kill(os.getpid(), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A tiny model with its own vocabulary and byte-pair codes, off its start but never trained."""
+"""A tiny model with its own vocabulary and byte-pair codes, with random weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES = [
 def untrained(
     seed: int = 2, eos_bias: float = 3.5, segment: Any = None, **decode: Any
 ) -> Translator:
-    """Galician to English; ``eos_bias`` makes its outputs end sooner."""
+    """Return a translator from Galician to English; ``eos_bias`` makes its outputs shorter."""
     segmenter = learn_segmenter(
         segment or FastBpeConfig(merges=50), "gl", "en", False, "none", lambda: iter(PAIRS)
     )

@@ -15,7 +15,7 @@ import torch
 from nmt.cli import export as command
 from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.codec import LONGEST
+from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.backend import load_exported
@@ -112,7 +112,7 @@ def test_scores_equal_those_of_the_torch_search(translator: Translator, exported
 def test_options_and_long_lines_are_handled_as_by_torch(
     translator: Translator, exported: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
-    long = " ".join(["a"] * (LONGEST + 9))
+    long = " ".join(["a"] * (MAX_SOURCE_PIECES + 9))
     code, (line,), error = nmt_translate(exported, "--batch-tokens", "999", lines=[long])
     assert code == 0
     assert "translated in 2 parts" in error

@@ -120,7 +120,7 @@ def test_a_line_in_parts_does_not_change_other_lines(
     translate: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
-    monkeypatch.setattr(codec, "LONGEST", 50)
+    monkeypatch.setattr(codec, "MAX_SOURCE_PIECES", 50)
     code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 100 + b"\n5 9\n")
     assert "note: line 2 has 200 pieces; it is translated in 4 parts" in err
     first, long, last = out.splitlines(keepends=True)
@@ -296,12 +296,12 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--n-best", "0"], "n_best: 0 is not an integer of at least 1"),
-        (["--n-best", "3", "--beam", "2"], "3 best translations need a beam of at least 3, not 2"),
-        (["--beam", "0"], "beam: 0 is not an integer of at least 1"),
-        (["--length-alpha", "-1"], "length_alpha: -1.0 is not a number of at least 0"),
-        (["--length-alpha", "nan"], "length_alpha: nan is not a number"),
-        (["--batch-tokens", "0"], "batch_tokens: 0 is not an integer of at least 1"),
+        (["--n-best", "0"], "--n-best: 0 is not an integer of at least 1"),
+        (["--n-best", "3", "--beam", "2"], "--n-best (3) must not exceed --beam (2)"),
+        (["--beam", "0"], "--beam: 0 is not an integer of at least 1"),
+        (["--length-alpha", "-1"], "--length-alpha: -1.0 is not a number of at least 0"),
+        (["--length-alpha", "nan"], "--length-alpha: nan is not a number"),
+        (["--batch-tokens", "0"], "--batch-tokens: 0 is not an integer of at least 1"),
         (["--device", "abacus"], '"abacus" is not auto, cpu, cuda or cuda:N'),
         (["--checkpoint", "u000009"], "no checkpoint 'u000009'; there are: u000002"),
         (["--checkpoint", "../../x"], "no checkpoint"),
@@ -367,7 +367,7 @@ def start(run: Path, *argv: str | Path) -> subprocess.Popen[bytes]:
     """Start the command with chunks of four lines in an ASCII locale."""
     code = (
         "import sys; from nmt.cli import translate; from nmt.decoding import translator; "
-        "translator.WINDOW = 4; sys.exit(translate.main(sys.argv[1:]))"
+        "translator.CHUNK_SIZE = 4; sys.exit(translate.main(sys.argv[1:]))"
     )
     return subprocess.Popen(
         [sys.executable, "-c", code, str(run), "--device", "cpu", *map(str, argv)],

@@ -26,7 +26,7 @@ PROGRAM = """
 import sys
 from nmt.cli import translate
 from nmt.decoding import translator
-translator.WINDOW = 512
+translator.CHUNK_SIZE = 512
 sys.exit(translate.main(sys.argv[1:]))
 """
 SIGNALS = pytest.mark.parametrize(

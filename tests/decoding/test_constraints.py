@@ -1,4 +1,4 @@
-"""What lines wish for: prefixes, required and forbidden phrases; on stubs and through text."""
+"""Prefixes, required and forbidden phrases, on stubs and on text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from nmt.data.moses import Moses
 from nmt.data.segment import SentencePiece, Whitespace
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.codec import TextCodec
-from nmt.decoding.constraints import RequiredPhrases, Requirement, Symbol
-from nmt.decoding.phrases import BannedPhrases, Phrases
-from nmt.decoding.search import Hypothesis, beam_search
-from nmt.decoding.surfaces import PieceStrings
+from nmt.decoding.constraints import LineConstraints, PieceStrings, Requirement, Symbol
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.logits_processors import BannedPhrases, PhraseMatcher, RequiredPhrases
+from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
-from nmt.decoding.wishes import LineConstraints
 from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix as Ids
 from tests.decoding.exhaustive import StubState, outputs, random_scores
 from tests.decoding.untrained import LINES, untrained
 
-WORDS = ["\0", "\0", " ", "<unk> ", "a ", "b "]  # what the six types of the stubs spell
+WORDS = ["\0", "\0", " ", "<unk> ", "a ", "b "]  # the strings of the six types of the stubs
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +39,11 @@ def has(ids: Ids, phrase: Sequence[int]) -> bool:
     return any(ids[i : i + len(phrase)] == tuple(phrase) for i in range(len(ids)))
 
 
-# ---------------------------------------------------------------- required, on stubs
+# ---------------------------------------------------------------- required phrases, on stubs
 
 
 def requirement(phrases: Sequence[Ids]) -> Requirement:
-    """An UNK is the piece ``x``."""
+    """Return a requirement in which UNK is the piece ``x``."""
     symbols: list[list[Symbol]] = [["x" if i == UNK else i for i in phrase] for phrase in phrases]
     return Requirement([], symbols, lambda s: f"{s} " if isinstance(s, str) else WORDS[s])
 
@@ -53,17 +52,17 @@ def with_required(
     seed: int, phrases: Sequence[Sequence[Ids]], beam: int, limit: int, n_best: int = 1
 ) -> list[list[Hypothesis]]:
     limits = torch.full((len(phrases),), limit)
-    rule = RequiredPhrases(list(map(requirement, phrases)), WORDS, limits)
+    required = RequiredPhrases(list(map(requirement, phrases)), WORDS, limits)
     state = StubState(random_scores(seed, types=6), range(len(phrases)), beam)
     return beam_search(
-        state, beam, limits, 0.6, torch.tensor([0, 1, 3]), n_best, [rule], rule.choose
+        state, beam, limits, 0.6, torch.tensor([0, 1, 3]), n_best, [required], required.select
     )
 
 
 @pytest.mark.parametrize(
     "phrases", [[(4,)], [(4, 5)], [(4, 4), (5,)], [(5, 4, 5)], [(4, 5), (5, 4)]]
 )
-def test_a_wide_beam_finds_every_output_that_says_the_phrases(phrases: list[Ids]) -> None:
+def test_a_wide_beam_finds_every_output_that_contains_the_phrases(phrases: list[Ids]) -> None:
     (found,) = with_required(60, [phrases], 200, 5, n_best=200)
     every = outputs(random_scores(60, types=6), 0, 5, 0.6, [0, 1, 3])
     expected = {(o[0], o[3]): o[2] for o in every if all(has(o[0], p) for p in phrases)}
@@ -72,7 +71,7 @@ def test_a_wide_beam_finds_every_output_that_says_the_phrases(phrases: list[Ids]
     assert found[0].score == pytest.approx(best, rel=1e-5)
     for f in found:
         assert f.score == pytest.approx(expected[tuple(f.ids), f.finished], rel=1e-5)
-    if phrases != [(4, 5), (5, 4)]:  # phrases that share tokens need less room than is kept
+    if phrases != [(4, 5), (5, 4)]:  # phrases that share tokens need fewer tokens than are reserved
         assert len(found) == len(expected)
 
 
@@ -87,10 +86,10 @@ def test_a_wide_beam_finds_every_output_that_says_the_phrases(phrases: list[Ids]
     beam=st.integers(1, 5),
     spare=st.integers(0, 4),
 )
-def test_every_phrase_is_said_if_it_fits(
+def test_every_phrase_that_fits_is_produced(
     seed: int, phrases: list[list[Ids]], beam: int, spare: int
 ) -> None:
-    """Whatever the beam, UNK inside a phrase too; and no UNK is said but as part of one."""
+    """For any beam, also with UNK inside a phrase. UNK is produced only as part of a phrase."""
     limit = max(1, max(sum(map(len, of_one)) for of_one in phrases) + spare)
     for of_one, found in zip(phrases, with_required(seed, phrases, beam, limit), strict=True):
         (best,) = found
@@ -105,7 +104,7 @@ def test_every_phrase_is_said_if_it_fits(
         assert all(place in inside for place, token in enumerate(best.ids) if token == UNK)
 
 
-def test_sentences_without_phrases_are_searched_plainly() -> None:
+def test_sentences_without_phrases_get_the_plain_search() -> None:
     plain = beam_search(
         StubState(random_scores(61, types=6), [1], 4),
         4,
@@ -117,25 +116,25 @@ def test_sentences_without_phrases_are_searched_plainly() -> None:
     assert with_required(61, [[(4, 4)], []], 4, 6, n_best=4)[1] == plain[0]
 
 
-# ---------------------------------------------------------------- forbidden, on stubs
+# ---------------------------------------------------------------- forbidden phrases, on stubs
 
 
 class Letters:
-    """A segmenter of which every piece is what it spells."""
+    """A segmenter whose pieces are their own strings."""
 
     def surface(self, piece: str) -> str:
         return piece
 
 
 def forbidding(pieces: Sequence[str], patterns: Sequence[str], limit: int) -> list[str]:
-    """Text of all outputs, by a beam that is wide enough, over pieces that spell themselves."""
+    """Return the text of all outputs over these pieces, found by a beam that is wide enough."""
     vocab = Vocab(pieces, np.ones((len(pieces), 2), dtype=np.int64))
-    surfaces = PieceStrings(Letters(), vocab, "en")  # type: ignore[arg-type]
+    strings = PieceStrings(Letters(), vocab, "en")  # type: ignore[arg-type]
     limits = torch.tensor([limit])
-    rule = BannedPhrases(surfaces, [[Phrases(surfaces, patterns)]], limits)
+    banned = BannedPhrases(strings, [[PhraseMatcher(strings, patterns)]], limits)
     types = len(pieces) + 4
     state = StubState(random_scores(70, types=types), [0], 3000)
-    found = beam_search(state, 3000, limits, 0.6, torch.tensor([0, 1, 3]), 3000, [rule])
+    found = beam_search(state, 3000, limits, 0.6, torch.tensor([0, 1, 3]), 3000, [banned])
     return sorted(("".join(vocab.pieces(f.ids)), f.finished) for f in found[0])  # type: ignore[misc]
 
 
@@ -143,23 +142,23 @@ def forbidding(pieces: Sequence[str], patterns: Sequence[str], limit: int) -> li
     "pieces", [["a", "b", "a ", "b ", "ab "], [" a", " b", "a", "b", " ab"], ["a", "b", "ba", " "]]
 )
 @pytest.mark.parametrize("patterns", [[" ab "], ["ab"], [" a b "], [" ba ", " b "], ["aba", " a "]])
-def test_what_is_forbidden_is_never_said_and_all_else_is(
+def test_exactly_the_outputs_without_forbidden_phrases_are_found(
     pieces: list[str], patterns: list[str]
 ) -> None:
     limit = 4
     expected = []
     for size in range(1, limit + 1):
-        for said in itertools.product(pieces, repeat=size):
-            # an output that the limit cuts ends its last word too
-            if not any(p in f" {''.join(said)} " for p in patterns):
-                expected += [("".join(said), True)] if size < limit else [("".join(said), False)]
+        for output in map("".join, itertools.product(pieces, repeat=size)):
+            # the end of an output ends its last word, also at the length limit
+            if not any(p in f" {output} " for p in patterns):
+                expected.append((output, size < limit))
     assert forbidding(pieces, patterns, limit) == sorted(expected)
 
 
-# ---------------------------------------------------------------- through text
+# ---------------------------------------------------------------- on text
 
 TARGETS = ["the dog", "water", "sea, sir", "don't", "it is raining", "zebra №7", "in the old town"]
-wish = st.fixed_dictionaries(
+constraints = st.fixed_dictionaries(
     {
         "prefix": st.sampled_from(["", " ", "the", "fresh water", "Ω the"]),
         "require": st.lists(st.sampled_from(TARGETS), max_size=2, unique=True),
@@ -175,21 +174,22 @@ def spaced(text: str) -> str:
 @settings(max_examples=25, deadline=None, database=None, derandomize=True)
 @given(
     items=st.lists(
-        st.tuples(st.sampled_from([*LINES, "", "\u3000", "Ω≈ç", "o can " * 9]), wish), max_size=4
+        st.tuples(st.sampled_from([*LINES, "", "\u3000", "Ω≈ç", "o can " * 9]), constraints),
+        max_size=4,
     ),
     beam=st.integers(1, 4),
 )
-def test_wishes_come_true_in_the_text(
+def test_translations_satisfy_their_constraints(
     translator: Translator, items: list[tuple[str, dict[str, Any]]], beam: int
 ) -> None:
     lines = [line for line, _ in items]
-    wishes = {name: [w[name] for _, w in items] for name in ("prefix", "require", "forbid")}
-    # a phrase that is required is not forbidden as well
-    wishes["forbid"] = [
+    given = {name: [c[name] for _, c in items] for name in ("prefix", "require", "forbid")}
+    # no phrase is both required and forbidden
+    given["forbid"] = [
         [f for f in forbid if not any(f in r for r in require)]
-        for forbid, require in zip(wishes["forbid"], wishes["require"], strict=True)
+        for forbid, require in zip(given["forbid"], given["require"], strict=True)
     ]
-    found = list(translator.stream(lines, beam=beam, n_best=1, **wishes))
+    found = list(translator.stream(lines, beam=beam, n_best=1, **given))
     assert len(found) == len(lines)
     segmenter = translator.segmenter
 
@@ -197,17 +197,17 @@ def test_wishes_come_true_in_the_text(
         return "".join(map(segmenter.surface, segmenter.encode(text, "en")))
 
     for line, prefix, require, forbid, ((best,)) in zip(
-        lines, *(wishes[n] for n in ("prefix", "require", "forbid")), found, strict=True
+        lines, *(given[n] for n in ("prefix", "require", "forbid")), found, strict=True
     ):
         if not line.strip():
             assert best.text == ""
             continue
-        said = spaced("".join(map(segmenter.surface, best.pieces)))
+        output = spaced("".join(map(segmenter.surface, best.pieces)))
         start = words(prefix) if prefix.strip() else ""
-        assert said.startswith(f" {start}")
+        assert output.startswith(f" {start}")
         for phrase in require:
-            assert spaced(words(phrase).strip()) in said, (line, best)
-        rest = spaced(said[len(start) :].strip())
+            assert spaced(words(phrase).strip()) in output, (line, best)
+        rest = spaced(output[len(start) :].strip())
         room = len(segmenter.encode(line, "gl")) + 4
         for phrase in forbid:
             if sum(len(segmenter.encode(r, "en")) for r in require) + len(start) < room:
@@ -218,7 +218,7 @@ def test_wishes_come_true_in_the_text(
 @settings(max_examples=30, deadline=None, database=None, derandomize=True)
 @given(
     items=st.lists(
-        st.tuples(st.one_of(st.sampled_from(LINES), st.text(max_size=9)), wish), max_size=3
+        st.tuples(st.one_of(st.sampled_from(LINES), st.text(max_size=9)), constraints), max_size=3
     ),
     options=st.fixed_dictionaries(
         {},
@@ -239,28 +239,22 @@ def test_wishes_come_true_in_the_text(
             "forbid_all": st.sampled_from([("the",), ("dog", "a b c")]),
         },
     ),
-    wished=st.sets(st.sampled_from(["prefix", "require", "forbid"])),
+    names=st.sets(st.sampled_from(["prefix", "require", "forbid"])),
 )
-def test_whatever_the_options_as_many_lines_out_as_in_or_an_error(
+def test_any_options_give_a_translation_of_each_line_or_an_error(
     translator: Translator,
     items: list[tuple[str, dict[str, Any]]],
     options: dict[str, Any],
-    wished: set[str],
+    names: set[str],
 ) -> None:
     lines = [line for line, _ in items]
-    wishes = {name: [w[name] for _, w in items] for name in wished}
+    given = {name: [c[name] for _, c in items] for name in names}
     try:
-        found = list(translator.stream(lines, **options, **wishes))
+        found = list(translator.stream(lines, **options, **given))
     except UserError as error:
-        assert any(  # noqa: PT017, either way is right
-            said in str(error)
-            for said in (
-                "contradict",
-                "nothing without",
-                "forbidden",
-                "of at least",
-                "equal groups",
-            )
+        assert any(  # noqa: PT017, both outcomes are right
+            message in str(error)
+            for message in ("excludes", "requires", "forbidden", "must not exceed", "multiple of")
         )
         return
     assert len(found) == len(lines)
@@ -270,7 +264,7 @@ def test_whatever_the_options_as_many_lines_out_as_in_or_an_error(
             assert [h.text for h in of_line] == [""]
 
 
-def test_a_prefix_is_scored_as_its_tokens(translator: Translator) -> None:
+def test_tokens_of_a_prefix_are_scored_like_others(translator: Translator) -> None:
     free = translator.n_best(LINES, 1)
     forced = list(translator.stream(LINES, prefix=[of_line[0].text for of_line in free]))
     for line, (plain,), (again,) in zip(LINES, free, forced, strict=True):
@@ -279,7 +273,7 @@ def test_a_prefix_is_scored_as_its_tokens(translator: Translator) -> None:
     assert any(a[0].pieces == f[0].pieces for a, f in zip(forced, free, strict=True))
 
 
-def test_forbid_all_is_for_every_line(translator: Translator) -> None:
+def test_forbid_all_applies_to_every_line(translator: Translator) -> None:
     plain = translator.translate(LINES)
     words = sorted({w for text in plain for w in text.split() if w.isalpha()})[:3]
     for text in translator.translate(LINES, forbid_all=words):
@@ -287,16 +281,16 @@ def test_forbid_all_is_for_every_line(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 50])
-def test_wishes_do_not_depend_on_the_batch(translator: Translator, batch_tokens: int) -> None:
-    wishes: dict[str, Any] = {
+def test_constraints_do_not_depend_on_the_batch(translator: Translator, batch_tokens: int) -> None:
+    given: dict[str, Any] = {
         "prefix": ["", "the", "", "water", "", "a"],
         "require": [["dog"], [], ["old town", "cat"], [], ["sea"], []],
         "forbid": [[], ["dog"], [], ["the", "a"], [], ["the"]],
     }
-    expected = [of_line[0] for of_line in translator.stream(LINES, **wishes)]
-    found = [h for (h,) in translator.stream(LINES, 4, batch_tokens=batch_tokens, **wishes)]
+    expected = [of_line[0] for of_line in translator.stream(LINES, **given)]
+    found = [h for (h,) in translator.stream(LINES, 4, batch_tokens=batch_tokens, **given)]
     assert [h.text for h in found] == [h.text for h in expected]
-    turned = {name: values[::-1] for name, values in wishes.items()}
+    turned = {name: values[::-1] for name, values in given.items()}
     backwards = [h for (h,) in translator.stream(LINES[::-1], **turned)]
     assert [h.text for h in backwards[::-1]] == [h.text for h in expected]
 
@@ -314,29 +308,29 @@ def test_wishes_do_not_depend_on_the_batch(translator: Translator, batch_tokens:
     ],
 )
 @pytest.mark.parametrize("beam", [1, 5])
-def test_unknown_phrases_are_all_said(
+def test_every_unknown_phrase_is_produced(
     translator: Translator, prefix: str, phrases: list[str], beam: int
 ) -> None:
-    """To the model they are all UNK; one UNK says one of them only."""
+    """To the model they are all UNK, but one UNK stands for only one of them."""
     for allow_unk in (False, True):
         ((best,),) = translator.stream(
             ["pan"], prefix=[prefix], require=[phrases], beam=beam, allow_unk=allow_unk
         )
-        said = spaced("".join(map(translator.segmenter.surface, best.pieces)))
-        assert said.startswith(f" {prefix}")
+        output = spaced("".join(map(translator.segmenter.surface, best.pieces)))
+        assert output.startswith(f" {prefix}")
         for phrase in phrases:
-            assert spaced(phrase) in said, (said, phrases)
+            assert spaced(phrase) in output, (output, phrases)
 
 
 # ---------------------------------------------------------------- patterns
 
 
-def test_a_phrase_is_words_and_in_scripts_without_spaces_a_sequence() -> None:
+def test_a_phrase_is_complete_words_or_characters_in_scripts_without_spaces() -> None:
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    surfaces = PieceStrings(Whitespace(Moses(True, nfc=False)), vocab, "ja")
-    assert surfaces.patterns("the cat ") == [" the cat "]
-    assert surfaces.patterns("東京") == ["東京"]
-    assert surfaces.patterns("東京 Tower") == ["東京 Tower "]
+    strings = PieceStrings(Whitespace(Moses(True, nfc=False)), vocab, "ja")
+    assert strings.patterns("the cat ") == [" the cat "]
+    assert strings.patterns("東京") == ["東京"]
+    assert strings.patterns("東京 Tower") == ["東京 Tower "]
 
 
 def test_pieces_of_sentencepiece_begin_words() -> None:
@@ -348,42 +342,42 @@ def test_pieces_of_sentencepiece_begin_words() -> None:
     assert "".join(map(segmenter.surface, pieces)) == " a cat sat"
 
 
-def test_a_sign_that_the_segmenter_replaces_is_refused(translator: Translator) -> None:
-    """U+2581 is SentencePiece's own sign for a space; byte-pair codes keep it as it is."""
+def test_the_space_sign_of_sentencepiece_is_an_error(translator: Translator) -> None:
+    """Byte-pair codes keep U+2581 as it is."""
     text = [("a cat sat on a mat", "cats and mats")] * 20
     segmenter = SentencePiece.learn(
         SentencePieceConfig(vocab_size=30), Moses(False, nfc=False), "gl", "en", lambda: iter(text)
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    sentences = TextCodec(segmenter, vocab, "gl", "en")
-    for wish in (
+    codec = TextCodec(segmenter, vocab, "gl", "en")
+    for constraints in (
         LineConstraints(prefix="a▁b"),
         LineConstraints(require=["▁"]),
         LineConstraints(forbid=["a ▁"]),
     ):
-        with pytest.raises(UserError, match=r"line 7: .*U\+2581.*'.*▁.*'"):
-            sentences.of_line(7, "a cat", wish)
+        with pytest.raises(UserError, match=r"line 7: .*▁.*U\+2581"):
+            codec.encode_line(7, "a cat", constraints)
     with pytest.raises(UserError, match=r"forbid_all: .*U\+2581"):
-        sentences.patterns(["a▁"], at="forbid_all")
+        codec.patterns(["a▁"], at="forbid_all")
     (found,) = translator.stream(["pan"], prefix=["a ▁"], require=[["c ▁"]], beam=2)
     assert found[0].text.startswith("a ▁ ")
     assert "c ▁" in found[0].text
 
 
-def test_phrases_of_bytes_are_found_as_others_are() -> None:
+def test_phrases_of_bytes_are_found_like_others() -> None:
     config = SentencePieceConfig(vocab_size=330, byte_fallback=True)
     translator = untrained(segment=config)
-    segmenter, surfaces = translator.segmenter, translator.sentences.surfaces
+    segmenter, strings = translator.segmenter, translator.codec.strings
 
-    def said(phrase: str, text: str) -> bool:
-        spelled = f" {surfaces.spelled(segmenter.encode(text, 'en')).strip(' ')} "
-        return any(pattern in spelled for pattern in surfaces.patterns(phrase))
+    def contains(text: str, phrase: str) -> bool:
+        string = f" {strings.join(segmenter.encode(text, 'en')).strip(' ')} "
+        return any(pattern in string for pattern in strings.patterns(phrase))
 
-    assert said("the \u65e5 dog", "it is the \u65e5 dog")
-    assert not said("the \u65e5 dog", "it is the \u672c dog")
-    assert said("\u65e5", "it is \u672c\u65e5\u672c")  # written without spaces
-    assert said("\u017c", "the \u017c dog")
-    assert not said("\u017c", "the \u017ca dog")  # part of a word
+    assert contains("it is the \u65e5 dog", "the \u65e5 dog")
+    assert not contains("it is the \u672c dog", "the \u65e5 dog")
+    assert contains("it is \u672c\u65e5\u672c", "\u65e5")  # written without spaces
+    assert contains("the \u017c dog", "\u017c")
+    assert not contains("the \u017ca dog", "\u017c")  # part of a word
     require = [["\u65e5\u672c", "dog"], *([["\u017c"]] * (len(LINES) - 1))]
     found = translator.translate(LINES, require=require, max_len_offset=20)
     assert "\u65e5\u672c" in found[0]
@@ -396,7 +390,7 @@ def test_phrases_of_bytes_are_found_as_others_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"prefix": ["a"]}, "prefix ends before line 2"),
         ({"require": [[]] * 9}, "require has more than the 6 lines"),
@@ -405,16 +399,18 @@ def test_phrases_of_bytes_are_found_as_others_are() -> None:
             "'the dog' is required and",
         ),
         ({"require": [["the dog"]] + [[]] * 5, "forbid_all": ["dog"]}, "'dog' is forbidden"),
-        ({"require": [[]] * 6, "sample": True}, "sample and require contradict each other"),
-        ({"require": [[]] * 6, "groups": 2}, "groups and require contradict each other"),
+        ({"require": [[]] * 6, "sample": True}, "sample excludes require"),
+        ({"require": [[]] * 6, "groups": 2}, "groups excludes require"),
         ({"forbid_all": [" "]}, "forbid_all: a phrase is blank"),
     ],
 )
-def test_wishes_that_cannot_be(translator: Translator, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_wrong_constraints_are_an_error(
+    translator: Translator, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
         list(translator.stream(LINES, **options))
 
 
-def test_ids_have_no_wishes(translator: Translator) -> None:
-    with pytest.raises(UserError, match="no option prefix"):
+def test_encoded_sentences_have_no_constraints(translator: Translator) -> None:
+    with pytest.raises(UserError, match="unknown option prefix"):
         translator.translate_ids([np.array([4])], prefix=["a"])

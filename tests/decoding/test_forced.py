@@ -1,4 +1,4 @@
-"""Given translations, several models, alignments and minimum Bayes risk against slow doubles."""
+"""Given targets, ensembles, alignment and minimum Bayes risk against slow doubles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding import codec as sentences_module
-from nmt.decoding import score as module
+from nmt.decoding import codec as codec_module
+from nmt.decoding import forced as forced_module
+from nmt.decoding.batching import HalvingBatcher
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.examine import word_alignment
-from nmt.decoding.forced import Pairs, forced_decode
-from nmt.decoding.mbr import UTILITIES, Mbr
+from nmt.decoding.forced import EncodedPairs, forced_decode, word_alignment
+from nmt.decoding.mbr import UTILITIES, MbrRanker
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
@@ -38,10 +38,10 @@ def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 70, 4096])
-def test_log_probabilities_by_token_add_up_to_the_searchs(
+def test_log_probabilities_by_token_sum_to_those_of_the_search(
     translator: Translator, batch_tokens: int
 ) -> None:
-    """The search reads its caches, this a parallel pass; cut outputs have no EOS to count."""
+    """The search uses caches, this a parallel pass. Cut outputs have no EOS."""
     lines = [*LINES, "", LINES[0]]
     plain = translator.n_best(lines, 4)
     found = translator.n_best(lines, 4, token_scores=True, batch_tokens=batch_tokens)
@@ -58,20 +58,20 @@ def test_log_probabilities_by_token_add_up_to_the_searchs(
 def test_log_probabilities_of_a_line_in_parts(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sentences_module, "LONGEST", 20)
+    monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
     long = " ".join(LINES)
     (best,) = translator.n_best([long], 1, token_scores=True, align=True)[0]
     assert sum(best.token_log_probs) == pytest.approx(best.log_prob, abs=1e-3)
     words = translator.segmenter.moses.words(long, "gl")
-    assert max(i for i, _ in best.alignment) > len(words) // 2  # of the later parts too
+    assert max(i for i, _ in best.alignment) > len(words) // 2  # also in later parts
     assert max(i for i, _ in best.alignment) < len(words)
 
 
 # ---------------------------------------------------------------- given translations
 
 
-def test_the_searchs_own_outputs_get_the_searchs_scores(translator: Translator) -> None:
-    """Where text comes back as the same pieces; most of it does."""
+def test_outputs_of_the_search_get_the_scores_of_the_search(translator: Translator) -> None:
+    """Where segmenting the text gives the same pieces, as for most outputs."""
     pairs = [
         (line, of_line[0])
         for line, of_line in zip(LINES, translator.n_best(LINES, 1), strict=True)
@@ -87,25 +87,25 @@ def test_the_searchs_own_outputs_get_the_searchs_scores(translator: Translator) 
 
 
 def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator: Translator) -> None:
-    """A type that the target side never had is UNK; the order of lines does not matter."""
+    """A type that the target side lacks is UNK. The order of lines does not matter."""
     targets = ["the dog", "I see the old cat, sir.", "señor pan", "it is", "x", "the the the"]
     scored = translator.score(LINES, targets, length_alpha=1.0, batch_tokens=30)
     again = translator.score(LINES[::-1], targets[::-1], length_alpha=1.0)[::-1]
-    possible = translator.vocab.types_of("tgt")
+    known = translator.vocab.types_of("tgt")
     for line, target, s, other in zip(LINES, targets, scored, again, strict=True):
         ids = encoded(translator, target, "en")
         rows = log_probs(translator.model, batch_of([[*encoded(translator, line), EOS]], [ids]))
-        tokens = [i if possible[i] else UNK for i in [*ids, EOS]]
-        said = [float(rows[place, token]) for place, token in enumerate(tokens)]
-        np.testing.assert_allclose(s.token_log_probs, said, atol=1e-4)
+        tokens = [i if known[i] else UNK for i in [*ids, EOS]]
+        expected = [float(rows[place, token]) for place, token in enumerate(tokens)]
+        np.testing.assert_allclose(s.token_log_probs, expected, atol=1e-4)
         np.testing.assert_allclose(s.token_log_probs, other.token_log_probs, atol=1e-4)
-        assert s.score == pytest.approx(sum(said) * 6 / (5 + len(said)), abs=1e-4)
+        assert s.score == pytest.approx(sum(expected) * 6 / (5 + len(expected)), abs=1e-4)
 
 
-def test_blank_lines_over_long_ones_and_missing_ones(
+def test_blank_lines_long_lines_and_missing_lines(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST", 40)
+    monkeypatch.setattr(forced_module, "MAX_TARGET_PIECES", 40)
     sources = ["", "pan", "\u3000", "pan", "pan"]
     scored = translator.score(sources, ["\u200b", "", "bread", "bread", "bread " * 11])
     assert [h.log_prob for h in scored[:3]] == [0.0, -math.inf, -math.inf]
@@ -114,14 +114,14 @@ def test_blank_lines_over_long_ones_and_missing_ones(
     assert "note: line 5 is not scored: its target has 44 pieces" in capsys.readouterr().err
     with pytest.raises(UserError, match="the target ends before line 2"):
         translator.score(["pan", "pan"], ["bread"])
-    with pytest.raises(UserError, match="beam means nothing to given translations"):
+    with pytest.raises(UserError, match="beam does not apply to given translations"):
         translator.score(["pan"], ["bread"], beam=4)
 
 
-# ---------------------------------------------------------------- several models
+# ---------------------------------------------------------------- ensembles
 
 
-def test_an_ensemble_of_a_model_with_itself_is_the_model(translator: Translator) -> None:
+def test_an_ensemble_of_equal_models_equals_the_model(translator: Translator) -> None:
     twice = untrained()
     twice.model = Ensemble([twice.transformer, twice.transformer])
     found, expected = (
@@ -135,7 +135,7 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(translator: Translator)
             assert sum(h.token_log_probs) == pytest.approx(h.log_prob, abs=1e-4)
 
 
-def test_an_ensemble_says_the_mean_of_the_probabilities() -> None:
+def test_an_ensemble_computes_the_mean_of_the_probabilities() -> None:
     members = [untrained(seed=seed) for seed in (2, 3)]
     both = untrained()
     both.model = Ensemble([member.transformer for member in members])
@@ -144,19 +144,19 @@ def test_an_ensemble_says_the_mean_of_the_probabilities() -> None:
     batch = batch_of([[*encoded(both, LINES[0]), EOS]], [ids])
     mean = np.mean([np.exp(log_probs(m.model, batch).numpy()) for m in members], axis=0)
     tokens = [*ids, EOS][: len(best.token_log_probs)]
-    said = [math.log(mean[place, token]) for place, token in enumerate(tokens)]
-    np.testing.assert_allclose(best.token_log_probs, said, atol=1e-4)
+    expected = [math.log(mean[place, token]) for place, token in enumerate(tokens)]
+    np.testing.assert_allclose(best.token_log_probs, expected, atol=1e-4)
     scored = both.score([LINES[0]], ["the dog"])[0]
     alone = [m.score([LINES[0]], ["the dog"])[0].token_log_probs for m in members]
     mean_of_two = np.log(np.mean(np.exp(alone), axis=0))
     np.testing.assert_allclose(scored.token_log_probs, mean_of_two, atol=1e-4)
 
 
-# ---------------------------------------------------------------- alignments
+# ---------------------------------------------------------------- alignment
 
 
 def test_attention_weights_are_those_of_the_forward_pass(translator: Translator) -> None:
-    """Weights times values, mixed, are what cross-attention puts out."""
+    """Weights times values, projected, are the output of cross-attention."""
     batch = batch_of([[5, 6, 7, 2], [8, 2]], [[5, 6], [7, 8, 9, 4]])
     model = translator.transformer.eval()
     attention = next(iter(model.decoder.blocks)).cross_attn
@@ -178,23 +178,23 @@ def test_attention_weights_are_those_of_the_forward_pass(translator: Translator)
     torch.testing.assert_close(mixed, out)
 
 
-def test_what_a_piece_looks_at_is_no_padding_and_the_same_in_any_batch(
+def test_a_piece_is_never_aligned_to_padding_and_the_batch_does_not_matter(
     translator: Translator,
 ) -> None:
-    t, model = translator, translator.transformer.eval()
+    batcher, model = HalvingBatcher(translator.device), translator.transformer.eval()
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
-    pairs = Pairs(sources, targets, [1, 2])
-    together = forced_decode(model, pairs, 4096, t.memory, align=True)
-    apart = forced_decode(model, pairs, 1, t.memory, align=True)
-    assert [f.sources for f in together] == [f.sources for f in apart]
+    pairs = EncodedPairs(sources, targets, [1, 2])
+    together = forced_decode(model, pairs, 4096, batcher, align=True)
+    apart = forced_decode(model, pairs, 1, batcher, align=True)
+    assert [f.aligned for f in together] == [f.aligned for f in apart]
     for f, source, target in zip(together, sources, targets, strict=True):
-        assert len(f.sources) == len(target)
-        assert set(f.sources) <= set(range(len(source)))  # never at EOS or padding
-    assert [f.sources for f in forced_decode(model, pairs, 4096, t.memory)] == [[], []]
+        assert len(f.aligned) == len(target)
+        assert set(f.aligned) <= set(range(len(source)))  # never EOS or padding
+    assert [f.aligned for f in forced_decode(model, pairs, 4096, batcher)] == [[], []]
 
 
-def test_words_are_linked_when_any_of_their_pieces_are() -> None:
+def test_words_are_linked_if_any_of_their_pieces_are() -> None:
     ends = [False, True, True]  # a@@ b c: two words
     assert word_alignment([0, 1, 2, 2], ends, [False, True, True, True]) == [(0, 0), (1, 1), (1, 2)]
     assert word_alignment([2, 0], ends, [False, True]) == [(0, 0), (1, 0)]
@@ -216,36 +216,36 @@ TEXTS = ["the cat sat.", "a cat sat", "the dog", "", "x", "the cat sat, really",
 
 
 @pytest.mark.parametrize("name", ["chrf", "bleu"])
-def test_utilities_are_sacrebleus_sentence_scores(name: str) -> None:
+def test_utilities_equal_the_sentence_scores_of_sacrebleu(name: str) -> None:
     metric = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}[name]
-    describe, compare = UTILITIES[name]("en")
+    extract, compare = UTILITIES[name]("en")
     total = dict.fromkeys(TEXTS, 0.0)
     for hyp in TEXTS:
         for ref in TEXTS:
             value = metric.sentence_score(hyp, [ref]).score
-            assert compare(describe(hyp), describe(ref)) == pytest.approx(value, abs=1e-9)
+            assert compare(extract(hyp), extract(ref)) == pytest.approx(value, abs=1e-9)
     for hyp in total:
         total[hyp] = sum(metric.sentence_score(hyp, [ref]).score for ref in TEXTS)
-    ranked = [TEXTS[place] for place in Mbr(name, "en").rank(TEXTS)]
+    ranked = [TEXTS[place] for place in MbrRanker(name, "en").rank(TEXTS)]
     assert sorted(ranked) == sorted(total)
     values = [total[text] for text in ranked]
     assert values == sorted(values, reverse=True)
 
 
-@pytest.mark.parametrize("way", [{}, {"sample": True}], ids=["beam", "samples"])
-def test_mbr_says_the_candidate_that_is_most_like_the_others(
-    translator: Translator, way: dict
+@pytest.mark.parametrize("options", [{}, {"sample": True}], ids=["beam", "samples"])
+def test_mbr_outputs_the_candidate_most_similar_to_the_others(
+    translator: Translator, options: dict
 ) -> None:
-    candidates = translator.n_best(LINES, 6, **way)
-    found = translator.n_best(LINES, 2, mbr="chrf", candidates=6, **way)
+    candidates = translator.n_best(LINES, 6, **options)
+    found = translator.n_best(LINES, 2, mbr="chrf", candidates=6, **options)
     for of_line, chosen in zip(candidates, found, strict=True):
         texts = [h.text for h in of_line]
-        expected = [texts[place] for place in Mbr("chrf", "en").rank(texts)][:2]
+        expected = [texts[place] for place in MbrRanker("chrf", "en").rank(texts)][:2]
         assert [h.text for h in chosen] == expected
     assert translator.translate(["", *LINES], mbr="bleu", candidates=4)[0] == ""
-    with pytest.raises(UserError, match="8 candidates need a beam of at least 8, not 4"):
+    with pytest.raises(UserError, match=r"candidates \(8\) must not exceed beam \(4\)"):
         translator.translate(LINES, mbr="chrf", candidates=8, beam=4)
-    with pytest.raises(UserError, match="candidates means nothing without mbr"):
+    with pytest.raises(UserError, match="candidates requires mbr"):
         translator.translate(LINES, candidates=8)
-    with pytest.raises(UserError, match="3 best of 2 candidates"):
+    with pytest.raises(UserError, match=r"n_best \(3\) must not exceed candidates \(2\)"):
         translator.n_best(LINES, 3, mbr="chrf", candidates=2)

@@ -1,0 +1,87 @@
+"""Chunks of lines, batches for all workers, and batches that are halved when memory is short."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.decoding.batching import (
+    MAX_CHUNK_CHARACTERS,
+    HalvingBatcher,
+    balanced_batches,
+    read_chunks,
+)
+from nmt.errors import MachineError
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: sorted(x)[::-1])
+MANY = [length for length in range(30, 6, -1) for _ in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lengths"),
+    [
+        ([], []),
+        ([1] * 7, [3, 3, 1]),
+        ([0] * 3, [3]),
+        ([MAX_CHUNK_CHARACTERS] * 2, [1, 1]),
+        ([MAX_CHUNK_CHARACTERS - 1, 1, 5, 5], [2, 2]),
+    ],
+)
+def test_a_chunk_ends_after_enough_lines_or_characters(
+    sizes: list[int], lengths: list[int]
+) -> None:
+    chunks = list(read_chunks(sizes, 3, lambda size: size))
+    assert [len(chunk) for chunk in chunks] == lengths
+    assert list(itertools.chain.from_iterable(chunks)) == sizes
+
+
+@given(LENGTHS, st.integers(1, 200), st.integers(1, 5))
+def test_each_sentence_is_in_one_batch_of_limited_size(
+    lengths: list[int], max_size: int, workers: int
+) -> None:
+    batches = balanced_batches(lengths, max_size, workers)
+    assert list(itertools.chain.from_iterable(batches)) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or lengths[batch.start] * len(batch) <= max_size
+
+
+@pytest.mark.parametrize("workers", [2, 3, 16])
+def test_workers_get_equal_amounts_of_work(workers: int) -> None:
+    """Filling each batch to the limit would give one worker a batch more than the others."""
+    batches = balanced_batches(MANY, sum(MANY) * 2 // 5, workers)
+    assert len(batches) % workers == 0
+    sizes = [MANY[batch.start] * len(batch) for batch in batches]
+    assert min(sizes) > 0.8 * max(sizes)
+
+
+def test_one_long_sentence_does_not_shrink_the_other_batches() -> None:
+    max_size = sum(MANY) // 5
+    without, with_long = (
+        balanced_batches(MANY, max_size, 2),
+        balanced_batches([max_size // 2, *MANY], max_size, 2),
+    )
+    assert len(with_long) <= len(without) + 2
+
+
+def test_batches_are_halved_until_they_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[int] = []
+
+    def work(batch: range) -> list[int]:
+        asked.append(len(batch))
+        if len(batch) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return list(batch)
+
+    batcher = HalvingBatcher(torch.device("cpu"))
+    for _ in range(2):
+        results = list(batcher.map(work, [3] * 16, 1000))
+        assert [list(batch) for batch, _ in results] == [result for _, result in results]
+        assert list(itertools.chain.from_iterable(batch for batch, _ in results)) == list(range(16))
+    assert asked == [16, 8, 4, 4, 4, 4, 4, 4, 4, 4]
+    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
+    with pytest.raises(MachineError, match=r"one sentence .* has 99 tokens"):
+        list(HalvingBatcher(torch.device("cpu")).map(lambda batch: work(range(6)), [99], 1000))
