@@ -237,15 +237,15 @@ def limit_memory(
 ) -> list[int]:
     """Let larger batches run out of memory; return the list of requested sizes."""
     asked: list[int] = []
-    start = translator.model.start
+    start_decoding = translator.model.start_decoding
 
     def limited(src: torch.Tensor, layout: Layout, *sizes: int) -> DecodeState:
         asked.append(layout.shape[0])
         if layout.shape[0] > sentences:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return start(src, layout, *sizes)
+        return start_decoding(src, layout, *sizes)
 
-    monkeypatch.setattr(translator.model, "start", limited)
+    monkeypatch.setattr(translator.model, "start_decoding", limited)
     return asked
 
 
