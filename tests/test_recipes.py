@@ -11,10 +11,10 @@ import torch
 
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe, load_variants
+from nmt.config.recipe import InverseSqrt
 from nmt.data.prepare import prepare
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
-from nmt.training.schedules import InverseSqrt
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 

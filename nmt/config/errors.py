@@ -1,64 +1,121 @@
-"""What is wrong with a recipe, in words and with places: pydantic's errors made ours."""
+"""Errors of a recipe as sentences: pydantic's errors with places, ranges in words, did-you-mean."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from nmt.config.recipe import Recipe, default_kind, groups
-from nmt.config.schema import allowed, format_value, join_or, keys_of
-from nmt.config.yaml import KeyPath, Location, Problem, YamlDocument
+from nmt.config.recipe import RENAMED_KEYS, RENAMED_VALUES, Recipe, default_kind, groups, keys_of
+from nmt.config.yaml import KeyPath, Location, Node, Problem
+from nmt.errors import UserError
 
-LONGEST = 60  # characters of a value that are shown
+COMMAND_LINE = Location("command line")
+MAX_SHOWN = 60  # characters of a wrong value
 
 
-def explain(failure: ValidationError, source: YamlDocument) -> Iterator[Problem]:
-    """Every error of pydantic's, at the line and column of the key or value that caused it."""
+def raise_problems(problems: Iterable[Problem], file: str) -> None:
+    """Raise all problems as one error: those of ``file`` first, those of the command line last.
+
+    Raises:
+        UserError: there is at least one problem.
+    """
+    ordered = sorted(problems, key=lambda p: (p.at == COMMAND_LINE, p.at.file != file, p.at))
+    lines = list(dict.fromkeys(f"{problem.at}: {problem.text}" for problem in ordered))
+    if len(lines) > 1:
+        lines.insert(0, f"{len(lines)} errors in the recipe")
+    if lines:
+        raise UserError("\n".join(lines))
+
+
+def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
+    """Yield every error of pydantic at the place of the key or value that caused it."""
     for error in failure.errors(include_url=False, include_input=True):
         path, index = _key_path(error["loc"])
+        around = document.nearest(path[:-1]) or document
         kind = error["type"]
-        if kind == "value_error":  # a rule between keys; its text names them
+        if kind == "value_error":  # a rule between keys; its message names them
             for text in str(error["ctx"]["error"]).splitlines():
-                yield Problem(_first_key_in(text, path, source), text)
+                yield Problem(_first_key_in(text, path, document), text)
         elif kind == "extra_forbidden":
-            yield Problem(source.keys[path], _unknown(path, source))
+            node = document.find(path)
+            assert node is not None
+            yield Problem(node.key_at, _unknown_key(path, document))
         elif kind == "missing" and index is None:
-            yield Problem(_nearest(source.keys, path[:-1], source), _missing(path, source))
+            yield Problem(around.key_at, _missing_key(path, document))
         elif kind == "union_tag_invalid":
-            at = (*path, "kind")
-            value = _value(source, at)
-            yield Problem(_nearest(source.places, at, source), _wrong_kind(path, value))
+            node = document.find((*path, "kind")) or document.find(path) or around
+            yield Problem(node.at, _wrong_kind(path, node))
         else:
-            if kind == "missing":  # too few items: the list is what is wrong
+            if kind == "missing":  # a list with too few items: the list is wrong
                 index = None
-            # a single path stands for a list of one: what is written has no items then
-            has_items = index is not None and isinstance(_value(source, path), list)
-            at = (*path, str(index)) if has_items else path
-            place = _nearest(source.places, at, source)
-            yield Problem(place, _wrong_value(path, index is not None, _value(source, at), source))
+            node = document.find(path) or around
+            # a single path stands for a list of one, so a value without items can have an index
+            if index is not None and isinstance(node.value, list):
+                node = document.find((*path, index)) or node
+            yield Problem(node.at, _wrong_value(path, index is not None, node, document))
 
 
 def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
-    """``; did you mean "norm"?``, or nothing when no option is close."""
+    """Return ``; did you mean "norm"?``, or nothing when no option is close."""
     close = difflib.get_close_matches(word.lower(), list(options), n=1, cutoff=cutoff)
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def kind_of(group: str, values: dict[str, Any]) -> str:
-    """The kind that a group of a recipe has, or would have if the kind existed."""
-    inner = values.get(group)
-    kind = inner.get("kind") if isinstance(inner, dict) else None
-    return kind if "" not in groups()[group] and isinstance(kind, str) else default_kind(group)
+def kind_of(group: str, document: Node) -> str:
+    """Return the kind that a recipe writes for a group, existing or not, or the default kind."""
+    node = document.find((group, "kind"))
+    kinds_exist = "" not in groups()[group]
+    return (
+        node.value if kinds_exist and node and isinstance(node.value, str) else default_kind(group)
+    )
 
 
-def _key_path(loc: tuple[int | str, ...]) -> tuple[KeyPath, str | None]:
-    """pydantic's location as keys, without the tags of kinds, and the index into a list."""
+def allowed(model: type[BaseModel], name: str, item: bool = False) -> str:
+    """Return in words what a key may hold: ``a number of at least 0 and below 1``.
+
+    Args:
+        model: the group.
+        name: the key.
+        item: describe an item of the key's list instead.
+    """
+    schema = _properties(model)[name]
+    lists = [s for s in schema.get("anyOf", [schema]) if s.get("type") == "array"]
+    return _in_words(_item(lists[0]) if item and lists else schema)
+
+
+def format_value(value: Any) -> str:
+    """Return a value as a recipe writes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(format_value, value))}]"
+    return str(value)
+
+
+def quote_value(value: Any) -> str:
+    """Return a wrong value for an error message, shortened."""
+    if isinstance(value, dict):
+        return "a group of keys"
+    text = f'"{value}"' if isinstance(value, str) else format_value(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def join_or(words: list[str]) -> str:
+    """Return ``a, b or c``."""
+    return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+def _key_path(loc: tuple[int | str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Split pydantic's location into keys, without kinds, and the index in a list."""
     parts = list(loc)
-    # a group without kinds has "" for one, which no location holds: there it is a key
+    # a group without kinds has the kind "", which no location has: there it is a key
     if len(parts) > 1 and parts[1] and parts[1] in groups().get(str(parts[0]), ()):
         del parts[1]
     index = next((i for i, part in enumerate(parts) if isinstance(part, int)), len(parts))
@@ -66,84 +123,65 @@ def _key_path(loc: tuple[int | str, ...]) -> tuple[KeyPath, str | None]:
     return tuple(str(part) for part in parts[:index]), item
 
 
-def _value(source: YamlDocument, path: KeyPath) -> Any:
-    value: Any = source.values
-    for part in path:
-        value = value[int(part)] if isinstance(value, list) else value[part]
-    return value
+def _first_key_in(text: str, path: KeyPath, document: Node) -> Location:
+    """Return the place of the first key of the recipe that a message names, or of the group."""
+    names = re.findall(r"[a-z_.]+[a-z_]", text)
+    found = (document.find(name.split(".")) for name in names)
+    return next((node for node in found if node), document.nearest(path) or document).key_at
 
 
-def _nearest(places: dict[KeyPath, Location], path: KeyPath, source: YamlDocument) -> Location:
-    """The place of a path, or of the innermost group around it that is written."""
-    for length in range(len(path), 0, -1):
-        if path[:length] in places:
-            return places[path[:length]]
-    return Location(source.file)
-
-
-def _first_key_in(text: str, path: KeyPath, source: YamlDocument) -> Location:
-    """The first key that a text names and the recipe has, else the group of the rule."""
-    named = (tuple(name.split(".")) for name in re.findall(r"[a-z_.]+[a-z_]", text))
-    return next(
-        (source.keys[name] for name in named if name in source.keys),
-        _nearest(source.keys, path, source),
-    )
-
-
-def _missing(path: KeyPath, source: YamlDocument) -> str:
+def _missing_key(path: KeyPath, document: Node) -> str:
     name = ".".join(path)
     if len(path) == 1 and path[0] in groups():
         needed = [key for key, f in keys_of(groups()[name][""]).items() if f.is_required()]
         return f'required group "{name}" is missing; it needs {" and ".join(needed)}'
-    kind = kind_of(path[0], source.values) if len(path) > 1 else ""
+    kind = kind_of(path[0], document) if len(path) > 1 else ""
     return f'required key "{name}" is missing' + (f"; kind: {kind} needs it" if kind else "")
 
 
-def _wrong_kind(path: KeyPath, value: Any) -> str:
-    kinds = list(groups()[path[0]])
-    hint = did_you_mean(str(value), kinds)
-    return f"{'.'.join(path)}.kind: {_written(value)} is not {join_or(kinds)}{hint}"
+def _wrong_kind(path: KeyPath, node: Node) -> str:
+    name, value, kinds = f"{path[0]}.kind", node.plain(), list(groups()[path[0]])
+    hint = _new_value(name, value) or did_you_mean(str(value), kinds)
+    return f"{name}: {quote_value(value)} is not {join_or(kinds)}{hint}"
 
 
-def _wrong_value(path: KeyPath, item: bool, value: Any, source: YamlDocument) -> str:
-    model = groups()[path[0]][kind_of(path[0], source.values)] if len(path) > 1 else Recipe
-    what = allowed(model, path[-1], item)
-    hint = ""
-    if isinstance(value, str):
+def _wrong_value(path: KeyPath, is_item: bool, node: Node, document: Node) -> str:
+    model = groups()[path[0]][kind_of(path[0], document)] if len(path) > 1 else Recipe
+    name, value, what = ".".join(path), node.plain(), allowed(model, path[-1], is_item)
+    hint = _new_value(name, value)
+    if isinstance(value, str) and not hint:
         if re.fullmatch(r"\w+(, \w+)* or \w+", what):
             hint = did_you_mean(value, re.split(", | or ", what))
         if what.startswith("a list") and value.lower() not in ("", "none"):
             hint = f"; write [{value}]"
-    return f"{'.'.join(path)}: {_written(value)} is not {what}{hint}"
+    return f"{name}: {quote_value(value)} is not {what}{hint}"
 
 
-def _written(value: Any) -> str:
-    """A value as the recipe has it."""
-    if isinstance(value, dict):
-        return "a group of keys"
-    text = f'"{value}"' if isinstance(value, str) else format_value(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+def _new_value(name: str, value: Any) -> str:
+    new = RENAMED_VALUES.get(name, {}).get(value) if isinstance(value, str) else None
+    return f'; it is now "{new}"' if new else ""
 
 
-def _unknown(path: KeyPath, source: YamlDocument) -> str:
-    """What to say of a key that does not exist where it stands."""
+def _unknown_key(path: KeyPath, document: Node) -> str:
+    """Return an error for a key that does not exist where it is written."""
     *above, key = path
     group, name = ".".join(above), ".".join(path)
+    if new := RENAMED_KEYS.get(name):
+        return f'unknown key "{name}"; it is now {new}'
     kinds = groups().get(group, {"": Recipe})
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
-        present = kind_of(group, source.values)
+        present = kind_of(group, document)
         return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
-    elsewhere = [
-        group
-        for group, models in groups().items()
-        if any(key in keys_of(model) for model in models.values())
-    ]
     if key in keys_of(Recipe):
         return f'unknown key "{name}"; "{key}" belongs at the top level'
-    here = keys_of(kinds[kind_of(group, source.values) if group else ""])
-    if elsewhere:
+    here = keys_of(kinds[kind_of(group, document) if group in groups() else ""])
+    if elsewhere := [
+        f'"{group}"'
+        for group, models in groups().items()
+        if any(key in keys_of(model) for model in models.values())
+    ]:
         near = did_you_mean(key, here, cutoff=0.65)
-        return f'unknown key "{name}"; "{key}" belongs under {join_or(_quoted(elsewhere))}{near}'
+        return f'unknown key "{name}"; "{key}" belongs under {join_or(elsewhere)}{near}'
     first, dot, rest = key.partition(".")
     if dot and first in groups():
         return f'unknown key "{key}"; in a recipe, write "{rest}" under "{first}"'
@@ -162,5 +200,44 @@ def _close_elsewhere(key: str) -> str:
     return f'; did you mean "{full[close[0]]}"?' if close else ""
 
 
-def _quoted(words: Sequence[str]) -> list[str]:
-    return [f'"{word}"' for word in words]
+@functools.cache
+def _properties(model: type[BaseModel]) -> dict[str, Any]:
+    properties: dict[str, Any] = model.model_json_schema(by_alias=True)["properties"]
+    return properties
+
+
+def _item(array: dict[str, Any]) -> dict[str, Any]:
+    item: dict[str, Any] = array["prefixItems"][0] if "prefixItems" in array else array["items"]
+    return item
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    """Return a JSON schema in words."""
+    if "form" in schema:
+        return str(schema["form"])
+    if "anyOf" in schema:
+        phrases = [_in_words(choice) for choice in schema["anyOf"]]
+        return (", or " if " " in phrases[0] else " or ").join(phrases)
+    if "enum" in schema:
+        return join_or(schema["enum"])
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        return ("an integer" if kind == "integer" else "a number") + _range(schema)
+    if kind == "array":
+        some = "one or more" if schema.get("minItems") else "any number"
+        count = schema["maxItems"] if "prefixItems" in schema else some
+        return f"a list of {count}, each {_in_words(_item(schema))}"
+    return {"boolean": "true or false", "string": "text", "null": "none"}.get(
+        str(kind), "a group of keys"
+    )
+
+
+def _range(schema: dict[str, Any]) -> str:
+    words = {
+        "minimum": "of at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+    }
+    limits = [f"{word} {schema[name]}" for name, word in words.items() if name in schema]
+    return f" {' and '.join(limits)}" if limits else ""

@@ -1,37 +1,63 @@
-"""Recipes: files in, resolved recipes out; variants of one; dumped, compared."""
+"""From files to recipes: a file, a variant and overrides in, a checked recipe out.
+
+A document is a tree of text with places (``nmt.config.yaml``). Variants and overrides are such
+trees too, so applying them is merging dictionaries. The merged document then becomes a recipe: the
+schema decides the type of a value, not YAML, so ``no`` stays the language "no", ``3e-4`` is a
+number, and ``1:30`` for a number is an error.
+"""
 
 from __future__ import annotations
 
-import copy
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from nmt.config.errors import did_you_mean
-from nmt.config.recipe import Recipe
-from nmt.config.resolve import PATHS, recipe_error, resolve, resolve_path
-from nmt.config.schema import format_value
+from nmt.config.errors import (
+    COMMAND_LINE,
+    did_you_mean,
+    explain,
+    format_value,
+    kind_of,
+    raise_problems,
+)
+from nmt.config.recipe import RENAMED_KEYS, RENAMED_VALUES, Recipe, groups, keys_of
 from nmt.config.variants import VariantSpec, is_variants_file, read_variants
-from nmt.config.yaml import KeyPath, Problem, YamlDocument, read_yaml
+from nmt.config.yaml import KeyPath, Node, Problem, is_none, read_value, read_yaml
 from nmt.errors import UserError
 
-LARGEST_FILE = 1 << 20  # bytes of a recipe
+MAX_BYTES = 1 << 20  # of a recipe file
+DIGITS = r"\d+(?:_\d+)*"
+ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-50
+    rf"[-+]?0\d+|(?=.*_)[-+]?(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:[eE][-+]?{DIGITS})?",
+    re.ASCII,
+)
+# keys that hold a path -> whether a text is not a path but has a meaning of its own
+PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
+    ("data", "train"): lambda text: False,
+    ("data", "dev"): lambda text: False,
+    ("data", "test"): is_none,
+    ("segment", "codes"): lambda text: text == "learn",
+    ("segment", "model"): lambda text: text == "learn",
+}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A recipe that a variants file lists.
+    """A variant of a recipe, from a file of variants.
 
     Attributes:
         name: as ``--variant`` takes it.
-        about: what it is, in one line.
+        about: a description in one line.
         paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
-        recipe: resolved.
+        recipe: the recipe of the variant.
     """
 
     name: str
@@ -43,62 +69,89 @@ class Variant:
 def load_recipe(
     path: str | Path, overrides: Sequence[str] = (), variant: str | None = None
 ) -> Recipe:
-    """Read a recipe, or a variant of one, and ``key=value`` overrides.
+    """Read a recipe, or a variant of one, and apply ``key=value`` overrides.
 
-    Paths in a file are relative to it, those of overrides and ``out`` to the working directory;
-    without ``out`` the run folder is runs/NAME, and runs/FILE/VARIANT for a variant.
+    Paths in a file are relative to that file; those of overrides and ``out`` are relative to the
+    working directory. Without ``out`` the run folder is runs/NAME, or runs/FILE/VARIANT for a
+    variant.
 
     Args:
-        path: a recipe, or a file that lists variants.
-        overrides: applied last.
-        variant: which variant; needed where there are several.
+        path: a recipe, or a file of variants.
+        overrides: ``key=value``, applied last.
+        variant: name of the variant; required if the file lists several.
 
     Raises:
-        UserError: everything that is wrong with it, each with file, line and column.
+        UserError: all errors of the recipe, each with file, line and column.
     """
     path = Path(path)
-    source = _read(path)
-    if is_variants_file(source):
-        return _load_variant(path, source, overrides, variant)
+    problems: list[Problem] = []
+    document = _read_file(path, problems)
+    if is_variants_file(document):
+        found = _read_variants(path, document, problems)
+        chosen, merged, recipe = found[_index_of(variant, path, found)]
+        return _resolve(merged, overrides, _run_folder(chosen, path)) if overrides else recipe
     if variant is not None:
         raise UserError(
             "this is a recipe; it lists no variants", at=str(path), fix="leave out --variant"
         )
-    return _with_paths(_resolved(source, overrides), path, Path("runs") / path.stem)
+    document = _absolute_paths(document, _folder_of(path))
+    return _resolve(document, overrides, Path("runs") / path.stem, problems)
 
 
 def load_variants(path: str | Path) -> list[Variant]:
-    """Every variant that a file lists, in its order.
+    """Read every variant that a file lists, in its order.
 
     Raises:
-        UserError: the file is a recipe, or everything that is wrong with it.
+        UserError: the file is a recipe, or all errors of its variants.
     """
     path = Path(path)
-    source = _read(path)
-    if not is_variants_file(source):
+    problems: list[Problem] = []
+    document = _read_file(path, problems)
+    if not is_variants_file(document):
         raise UserError(
             "this is a recipe; it lists no variants", at=str(path), fix="see recipes/ablations/"
         )
-    return [Variant(d.name, d.about, d.paper, recipe) for d, recipe in _variants(path, source)]
+    found = _read_variants(path, document, problems)
+    return [Variant(spec.name, spec.about, spec.paper, recipe) for spec, _, recipe in found]
 
 
 def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe from its YAML text, paths as they stand; ``name`` is what errors call the file.
+    """Read a recipe from its YAML text; relative paths stay as they are.
+
+    Args:
+        text: YAML.
+        name: name of the file in errors.
+        overrides: ``key=value``, applied last.
 
     Raises:
-        UserError: everything that is wrong with it, each with file, line and column.
+        UserError: all errors of the recipe, each with file, line and column.
     """
-    return _resolved(read_yaml(text, name), overrides)
+    problems: list[Problem] = []
+    return _resolve(read_yaml(text, name, problems), overrides, None, problems)
+
+
+def stored_recipe(text: str, name: str) -> Recipe:
+    """Read the config.yaml of a run folder; keys of versions 0.1 and 0.2 get their present names.
+
+    Args:
+        text: YAML that ``dump_recipe`` wrote.
+        name: name of the file in errors.
+
+    Raises:
+        UserError: all errors of the recipe, each with file, line and column.
+    """
+    problems: list[Problem] = []
+    return _resolve(_with_present_names(read_yaml(text, name, problems)), (), None, problems)
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """The resolved recipe as YAML; it reads back as an equal one."""
+    """Return all keys of a recipe as YAML, which reads back as an equal recipe."""
     values = _none_as_text(recipe.model_dump(by_alias=True, mode="json"))
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
 def changed_keys(old: Recipe, new: Recipe) -> list[str]:
-    """``model.norm: scalenorm -> layernorm`` for every key that differs."""
+    """Return ``model.norm: scalenorm -> layernorm`` for every key that differs."""
     before, after = (dict(_leaves(r.model_dump(by_alias=True))) for r in (old, new))
     return [
         f"{'.'.join(path)}: {format_value(before.get(path))} -> {format_value(after.get(path))}"
@@ -107,9 +160,9 @@ def changed_keys(old: Recipe, new: Recipe) -> list[str]:
     ]
 
 
-def _read(path: Path) -> YamlDocument:
+def _read_file(path: Path, problems: list[Problem]) -> Node:
     try:
-        text = _bytes_of(path).decode("utf-8")
+        text = _read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise UserError(
@@ -119,116 +172,254 @@ def _read(path: Path) -> YamlDocument:
         raise UserError(
             f"cannot read the recipe: {error.strerror}", at=str(path), fix="check the path"
         ) from error
-    return read_yaml(text, str(path))
+    return read_yaml(text, str(path), problems)
 
 
-def _bytes_of(path: Path) -> bytes:
-    """Read a file or a pipe; what has no end, or nobody to write to it, is refused."""
+def _read_bytes(path: Path) -> bytes:
+    """Read a file or a pipe; refuse devices, huge files and pipes without a writer."""
 
-    def without_waiting(name: str, flags: int) -> int:  # for a writer that may never come
+    def open_without_waiting(name: str, flags: int) -> int:  # for a writer that may never come
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
-    with open(path, "rb", opener=without_waiting) as file:
+    with open(path, "rb", opener=open_without_waiting) as file:
         mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISFIFO(mode):
             os.set_blocking(file.fileno(), True)
         elif not stat.S_ISREG(mode):
             raise UserError("not a file", at=str(path), fix="give a YAML file, or a pipe")
-        data = file.read(LARGEST_FILE + 1)
-    if len(data) > LARGEST_FILE:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
         raise UserError(
-            f"over {LARGEST_FILE:,} bytes, so it is not a recipe",
-            at=str(path),
-            fix="check the path",
+            f"over {MAX_BYTES:,} bytes, so it is not a recipe", at=str(path), fix="check the path"
         )
     if stat.S_ISFIFO(mode) and not data:
         raise UserError("nothing writes to this pipe", at=str(path), fix="give a YAML file")
     return data
 
 
-def _load_variant(
-    path: Path, source: YamlDocument, overrides: Sequence[str], variant: str | None
+def _resolve(
+    document: Node,
+    overrides: Sequence[str],
+    run_folder: Path | None,
+    problems: Sequence[Problem] = (),
 ) -> Recipe:
-    found = _variants(path, source)
-    draft, recipe = found[_chosen(path, variant, found)]
-    if not overrides:
-        return recipe
-    base = _base(draft, [])
-    assert base is not None, "it has been read a moment ago"
-    changed = _recipe_of(draft, path, base, overrides)
-    if changed is None:
-        raise recipe_error(base.problems, str(path))
-    return changed
+    """Apply overrides and check the result.
+
+    Args:
+        document: a recipe.
+        overrides: ``key=value``.
+        run_folder: of a recipe without ``out``; None leaves ``out`` as it is.
+        problems: already found.
+
+    Raises:
+        UserError: all errors of the recipe.
+    """
+    found = list(problems)
+    recipe = _validate(_override(document, overrides, found), found)
+    raise_problems(found, document.at.file)
+    assert recipe is not None, "a recipe that is not valid has problems"
+    return recipe if run_folder is None else _with_run_folder(recipe, run_folder)
 
 
-def _resolved(source: YamlDocument, overrides: Sequence[str]) -> Recipe:
-    recipe = resolve(source, (), overrides)
-    if recipe is None:
-        raise recipe_error(source.problems, source.file)
+def _validate(document: Node, problems: list[Problem]) -> Recipe | None:
+    """Return the recipe of a document, or None after appending what is wrong with it."""
+    before = len(problems)
+    values = document.plain()
+    for group, kinds in groups().items():
+        if group in values and is_none(values[group]):
+            values[group] = {}
+        model = kinds.get(kind_of(group, document))
+        if model and isinstance(values.get(group), dict):
+            _read_text(values[group], keys_of(model), (group,), document, problems)
+    _read_text(values, keys_of(Recipe), (), document, problems)
+    try:
+        recipe = Recipe.model_validate(values)
+    except ValidationError as failure:
+        problems += explain(failure, document)
+    return None if len(problems) > before else recipe
+
+
+def _read_text(
+    values: dict[str, Any],
+    keys: Mapping[str, FieldInfo],
+    above: tuple[str, ...],
+    document: Node,
+    problems: list[Problem],
+) -> None:
+    """Replace "none" by None where the key allows it, and refuse ambiguous numbers."""
+    for key in values.keys() & keys.keys():
+        value, path = values[key], (*above, key)
+        types = set(_types(keys[key].annotation))
+        if type(None) in types and is_none(value):
+            values[key] = None
+        elif types & {int, float} and isinstance(value, str) and ODD_NUMBER.fullmatch(value):
+            plain = re.sub(r"^([-+]?)0+(?=\d)", r"\1", value.replace("_", ""))
+            text = f'{".".join(path)}: "{value}" can be read in two ways; write {plain}'
+            node = document.find(path)
+            assert node is not None
+            problems.append(Problem(node.at, text))
+
+
+def _types(annotation: Any) -> list[Any]:
+    inner = [t for argument in get_args(annotation) for t in _types(argument)]
+    return inner or [annotation]
+
+
+def _override(document: Node, overrides: Sequence[str], problems: list[Problem]) -> Node:
+    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``."""
+    given: dict[tuple[str, ...], Node] = {}
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        path = tuple(name.split("."))
+        if not equals or not all(path):
+            what = f'"{override}" is not key=value, for example model.norm=layernorm'
+        elif path in given:
+            what = f'"{name}" is given twice'
+        else:
+            try:
+                is_list = text.startswith("[")
+                given[path] = (
+                    read_value(text, COMMAND_LINE)
+                    if is_list
+                    else Node(text, COMMAND_LINE, COMMAND_LINE)
+                )
+                continue
+            except UserError as error:
+                what = f"{override}: {error.what}"
+        problems.append(Problem(COMMAND_LINE, what))
+    # kinds come first: they decide which other keys of a group stay
+    for path, node in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
+        if scalar := _scalar_above(document, path):
+            text = f"{'.'.join(path)}={format_value(node.plain())}"
+            what = f'{text}: "{scalar}" is not a group of keys'
+            problems.append(Problem(COMMAND_LINE, what))
+            continue
+        for key in reversed(path):
+            node = Node({key: node}, COMMAND_LINE, COMMAND_LINE)
+        # a shell completes paths that are relative to the working directory
+        document = _merge(document, _absolute_paths(node, Path.cwd()))
+    return document
+
+
+def _scalar_above(document: Node, path: KeyPath) -> str:
+    """Return the name of the first key above ``path`` that has a value and is not a group."""
+    for depth in range(1, len(path)):
+        node = document.find(path[:depth])
+        if node and not isinstance(node.value, dict) and not is_none(node.value):
+            return ".".join(path[:depth])
+    return ""
+
+
+def _merge(base: Node, changes: Node) -> Node:
+    """Return a recipe with the keys of ``changes``; a group in both is merged key by key.
+
+    A ``kind`` in ``changes`` removes the keys of the base's group that only other kinds have.
+    """
+    merged = dict(base.group)
+    for name, new in changes.group.items():
+        old = merged.get(name)
+        if name in groups() and old and isinstance(new.value, dict):
+            if not isinstance(old.value, dict) and not is_none(old.value):
+                continue  # wrong in the base, where the error belongs
+            kept, kinds = old.group, groups()[name]
+            kind = new.group.get("kind")
+            if kind and isinstance(kind.value, str) and kind.value in kinds:
+                of_any_kind = {key for model in kinds.values() for key in keys_of(model)}
+                foreign = of_any_kind - keys_of(kinds[kind.value]).keys()
+                kept = {key: node for key, node in kept.items() if key not in foreign}
+            new = Node({**kept, **new.group}, old.at, old.key_at)
+        merged[name] = new
+    return Node(merged, base.at, base.key_at)
+
+
+def _absolute_paths(recipe: Node, folder: Path) -> Node:
+    """Return a recipe, or a part of one, whose relative paths are resolved in ``folder``."""
+    for (group, key), is_word in PATHS.items():
+        if node := recipe.find((group, key)):
+            changed = {group: Node({key: _absolute(node, folder, is_word)}, node.at, node.key_at)}
+            recipe = _merge(recipe, Node(changed, node.at, node.key_at))
     return recipe
 
 
-def _variants(path: Path, source: YamlDocument) -> list[tuple[VariantSpec, Recipe]]:
-    """All variants of a file: what is wrong with one is said before another has run for days."""
-    drafts = read_variants(source)
-    problems = list(source.problems)
-    bases = {draft.base: draft for draft in drafts}
-    sources = {base: _base(draft, problems) for base, draft in bases.items()}
-    found: list[tuple[VariantSpec, Recipe]] = []
+def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
+    if isinstance(node.value, list):
+        items = [_absolute(item, folder, is_word) for item in node.value]
+        return Node(items, node.at, node.key_at)
+    if not isinstance(node.value, str) or not node.value or is_word(node.value):
+        return node
+    path = os.path.normpath(folder / os.path.expanduser(node.value))
+    return Node(path, node.at, node.key_at)
+
+
+def _folder_of(path: Path) -> Path:
+    return path.resolve().parent
+
+
+def _with_run_folder(recipe: Recipe, default: Path) -> Recipe:
+    return recipe.model_copy(update={"out": os.path.expanduser(recipe.out) or str(default)})
+
+
+def _run_folder(spec: VariantSpec, path: Path) -> Path:
+    return Path("runs") / path.stem / spec.name
+
+
+def _read_variants(
+    path: Path, document: Node, problems: list[Problem]
+) -> list[tuple[VariantSpec, Node, Recipe]]:
+    """Return all variants of a file, with the recipe of each as a document and checked.
+
+    Errors in one variant are found before another one trains for days.
+
+    Raises:
+        UserError: all errors of all variants.
+    """
+    specs = read_variants(document, problems)
+    of_base = {spec.base: spec for spec in specs}
+    bases = {path: _read_base(spec, problems) for path, spec in of_base.items()}
+    found: list[tuple[VariantSpec, Node, Recipe]] = []
     first: dict[tuple[Path, str], VariantSpec] = {}
-    for draft in drafts:
-        if (base := copy.deepcopy(sources[draft.base])) is None:
+    for spec in specs:
+        merged = bases[spec.base]
+        if merged is None:
             continue
-        if (recipe := _recipe_of(draft, path, base)) is None:
-            problems += base.problems
+        for changes in spec.changes:
+            merged = _merge(merged, _absolute_paths(changes, _folder_of(path)))
+        recipe = _validate(merged, problems)
+        if recipe is None:
             continue
-        setting = repr(recipe.model_copy(update={"out": ""}))
-        same = first.setdefault((draft.base, setting), draft)
-        if same is not draft:
-            what = f'variant "{draft.name}" changes nothing against "{same.name}" at {same.place}'
-            problems.append(Problem(draft.place, what))
-        found.append((draft, recipe))
-    if problems:
-        raise recipe_error(problems, source.file)
+        same = first.setdefault((spec.base, repr(recipe.model_copy(update={"out": ""}))), spec)
+        if same is not spec:
+            what = f'variant "{spec.name}" changes nothing against "{same.name}" at {same.at}'
+            problems.append(Problem(spec.at, what))
+        found.append((spec, merged, _with_run_folder(recipe, _run_folder(spec, path))))
+    raise_problems(problems, str(path))
     return found
 
 
-def _base(draft: VariantSpec, problems: list[Problem]) -> YamlDocument | None:
-    """The recipe that a variant changes, without its run folder; None if it is a problem."""
-    if not draft.base.is_file():
-        near = did_you_mean(draft.base.name, [p.name for p in draft.base.parent.glob("*.yaml")])
-        problems.append(Problem(draft.base_place, f"base: there is no file {draft.base}{near}"))
+def _read_base(spec: VariantSpec, problems: list[Problem]) -> Node | None:
+    """Return the recipe that a variant changes, without its run folder; None after a problem."""
+    if not spec.base.is_file():
+        near = did_you_mean(spec.base.name, [p.name for p in spec.base.parent.glob("*.yaml")])
+        problems.append(Problem(spec.base_at, f"base: there is no file {spec.base}{near}"))
         return None
-    base = _read(draft.base)
+    base = _read_file(spec.base, problems)
     if is_variants_file(base):
-        what = f"base: {draft.base} lists variants itself; a base is a recipe"
-        problems.append(Problem(draft.base_place, what))
+        what = f"base: {spec.base} lists variants itself; a base is a recipe"
+        problems.append(Problem(spec.base_at, what))
         return None
-    base.values.pop("out", None)
-    return base
+    keys = {key: node for key, node in base.group.items() if key != "out"}
+    return _absolute_paths(Node(keys, base.at, base.key_at), _folder_of(spec.base))
 
 
-def _recipe_of(
-    draft: VariantSpec, path: Path, base: YamlDocument, overrides: Sequence[str] = ()
-) -> Recipe | None:
-    """What a variant makes of its base, which is changed; None if ``base.problems`` says why."""
-    changes = [
-        change._replace(value=resolve_path(path.parent, change.value))
-        if change.path in PATHS
-        else change
-        for change in draft.changes
-    ]
-    recipe = resolve(base, changes, overrides)
-    return recipe and _with_paths(recipe, draft.base, Path("runs") / path.stem / draft.name)
-
-
-def _chosen(path: Path, wanted: str | None, found: list[tuple[VariantSpec, Recipe]]) -> int:
-    """The place of the variant called ``wanted``.
+def _index_of(
+    wanted: str | None, path: Path, found: Sequence[tuple[VariantSpec, Node, Recipe]]
+) -> int:
+    """Return the index of the variant named ``wanted``.
 
     Raises:
-        UserError: none is wanted or it does not exist; says which there are, each in a line.
+        UserError: no name is given, or there is no such variant; lists all variants.
     """
-    names = [draft.name for draft, _ in found]
+    names = [spec.name for spec, _, _ in found]
     if wanted in names:
         return names.index(wanted)
     if wanted is None:
@@ -236,35 +427,32 @@ def _chosen(path: Path, wanted: str | None, found: list[tuple[VariantSpec, Recip
     else:
         what = f'lists no variant "{wanted}"{did_you_mean(wanted, names)}'
     width = max(map(len, names))
-    lines = [f"{draft.name:<{width}}  {draft.about}" for draft, _ in found]
+    lines = [f"{spec.name:<{width}}  {spec.about}" for spec, _, _ in found]
     fix = "choose one with --variant:\n     " + "\n     ".join(lines)
     raise UserError(what, at=str(path), fix=fix)
 
 
-def _with_paths(recipe: Recipe, file: Path, run: Path) -> Recipe:
-    """The recipe of a file with absolute paths, and with its run folder, ``run`` by default."""
-    folder = file.resolve().parent
+def _with_present_names(document: Node) -> Node:
+    """Return a stored recipe with the present names of renamed keys and values."""
 
-    def absolute(path: str) -> str:
-        return os.path.normpath(folder / os.path.expanduser(path))
+    def value_of(path: str, node: Node) -> Node:
+        if isinstance(node.value, str):
+            value = RENAMED_VALUES.get(path, {}).get(node.value, node.value)
+            return Node(value, node.at, node.key_at)
+        return node
 
-    data, segment = recipe.data, recipe.segment
-    given = {name: getattr(segment, name) for group, name in PATHS if hasattr(segment, name)}
-    return recipe.model_copy(
-        update={
-            "out": os.path.expanduser(recipe.out) or str(run),
-            "segment": segment.model_copy(
-                update={k: absolute(path) for k, path in given.items() if path != "learn"}
-            ),
-            "data": data.model_copy(
-                update={
-                    "train": [absolute(prefix) for prefix in data.train],
-                    "dev": absolute(data.dev),
-                    "test": data.test and absolute(data.test),
-                }
-            ),
-        }
-    )
+    def renamed(group: str, node: Node) -> Node:
+        keys = {}
+        for key, inner in node.group.items():
+            path = RENAMED_KEYS.get(f"{group}.{key}", f"{group}.{key}")
+            keys[path.rpartition(".")[2]] = value_of(path, inner)
+        return Node(keys, node.at, node.key_at)
+
+    keys = {
+        name: renamed(name, node) if isinstance(node.value, dict) else node
+        for name, node in document.group.items()
+    }
+    return Node(keys, document.at, document.key_at)
 
 
 def _none_as_text(value: Any) -> Any:
@@ -273,7 +461,7 @@ def _none_as_text(value: Any) -> Any:
     return "none" if value is None else value
 
 
-def _leaves(values: dict[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+def _leaves(values: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[KeyPath, Any]]:
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(value, (*above, key))

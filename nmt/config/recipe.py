@@ -1,44 +1,102 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
-docs/recipe-keys.md and the JSON schema for editors are generated from here. Reading a recipe from
-YAML is ``config_loader``'s work; this file knows neither files nor line numbers.
+docs/recipe-keys.md and the JSON schemas for editors are generated from these classes. Reading a
+recipe from YAML is the task of ``nmt.config.load``; this module knows neither files nor line
+numbers.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
+    JsonValue,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
-from nmt.config.schema import ConfigBase, check_rules, keys_of, option
-from nmt.training.schedules import SCHEDULES, InverseSqrt, LrRamp, Schedule
+from nmt.training.schedules import (
+    DecayRule,
+    History,
+    count_decays,
+    inverse_sqrt_lr,
+    linear_lr,
+)
 
-TYPES = 1_000_000  # of a vocabulary, at most
-Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Language: TypeAlias = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9_-]+$",
-        json_schema_extra={"form": "a language code of letters, digits, - and _"},
-    ),
-]
-Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
+MAX_VOCAB = 1_000_000
+MAX_UPDATES = 1_000_000_000
+
+# Names of versions 0.1 and 0.2. The config.yaml of a stored run may have them, a recipe may not.
+RENAMED_KEYS = {
+    "data.tokenised": "data.tokenized",
+    "data.normalise": "data.normalize",
+    "data.prepare": "data.download",
+    "train.epoch_updates": "train.validate_every",
+    "train.max_epochs": "train.max_validations",
+}
+RENAMED_VALUES = {
+    "segment.kind": {"plain": "whitespace"},
+    "score.select_by": {"paper_bleu": "tokenized_bleu"},
+}
+
+
+class ConfigBase(BaseModel):
+    """A group of recipe keys: immutable, without unknown keys, defaults checked like values."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
+
+
+def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
+    """Return the field of one recipe key.
+
+    Args:
+        default: ``...`` = required.
+        meaning: what the key does, with its unit; docs/recipe-keys.md prints it.
+        source: paper and place: T = Transformers without Tears, A = T's released code,
+            N = NormFormer, V = Vaswani et al. 2017, W = Wu et al. 2016, O = ours.
+        form: what a text must look like, in words.
+        limits: pydantic's (``gt``, ``ge``, ``pattern``, ...).
+    """
+    extra: dict[str, JsonValue] = {"source": source}
+    if form:
+        extra["form"] = form
+    return Field(default, description=meaning, json_schema_extra=extra, **limits)
+
+
+def check_rules(*rules: tuple[bool, str]) -> None:
+    """Check rules between keys, each a pair (is it broken?, error message).
+
+    Raises:
+        ValueError: the messages of all broken rules, one a line.
+    """
+    if broken := [message for is_broken, message in rules if is_broken]:
+        raise ValueError("\n".join(broken))
+
+
+def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the keys of a group under the names that a recipe uses."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, (str, Path)) else value
 
 
-_PREFIX_SCHEMA = {"type": "string", "minLength": 1, "form": "a path prefix"}
+_PREFIX_FORM = "a path prefix"
+_PREFIX_SCHEMA = {"type": "string", "minLength": 1, "form": _PREFIX_FORM}
+Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": _PREFIX_FORM})]
 Prefixes: TypeAlias = Annotated[
     list[Prefix],
     Field(min_length=1),
@@ -50,38 +108,86 @@ Prefixes: TypeAlias = Annotated[
         }
     ),
 ]
+Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Language: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_-]+$",
+        json_schema_extra={"form": "a language code of letters, digits, - and _"},
+    ),
+]
 
 
 class DataConfig(ConfigBase):
     """Corpora, and how sentences become batches."""
 
-    train: Prefixes = option(..., "path prefix(es) PREFIX.SRC and PREFIX.TGT, plain or .gz", "O")
-    dev: Prefix = option(..., "path prefix of the tuning set", "O")
-    test: Prefix | None = option(None, "path prefix of the final set, scored once at the end", "O")
+    train: Prefixes = option(
+        ...,
+        "training corpus: path prefix of the files PREFIX.SRC and PREFIX.TGT, plain or .gz, one "
+        "sentence a line; of a list, all are used",
+        "O",
+    )
+    dev: Prefix = option(
+        ...,
+        "path prefix of the validation set; its score selects the best checkpoint, decays the "
+        "learning rate and stops training",
+        "O",
+    )
+    test: Prefix | None = option(
+        None, "path prefix of the test set, which is scored once, when training ends", "O"
+    )
     download: str | None = option(
-        None, "corpus of data_prep to make, of src and tgt, when its files are missing", "O"
+        None,
+        "module of data_prep that downloads the corpus for src and tgt if its files are missing",
+        "O",
     )
     tokenized: bool = option(
-        False, "true = text comes Moses-tokenized: no tokenizer runs, output is detokenized", "T A"
+        False,
+        "true = the corpus files are Moses-tokenized: no tokenizer runs, and output is detokenized",
+        "T, A",
     )
     max_len: int = option(
-        250, "longer training pairs are dropped; words before segmenting", "A", ge=1
+        250,
+        "maximum length of a training sentence, in words before segmentation; longer pairs are "
+        "dropped",
+        "A",
+        ge=1,
     )
     max_pieces: int = option(
-        1000, "longer training pairs are dropped; pieces of a side after segmenting", "O", ge=1
+        1000,
+        "maximum length of a training sentence, in pieces after segmentation; longer pairs are "
+        "dropped",
+        "O",
+        ge=1,
     )
     batch_tokens: int = option(
-        4096, "sentences x longest of source and target, in pieces, at most", "T A", ge=8
+        4096,
+        "maximum size of a batch: number of sentences x length in pieces of the longest one, "
+        "source or target",
+        "T, A",
+        ge=8,
     )
-    rebatch: bool = option(True, "re-make batches each epoch; A's code does it once", "T, A")
+    rebatch: bool = option(
+        True,
+        "true = form new batches in every epoch; false = form them once and shuffle their order, "
+        "as A does",
+        "T, A",
+    )
     checks: Literal["error", "warn", "off"] = option(
-        "error", "what a failed corpus check does before the first update", "O"
+        "error",
+        "what a failed corpus check does: error = stop before training, warn = print it",
+        "O",
     )
     max_overlap: Probability = option(
-        0.05, "share of dev or test pairs that may occur in train before the check fails", "O"
+        0.05,
+        "maximum share of dev or test pairs that also occur in the training corpus; more is a "
+        "failed check",
+        "O",
     )
     normalize: Literal["none", "nfc"] = option(
-        "none", "Unicode normalization of the input; references are never altered", "O"
+        "none",
+        "Unicode normalization of training and input text; references are scored as they are",
+        "O",
     )
 
 
@@ -90,14 +196,28 @@ class FastBpeConfig(ConfigBase):
 
     kind: Literal["fastbpe"] = "fastbpe"
     merges: int = option(
-        8000, "joint BPE operations to learn; 3000 for gl-en", "T table 1", ge=1, le=TYPES
+        8000,
+        "number of BPE merges to learn on both sides together; T uses 3000 for gl-en",
+        "T table 1",
+        ge=1,
+        le=MAX_VOCAB,
     )
-    codes: str = option("learn", "learn, or the path of a codes file", "O")
+    codes: str = option(
+        "learn",
+        "learn = learn the merges from data.train; or the path of a fastBPE codes file",
+        "O",
+    )
     vocab_threshold: int = option(
-        0, "pieces rarer than this in training are split again", "O", ge=0
+        0,
+        "pieces that occur less often than this in training are split further; 0 = off",
+        "O",
+        ge=0,
     )
     dropout: Probability = option(
-        0.0, "BPE-dropout on the training text, drawn at preparation", "O"
+        0.0,
+        "BPE-dropout: probability of skipping a merge in training text, drawn once per corpus, "
+        "when it is encoded",
+        "O",
     )
 
 
@@ -105,19 +225,32 @@ class SentencePieceConfig(ConfigBase):
     """SentencePiece, BPE or unigram."""
 
     kind: Literal["sentencepiece"] = "sentencepiece"
-    vocab_size: int = option(8000, "joint vocabulary to learn", "O", ge=16, le=TYPES)
-    model_type: Literal["bpe", "unigram"] = option("bpe", "kind of SentencePiece model", "O")
-    model: str = option("learn", "learn, or the path of a .model file", "O")
+    vocab_size: int = option(
+        8000,
+        "size of the vocabulary to learn on both sides together, in pieces",
+        "O",
+        ge=16,
+        le=MAX_VOCAB,
+    )
+    model_type: Literal["bpe", "unigram"] = option("bpe", "algorithm of SentencePiece", "O")
+    model: str = option(
+        "learn", "learn = learn the model from data.train; or the path of a .model file", "O"
+    )
     byte_fallback: bool = option(
-        False, "rare characters become their UTF-8 bytes, 256 more types: none is unknown", "O"
+        False,
+        "true = rare and unseen characters become UTF-8 bytes, so that none is UNK; adds 256 "
+        "pieces",
+        "O",
     )
 
 
 class WhitespaceConfig(ConfigBase):
-    """White space separates pieces: for text that comes segmented."""
+    """Words as pieces, split at white space: for text that is already segmented."""
 
     kind: Literal["whitespace"] = "whitespace"
-    min_count: int = option(1, "types rarer than this become UNK", "O", ge=1)
+    min_count: int = option(
+        1, "words that occur less often than this in training become UNK", "O", ge=1
+    )
 
 
 SEGMENT_KINDS: dict[str, Any] = {
@@ -141,71 +274,109 @@ def _is_true(value: Any) -> bool:
 
 
 class ModelConfig(ConfigBase):
-    """The encoder-decoder transformer and every normalization choice of both papers."""
+    """The encoder-decoder transformer, with the choices of normalization of both papers."""
 
-    dim: int = option(512, "model dimension d", "T appendix A", ge=2, le=16_384)
+    dim: int = option(512, "model dimension d; must be even", "T appendix A", ge=2, le=16_384)
     ffn_dim: int = option(
-        2048, "inner dimension of the feed-forward sublayer", "T appendix A", ge=1, le=65_536
+        2048, "inner dimension of the feed-forward layers", "T appendix A", ge=1, le=65_536
     )
-    heads: int = option(8, "attention heads; must divide dim (4 for gl-en)", "T table 1", ge=1)
-    enc_layers: int = option(6, "encoder layers (4 for gl-en)", "T table 1", ge=1, le=1000)
-    dec_layers: int = option(6, "decoder layers (4 for gl-en)", "T table 1", ge=1, le=1000)
+    heads: int = option(
+        8, "number of attention heads; must divide dim; T uses 4 for gl-en", "T table 1", ge=1
+    )
+    enc_layers: int = option(
+        6, "number of encoder layers; T uses 4 for gl-en", "T table 1", ge=1, le=1000
+    )
+    dec_layers: int = option(
+        6, "number of decoder layers; T uses 4 for gl-en", "T table 1", ge=1, le=1000
+    )
     activation: Literal["relu", "gelu", "relu2", "geglu"] = option(
-        "relu", "feed-forward non-linearity; relu2 = ReLU squared", "T; N 2.1, table 2, 5"
+        "relu",
+        "activation of the feed-forward layers; relu2 = squared ReLU, geglu = gated GELU",
+        "T; N 2.1, tables 2, 5",
     )
-    bias: bool = option(True, "biases in linear layers", "A")
+    bias: bool = option(True, "true = linear layers have biases", "A")
     norm: Literal["layernorm", "rmsnorm", "scalenorm"] = option(
-        "scalenorm", "normalization of sublayers and stack outputs", "T 2.3, table 7"
+        "scalenorm", "norm of the sublayers and of the encoder and decoder output", "T 2.3, table 7"
     )
     norm_place: Literal["pre", "post"] = option(
-        "pre", "PreNorm (equation 3) or PostNorm (equation 2)", "T 2.1"
+        "pre",
+        "pre = norm before each sublayer (PreNorm, equation 3); post = norm after each residual "
+        "sum (PostNorm, equation 2)",
+        "T 2.1",
     )
     norm_eps: float = option(
-        1e-5, "epsilon of the norms; ScaleNorm clamps the length", "T app. C", gt=0
+        1e-5,
+        "epsilon of the norms: added to the variance or mean square; the least length that "
+        "ScaleNorm divides by",
+        "T appendix C",
+        gt=0,
     )
     scalenorm_gain: Literal["learned", "fixed"] = option(
-        "learned", "fixed = sqrt(d) everywhere but the last decoder norm", "T table 7"
+        "learned",
+        "gain g of ScaleNorm; fixed = sqrt(d), except in the last norm of the decoder, which "
+        "always learns it",
+        "T table 7",
     )
-    fixnorm: bool = option(True, "embedding rows normalized to length 1 in every forward", "T 2.3")
+    fixnorm: bool = option(
+        True, "FixNorm: word embeddings are normalized to length 1 in every forward pass", "T 2.3"
+    )
     tie: Literal["src_tgt_out", "tgt_out", "none"] = option(
-        "src_tgt_out", "which of source, target and output tables are one matrix", "T appendix A"
+        "src_tgt_out",
+        "which embeddings share one matrix: source, target and output; target and output; or none",
+        "T appendix A",
     )
-    out_bias: bool = option(True, "a bias per type on the logits", "A")
+    out_bias: bool = option(True, "true = the output layer has a bias per vocabulary entry", "A")
     logit_mask: bool = option(
-        True, "types that the target side of the training data never has are masked", "T appendix A"
+        True,
+        "true = vocabulary entries that never occur on the target side of the training corpus get "
+        "probability 0",
+        "T appendix A",
     )
     init: Literal["small", "xavier"] = option(
-        "small", "SmallInit: attention N(0, 2/(5d)); xavier: equation 4", "T 2.2"
+        "small",
+        "initialization: small = SmallInit, attention weights from N(0, 2/(5d)); xavier = Xavier "
+        "normal (equation 4)",
+        "T 2.2",
     )
     dropout: Probability = option(
-        0.3, "on embeddings and sublayer outputs (0.4 for gl-en)", "T table 1"
+        0.3, "dropout on embeddings and sublayer outputs; T uses 0.4 for gl-en", "T table 1"
     )
     attn_dropout: Probability | None = option(
-        None, "on attention weights; none = dropout", "T app. A"
+        None, "dropout on attention weights; none = same as dropout", "T appendix A"
     )
     ffn_dropout: Probability | None = option(
-        None, "after the activation; none = dropout", "T app. A"
+        None,
+        "dropout after the activation of the feed-forward layers; none = same as dropout",
+        "T appendix A",
     )
-    word_dropout: Probability = option(0.1, "input tokens replaced by UNK", "T appendix A")
+    word_dropout: Probability = option(
+        0.1, "probability of replacing an input token, source or target, by UNK", "T appendix A"
+    )
     normformer: bool = option(
-        False, "preset: head_scale, post_attn_norm and ffn_norm together", "N 2.1"
+        False, "preset: sets head_scale, post_attn_norm and ffn_norm to true", "N 2.1"
     )
-    head_scale: bool = option(False, "HeadScale: a learned factor per attention head", "N 2.1")
+    head_scale: bool = option(False, "HeadScale: a learned factor for each attention head", "N 2.1")
     head_scale_place: Literal["inside", "outside"] = option(
         "inside",
-        "inside = each head's output; outside = slices of the projected output, as N's release",
+        "what HeadScale multiplies: inside = the output of each head; outside = slices of the "
+        "attention output after its projection, as in N's released code",
         "N 2.1, 2.2",
     )
-    post_attn_norm: bool = option(False, "a norm on each attention output", "N 2.1")
-    ffn_norm: bool = option(False, "a norm after the activation of the feed-forward", "N 2.1")
-    qkv_norm: bool = option(False, "norms on queries, keys and values (+3 More LN)", "N table 4")
+    post_attn_norm: bool = option(False, "true = a norm on the output of each attention", "N 2.1")
+    ffn_norm: bool = option(
+        False, "true = a norm after the activation of the feed-forward layers", "N 2.1"
+    )
+    qkv_norm: bool = option(
+        False, "true = norms on queries, keys and values (+3 More LN)", "N table 4"
+    )
     res_scale: Literal["none", "ffn", "all", "scalar"] = option(
         "none",
-        "ResScale: learned factors on the skip of the FFN, of all sublayers, or a scalar on each",
+        "ResScale: learned factors on the residual connection: ffn = a vector in feed-forward "
+        "sublayers, all = a vector in every sublayer, scalar = one number in every sublayer",
         "N 2.2, 4.2",
     )
     extra_norm: Literal["layernorm", "rmsnorm", "scalenorm"] = option(
-        "layernorm", "norm used by post_attn_norm, ffn_norm and qkv_norm", "N 2.1"
+        "layernorm", "norm that post_attn_norm, ffn_norm and qkv_norm add", "N 2.1"
     )
 
     @model_validator(mode="before")
@@ -226,7 +397,8 @@ class ModelConfig(ConfigBase):
             ),
             (
                 self.dim % 2 != 0,
-                f"model.dim ({self.dim}) must be even: sinusoids come in pairs",
+                f"model.dim ({self.dim}) must be even: position embeddings are pairs of sine and "
+                "cosine",
             ),
             (
                 self.scalenorm_gain == "fixed" and self.norm != "scalenorm",
@@ -256,12 +428,12 @@ class ModelConfig(ConfigBase):
 
     @property
     def attention_dropout(self) -> float:
-        """Dropout on attention weights, ``dropout`` unless set."""
+        """Dropout on attention weights: ``attn_dropout``, or ``dropout`` if it is none."""
         return self.dropout if self.attn_dropout is None else self.attn_dropout
 
     @property
     def feedforward_dropout(self) -> float:
-        """Dropout after the activation, ``dropout`` unless set."""
+        """Dropout after the activation: ``ffn_dropout``, or ``dropout`` if it is none."""
         return self.dropout if self.ffn_dropout is None else self.ffn_dropout
 
 
@@ -270,66 +442,288 @@ class OptimConfig(ConfigBase):
 
     kind: Literal["adam", "adamw", "radam", "muon"] = option(
         "adam",
-        "optimizer; muon = Muon for the matrices of layers, AdamW for the rest",
+        "optimizer; muon = Muon for the weight matrices of the layers and AdamW for all other "
+        "weights",
         "T appendix A, section 5",
     )
-    betas: tuple[Probability, Probability] = option((0.9, 0.999), "Adam's betas", "T appendix A")
+    betas: tuple[Probability, Probability] = option(
+        (0.9, 0.999), "decay rates of Adam's running means of gradient and square", "T appendix A"
+    )
     eps: float = option(1e-8, "Adam's epsilon", "T appendix A", gt=0)
     weight_decay: float = option(0.0, "weight decay", "T appendix C", ge=0)
     clip_norm: float = option(
-        1.0, "gradients are scaled to at most this global norm; 0 = off", "T appendix A", ge=0
+        1.0,
+        "maximum global norm of the gradient, which is scaled down to it; 0 = off",
+        "T appendix A",
+        ge=0,
     )
     label_smoothing: Probability = option(
-        0.1, "mass spread over the target's types", "T appendix A"
+        0.1, "probability spread evenly over the vocabulary of the target side", "T appendix A"
     )
-    accumulate: int = option(1, "batches per update", "T appendix C", ge=1, le=10_000)
+    accumulate: int = option(
+        1, "batches per update, in each process", "T appendix C", ge=1, le=10_000
+    )
+
+
+_RULE = (
+    "when to decay: no_gain = after patience validations without a new best score; below_all = "
+    "when a score is below each of the patience scores before it, as in A"
+)
+_DECAY = "factor on the learning rate at each decay"
+_PATIENCE = "validations that the rule looks back over"
+
+
+class InverseSqrt(ConfigBase):
+    """Warm up linearly, then decay with 1 / sqrt(update) (INVSQRTDECAY: T equation 7; V 5.3)."""
+
+    kind: Literal["inverse_sqrt"] = "inverse_sqrt"
+    scale: float = option(
+        1.0,
+        "factor on the learning rate, lambda of equation 7; 2 is the paper's 2xLR",
+        "T equation 7",
+        gt=0,
+    )
+    warmup_updates: int = option(
+        8000,
+        "updates until the learning rate is highest; 0 = no warm-up",
+        "T 3.3",
+        ge=0,
+        le=MAX_UPDATES,
+    )
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return inverse_sqrt_lr(update, dim, self.scale, self.warmup_updates)
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return False: this schedule does not end a run."""
+        return False
+
+
+class ValDecay(ConfigBase):
+    """Warm up as equation 7, then multiply by ``decay`` on plateaus of dev (VALDECAY: T 2.4)."""
+
+    kind: Literal["val_decay"] = "val_decay"
+    scale: float = option(1.0, "factor on the learning rate, lambda of equation 7", "T 3.3", gt=0)
+    warmup_updates: int = option(
+        8000, "updates until the learning rate is highest", "T 3.3", ge=1, le=MAX_UPDATES
+    )
+    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
+    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
+    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        rising = inverse_sqrt_lr(
+            min(update, self.warmup_updates), dim, self.scale, self.warmup_updates
+        )
+        after = [(u, s) for u, s in history if u >= self.warmup_updates]
+        return rising * self.decay ** count_decays(after, self.patience, self.rule)
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return False: ``train.min_lr`` ends the run instead."""
+        return False
+
+
+class NoWarmup(ConfigBase):
+    """Start at ``lr`` and multiply by ``decay`` on plateaus of dev (NOWARMUP: T 2.4, 3.3)."""
+
+    kind: Literal["no_warmup"] = "no_warmup"
+    lr_start: float = option(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
+    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
+    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
+    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return self.lr_start * self.decay ** count_decays(history, self.patience, self.rule)
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return False: ``train.min_lr`` ends the run instead."""
+        return False
+
+
+class Linear(ConfigBase):
+    """Warm up linearly to ``lr``, then fall to ``end_lr`` at ``total_updates`` (N table 7)."""
+
+    kind: Literal["linear"] = "linear"
+    peak: float = option(
+        ..., "highest learning rate, at the end of the warm-up", "N table 1", gt=0, alias="lr"
+    )
+    warmup_updates: int = option(
+        500,
+        "updates until the learning rate is highest; 0 = no warm-up",
+        "N table 7",
+        ge=0,
+        le=MAX_UPDATES,
+    )
+    total_updates: int = option(
+        ...,
+        "updates until the learning rate is end_lr; then training ends",
+        "N",
+        ge=1,
+        le=MAX_UPDATES,
+    )
+    end_lr: float = option(0.0, "learning rate of the last update", "N table 7", ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Linear:
+        if self.warmup_updates >= self.total_updates:
+            raise ValueError(
+                f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
+                f"schedule.total_updates ({self.total_updates})"
+            )
+        if self.end_lr > self.peak:
+            raise ValueError(
+                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
+            )
+        return self
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return linear_lr(update, self.peak, self.end_lr, self.warmup_updates, self.total_updates)
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return whether ``total_updates`` are done."""
+        return update >= self.total_updates
+
+
+class Constant(ConfigBase):
+    """Use the same learning rate for every update."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = option(..., "learning rate of every update", "O", gt=0, alias="lr")
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return self.value
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return False: this schedule does not end a run."""
+        return False
+
+
+class LrRamp(ConfigBase):
+    """Raise the rate until the loss explodes: NormFormer's stability test (N 4.1, figure 5)."""
+
+    kind: Literal["lr_ramp"] = "lr_ramp"
+    start_lr: float = option(0.0, "learning rate that the ramp starts from", "N figure 5", ge=0)
+    lr_per_update: float = option(
+        5e-5, "added to the learning rate at each update", "N figure 5", gt=0
+    )
+    stop_loss_ratio: float = option(
+        1.5,
+        "training ends when the loss per token exceeds this many times its lowest logged value",
+        "O",
+        gt=1,
+    )
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return self.start_lr + self.lr_per_update * update
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return whether the loss, divided by its lowest value, exceeds ``stop_loss_ratio``."""
+        return loss_ratio > self.stop_loss_ratio or math.isnan(loss_ratio)
+
+
+SCHEDULES: dict[str, Any] = {
+    "inverse_sqrt": InverseSqrt,
+    "val_decay": ValDecay,
+    "no_warmup": NoWarmup,
+    "linear": Linear,
+    "constant": Constant,
+    "lr_ramp": LrRamp,
+}
+Schedule = Annotated[
+    InverseSqrt | ValDecay | NoWarmup | Linear | Constant | LrRamp, Field(discriminator="kind")
+]
 
 
 class TrainConfig(ConfigBase):
-    """The length of training, and what is kept."""
+    """When training validates, saves and ends."""
 
-    validate_every: int = option(1500, "updates between validations", "T table 1", ge=1)
-    max_validations: int = option(200, "validations at most", "T table 1", ge=1)
+    validate_every: int = option(
+        1500,
+        "updates between validations; each one scores dev and saves a checkpoint; T calls this an "
+        "epoch",
+        "T table 1",
+        ge=1,
+    )
+    max_validations: int = option(
+        200, "training ends after this many validations", "T table 1", ge=1
+    )
     min_lr: float = option(
-        1e-6, "training ends when the learning rate falls below", "T app. A", ge=0
+        1e-6, "training ends when the learning rate falls below this", "T appendix A", ge=0
     )
     stop_patience: int = option(
-        20, "validations without a better score before the end (50 for gl-en)", "T app. A", ge=1
+        20,
+        "training ends after this many validations in a row without a new best score; T uses 50 "
+        "for gl-en",
+        "T appendix A",
+        ge=1,
     )
-    keep: int = option(1, "newest checkpoints kept, beside the best", "O", ge=1)
-    average: int = option(0, "average the last n checkpoints at the end; 0 = off", "V 6.1", ge=0)
+    keep: int = option(1, "newest checkpoints to keep, in addition to the best one", "O", ge=1)
+    average: int = option(
+        0,
+        "when training ends, average the newest n checkpoints and use the result if its dev score "
+        "is no worse than the best; 0 = off, otherwise at least 2",
+        "V 6.1",
+        ge=0,
+    )
     max_bad_updates: int = option(
-        10, "updates in a row with non-finite gradients before the run stops", "O", ge=1
+        10,
+        "updates in a row with an infinite or NaN gradient, which are skipped, before training "
+        "stops with an error",
+        "O",
+        ge=1,
     )
     log_every: int = option(100, "updates between log lines", "O", ge=1)
 
 
 class DecodeConfig(ConfigBase):
-    """Search, for validation and as nmt-translate's defaults."""
+    """Search: for validation, for the test set, and as defaults of nmt-translate."""
 
-    beam: int = option(4, "beam size; 1 = greedy", "A", ge=1, le=1000)
+    beam: int = option(4, "beam size; 1 = greedy search", "A", ge=1, le=1000)
     length_alpha: float = option(
-        0.6, "exponent of the penalty ((5+n)/6)^alpha; 0 = off", "W, A", ge=0, le=10
+        0.6,
+        "exponent alpha of the length penalty: scores are divided by ((5 + length)/6)^alpha; 0 = "
+        "off, more gives longer translations",
+        "W, A",
+        ge=0,
+        le=10,
     )
     max_len_offset: int = option(
-        50, "output has at most source length + this many pieces", "V, A", ge=1, le=10_000
+        50,
+        "maximum length of a translation: that of the source plus this, in pieces",
+        "V, A",
+        ge=1,
+        le=10_000,
     )
-    allow_unk: bool = option(False, "whether UNK may be produced", "A")
+    allow_unk: bool = option(False, "true = translations may contain UNK", "A")
     batch_tokens: int = option(
-        16384, "source pieces x beam per batch, at most", "O", ge=1, le=1_000_000_000
+        16384,
+        "maximum size of a batch: source pieces, padding included, x beam; sets speed and memory",
+        "O",
+        ge=1,
+        le=1_000_000_000,
     )
 
 
 class ScoreConfig(ConfigBase):
-    """What is measured on dev and test."""
+    """Metrics on dev and test."""
 
     metrics: list[Literal["bleu", "chrf", "ter"]] = option(
-        ["bleu", "chrf"], "sacreBLEU metrics on detokenized text", "O", min_length=1
+        ["bleu", "chrf"],
+        "metrics of sacreBLEU, on detokenized text; tokenized BLEU is always added",
+        "O",
+        min_length=1,
     )
     select_by: Literal["bleu", "chrf", "tokenized_bleu"] = option(
         "bleu",
-        "dev score that picks the best checkpoint; tokenized_bleu = multi-bleu.perl's",
-        "T app. A",
+        "metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of "
+        "multi-bleu.perl, which T reports",
+        "T appendix A",
     )
 
     @model_validator(mode="after")
@@ -345,15 +739,17 @@ class ScoreConfig(ConfigBase):
 
 
 class AnalysisConfig(ConfigBase):
-    """What is observed while training, into metrics.jsonl and TensorBoard."""
+    """Observations during training, written to metrics.jsonl and TensorBoard."""
 
-    every: int = option(0, "updates between two observations; 0 = off", "O", ge=0)
+    every: int = option(0, "updates between observations; 0 = off", "O", ge=0)
     observe: list[
         Literal["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_scale"]
     ] = option(
         [],
-        "what is observed: gradient norms (of all, of each matrix), gains, HeadScale, ResScale",
-        "T fig. 2-4; N fig. 3-7",
+        "what to observe: grad_total = L2 norm of all gradients together; grad_l1, grad_l2 = L1 "
+        "and L2 norm of the gradient of each weight matrix; gains = gains of the norms; "
+        "head_scale, res_scale = their learned factors",
+        "T figures 2-4; N figures 3-7",
     )
 
     @model_validator(mode="after")
@@ -371,24 +767,39 @@ def _with_kind(kind: str) -> BeforeValidator:
 
 
 class Recipe(ConfigBase):
-    """A whole recipe, resolved: what a person wrote plus every default."""
+    """A complete recipe: the keys that a file sets, and the default of every other key."""
 
-    src: Language = option(..., "source language code", "O")
-    tgt: Language = option(..., "target language code", "O")
-    out: str = option("", "run folder; empty = runs/NAME beside the working directory", "O")
-    seed: int = option(1, "everything random is a function of it", "O", ge=0, le=2**32 - 1)
+    src: Language = option(
+        ..., "source language code: file extension and rules of the tokenizer", "O"
+    )
+    tgt: Language = option(
+        ..., "target language code: file extension and rules of the tokenizer", "O"
+    )
+    out: str = option(
+        "", "run folder; empty = runs/NAME in the working directory, NAME of the recipe file", "O"
+    )
+    seed: int = option(
+        1, "seed of everything random: initialization, batches, dropout", "O", ge=0, le=2**32 - 1
+    )
     device: str = option(
         "auto",
-        "auto = a GPU if there is one, else the CPU",
+        "where to train; auto = a GPU if there is one, otherwise the CPU",
         "O",
         form="auto, cpu, cuda or cuda:N",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
-        "auto", "auto = bf16 where GPU or CPU has it, fp16 on V100 and T4, else fp32", "O"
+        "auto",
+        "number format of matrix products; auto = bf16 where the GPU or CPU computes with it, fp16 "
+        "on V100 and T4, otherwise fp32",
+        "O",
     )
-    graphs: Literal["auto", "off"] = option("auto", "auto = CUDA graphs of updates on a GPU", "O")
-    time_limit: float | None = option(None, "hours after which training saves and ends", "O", gt=0)
+    graphs: Literal["auto", "off"] = option(
+        "auto", "auto = record updates as CUDA graphs on a GPU, which is faster", "O"
+    )
+    time_limit: float | None = option(
+        None, "hours after which training saves a checkpoint and ends; none = no limit", "O", gt=0
+    )
     data: DataConfig
     segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
@@ -408,7 +819,10 @@ class Recipe(ConfigBase):
         cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
         check_rules(
             (self.src == self.tgt, f'tgt: the same language as src, "{self.src}"'),
-            (self.train.average == 1, "train.average: 1 is no average; 0 is off, 2 the least"),
+            (
+                self.train.average == 1,
+                "train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2",
+            ),
             (
                 not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9),
                 f"train.min_lr ({min_lr:g}) is above the highest learning rate ({peak:.3g}, from "
@@ -425,8 +839,9 @@ class Recipe(ConfigBase):
         return self
 
 
+@functools.cache
 def groups() -> dict[str, dict[str, type[BaseModel]]]:
-    """Groups of keys: name -> kind -> model; the kind is "" where there is but one."""
+    """Return the groups of keys: name -> kind -> class; the kind is "" if there is only one."""
     kinds = {"segment": SEGMENT_KINDS, "schedule": SCHEDULES}
     return {
         name: kinds.get(name) or {"": field.annotation}
@@ -436,5 +851,5 @@ def groups() -> dict[str, dict[str, type[BaseModel]]]:
 
 
 def default_kind(group: str) -> str:
-    """The kind that a group without ``kind`` has; "" for a group that has but one."""
+    """Return the kind of a group without ``kind``; "" if the group has only one."""
     return "" if "" in groups()[group] else str(Recipe.model_fields[group].default.kind)

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from nmt.config.recipe import Recipe, groups
-from nmt.config.schema import allowed, format_value, keys_of
+from nmt.config.errors import allowed, format_value
+from nmt.config.recipe import Recipe, groups, keys_of
 from nmt.config.variants import Paper, VariantKeys, VariantsKeys
 
 INTRODUCTION = """\

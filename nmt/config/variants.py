@@ -1,7 +1,7 @@
-"""Variants files: a base recipe, and named variants of it with what each changes.
+"""Files of variants: a base recipe, and named variants of it with the keys that each changes.
 
-A variant is a piece of a recipe, in a recipe's own words, with a line that says what it is and the
-figures that a paper prints for it::
+A variant is a part of a recipe, a description in one line, and the figures that a paper prints
+for it::
 
     base: ../en-vi.yaml
     common:
@@ -12,24 +12,22 @@ figures that a paper prints for it::
         paper: {dev: 28.20}
         model: {norm_place: post}
 
-With a list of base recipes each variant exists for each of them, and is called BASE/NAME. A base's
-run folder (``out``) is not its variants'. This file says what a variants file is; ``config_loader``
-makes recipes of it.
+With a list of bases, each variant exists for each of them, under the name BASE/NAME. A variant has
+a run folder of its own: ``out`` of a base does not count. This module reads such a file;
+``nmt.config.load`` merges base and changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from nmt.config.errors import did_you_mean
-from nmt.config.recipe import groups
-from nmt.config.resolve import Change, kinds_first
-from nmt.config.schema import ConfigBase, allowed, format_value, keys_of, option
-from nmt.config.yaml import NONE, KeyPath, Location, Problem, YamlDocument
+from nmt.config.errors import allowed, did_you_mean, format_value, quote_value
+from nmt.config.recipe import ConfigBase, groups, keys_of, option
+from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
@@ -37,7 +35,7 @@ Figure: TypeAlias = Annotated[
     Printed | dict[str, Printed] | None, Field(json_schema_extra={"form": _FORM})
 ]
 Group: TypeAlias = dict[str, Any]
-_SHAPE = TypeVar("_SHAPE", bound=BaseModel)
+_MODEL = TypeVar("_MODEL", bound=BaseModel)
 
 
 def _one_or_many(value: Any) -> Any:
@@ -47,20 +45,22 @@ def _one_or_many(value: Any) -> Any:
 class Paper(ConfigBase):
     """What a paper prints for a variant."""
 
-    dev: Figure = option(None, "score on dev, by score.select_by", "T tables 2, 4, 5")
-    test: Figure = option(None, "tokenized BLEU on test, as tokenized_bleu", "T tables 3, 6, 7")
+    dev: Figure = option(None, "score on dev, of the metric score.select_by", "T tables 2, 4, 5")
+    test: Figure = option(None, "tokenized BLEU on test", "T tables 3, 6, 7")
     ppl: Figure = option(None, "perplexity on dev", "N")
 
 
 class VariantKeys(ConfigBase):
-    """What a variant has beside the keys of a recipe that it changes."""
+    """Keys of a variant besides the recipe keys that it changes."""
 
-    about: str = option(..., "what the variant is, in one line", "O", min_length=1)
-    paper: Paper | None = option(None, "figures that a paper prints: dev, test, ppl", "O")
+    about: str = option(..., "description of the variant in one line", "O", min_length=1)
+    paper: Paper | None = option(
+        None, "figures that a paper prints for the variant: dev, test, ppl", "O"
+    )
 
 
 class VariantsKeys(ConfigBase):
-    """A variants file."""
+    """Top level of a file of variants."""
 
     base: Annotated[
         list[str],
@@ -75,137 +75,149 @@ class VariantsKeys(ConfigBase):
                 "form": "the path of a recipe, or a list of them",
             }
         ),
-    ] = option(..., "recipe(s) that the variants change; relative to the file", "O")
+    ] = option(
+        ..., "recipe or recipes that the variants change; paths are relative to the file", "O"
+    )
     common: Group = option({}, "recipe keys that every variant changes", "O")
     variants: Annotated[
         dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], Group],
         Field(min_length=1),
-    ] = option(..., "name -> about, paper, and the recipe keys it changes", "O")
+    ] = option(
+        ..., "variants by name: about, paper, and the recipe keys that the variant changes", "O"
+    )
 
 
 class VariantSpec(NamedTuple):
-    """A variant of one base as it was written, before it is a recipe."""
+    """A variant of one base, before it is merged into a recipe.
+
+    Attributes:
+        name: as ``--variant`` takes it.
+        about: a description in one line.
+        paper: figures that a paper prints for this base.
+        base: path of the recipe.
+        base_at: where the file names the base.
+        changes: parts of a recipe, to merge in this order.
+        at: where the variant begins.
+    """
 
     name: str
     about: str
     paper: dict[str, float | str]
     base: Path
-    changes: list[Change]
-    place: Location
-    base_place: Location
+    base_at: Location
+    changes: list[Node]
+    at: Location
 
 
-def is_variants_file(source: YamlDocument) -> bool:
-    """Whether a file lists variants; a recipe has neither of these keys."""
-    return not source.values.keys().isdisjoint(("base", "variants"))
+def is_variants_file(document: Node) -> bool:
+    """Return whether a file lists variants; a recipe has neither of these keys."""
+    return not document.group.keys().isdisjoint(("base", "variants"))
 
 
-def read_variants(source: YamlDocument) -> list[VariantSpec]:
-    """The variants of a file, for each base; what is wrong goes to ``source.problems``."""
-    file = _check(VariantsKeys, source.values, (), source)
+def read_variants(document: Node, problems: list[Problem]) -> list[VariantSpec]:
+    """Return the variants of a file, for each base, ordered by base.
+
+    Args:
+        document: a file of variants.
+        problems: everything wrong with it is appended.
+    """
+    file = _check(VariantsKeys, (), document, problems)
     if file is None:
         return []
-    paths = [Path(source.file).parent / base for base in file.base]
+    base_node, listed = document.group["base"], document.group["variants"]
+    paths = [Path(document.at.file).parent / base for base in file.base]
     names = [path.stem for path in paths]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        text = f'base: two recipes are called "{twice[0]}"'
-        source.problems.append(Problem(source.places[("base",)], text))
+        problems.append(Problem(base_node.at, f'base: two recipes are called "{twice[0]}"'))
         return []
     several = len(paths) > 1
-    common = kinds_first(_changes(source, ("common",)))
-    drafts = []
-    for name, values in file.variants.items():
+    common = [_part_of_recipe(node) for key, node in document.group.items() if key == "common"]
+    specs = []
+    for name, node in listed.group.items():
+        own = {key: inner for key, inner in node.group.items() if key in keys_of(VariantKeys)}
         above = ("variants", name)
-        own = {k: v for k, v in values.items() if k in keys_of(VariantKeys)}
-        variant = _check(VariantKeys, own, above, source)
+        variant = _check(VariantKeys, above, document, problems, only=own)
         if variant is None:
             continue
-        changes = [*common, *kinds_first(_changes(source, above, leave_out=own))]
+        changes = [*common, _part_of_recipe(node, omit=own)]
         for i, (path, base) in enumerate(zip(paths, names, strict=True)):
-            drafts.append(
-                VariantSpec(
-                    name=f"{base}/{name}" if several else name,
-                    about=variant.about,
-                    paper=_figures(variant.paper, base, names if several else [], above, source),
-                    base=path,
-                    changes=changes,
-                    place=source.keys[above],
-                    base_place=source.places.get(("base", str(i)), source.places[("base",)]),
-                )
+            base_at = base_node.value[i].at if isinstance(base_node.value, list) else base_node.at
+            paper = _figures(variant.paper, base, names if several else [], node, above, problems)
+            full_name = f"{base}/{name}" if several else name
+            specs.append(
+                VariantSpec(full_name, variant.about, paper, path, base_at, changes, node.key_at)
             )
-    return sorted(drafts, key=lambda draft: paths.index(draft.base))
+    return sorted(specs, key=lambda spec: paths.index(spec.base))
 
 
-def _changes(
-    source: YamlDocument, above: KeyPath, leave_out: Group | None = None
-) -> Iterator[Change]:
-    """The keys below ``above``, as keys of a recipe."""
-    group: Any = source.values
-    for part in above:
-        group = group.get(part, {})
-    for path, value in _leaves({k: v for k, v in group.items() if k not in (leave_out or {})}):
-        full = (*above, *path)
-        inside = {p: at for p, at in source.places.items() if p[: len(full)] == full}
-        places = {p[len(above) :]: at for p, at in inside.items()}
-        yield Change(path, value, source.keys[full], places)
-
-
-def _leaves(values: Group) -> Iterator[tuple[KeyPath, Any]]:
-    for name, value in values.items():
-        if name not in groups():
-            yield (name,), value
-        elif isinstance(value, dict):
-            yield from (((name, inner), below) for inner, below in value.items())
-        elif value not in NONE:  # an empty group changes nothing
-            yield (name,), value
+def _part_of_recipe(node: Node, omit: Collection[str] = ()) -> Node:
+    """Return the recipe keys of a variant; an empty group changes nothing."""
+    keys = {
+        key: inner
+        for key, inner in node.group.items()
+        if key not in omit and not (key in groups() and is_none(inner.value))
+    }
+    return Node(keys, node.at, node.key_at)
 
 
 def _figures(
-    paper: Paper | None, base: str, names: list[str], above: KeyPath, source: YamlDocument
+    paper: Paper | None,
+    base: str,
+    names: list[str],
+    variant: Node,
+    above: KeyPath,
+    problems: list[Problem],
 ) -> dict[str, float | str]:
-    """The figures printed for one base; with several, each figure must say for which it is."""
+    """Return the figures printed for one base; of several bases, a figure must name each."""
     figures: dict[str, float | str] = {}
     for name in Paper.model_fields if paper else ():
-        figure, at = getattr(paper, name), (*above, "paper", name)
-        if isinstance(figure, dict):
+        figure, node = getattr(paper, name), variant.find(("paper", name))
+        full = ".".join((*above, "paper", name))
+        if isinstance(figure, dict) and node:
             for other in [other for other in figure if other not in names]:
-                text = f'{".".join(at)}: "{other}" is no base of this file'
-                text += did_you_mean(other, names) or f"; {', '.join(names) or 'it has but one'}"
-                source.problems.append(Problem(source.keys[(*at, other)], text))
+                text = f'{full}: "{other}" is not a base of this file'
+                text += did_you_mean(other, names) or f"; {', '.join(names) or 'it has only one'}"
+                problems.append(Problem(node.group[other].key_at, text))
             figure = figure.get(base)
-        elif figure is not None and names:
-            text = f"{'.'.join(at)}: for which base? write {{{names[0]}: {format_value(figure)}}}"
-            source.problems.append(Problem(source.places[at], text))
+        elif figure is not None and names and node:
+            text = f"{full}: for which base? write {{{names[0]}: {format_value(figure)}}}"
+            problems.append(Problem(node.at, text))
         if figure is not None:
             figures[name] = figure
     return figures
 
 
 def _check(
-    model: type[_SHAPE], values: Group, above: KeyPath, source: YamlDocument
-) -> _SHAPE | None:
-    """``values``, which stand at ``above``, as ``model``; None when something is wrong."""
+    model: type[_MODEL],
+    above: tuple[str, ...],
+    document: Node,
+    problems: list[Problem],
+    only: Collection[str] | None = None,
+) -> _MODEL | None:
+    """Return the group at ``above`` as ``model``, or None after appending what is wrong with it.
+
+    Args:
+        only: the keys to check; None = all.
+    """
+    node = document.find(above)
+    assert node is not None
+    values = {k: inner.plain() for k, inner in node.group.items() if only is None or k in only}
     try:
         return model.model_validate(values)
     except ValidationError as failure:
         for error in failure.errors(include_url=False, include_context=False):
             kind, path = error["type"], (*above, *map(str, error["loc"]))
-            while path not in source.places and kind != "missing":  # tags of unions
+            while kind != "missing" and document.find(path) is None:  # tags of unions
                 path = path[:-1]
-            place = source.keys.get(path) or source.places.get(path) or _around(path, source)
-            problem = Problem(place, _said(model, above, path, kind, source))
-            if problem not in source.problems:
-                source.problems.append(problem)
+            wrong = document.find(path) or document.find(path[:-1]) or document
+            problem = Problem(wrong.key_at, _message(model, above, path, kind, wrong))
+            if problem not in problems:
+                problems.append(problem)
         return None
 
 
-def _around(path: KeyPath, source: YamlDocument) -> Location:
-    """The key around one that is missing."""
-    return source.keys.get(path[:-1], Location(source.file))
-
-
-def _said(
-    model: type[BaseModel], above: KeyPath, path: KeyPath, kind: str, source: YamlDocument
+def _message(
+    model: type[BaseModel], above: KeyPath, path: tuple[str, ...], kind: str, node: Node
 ) -> str:
     name, inner = ".".join(path), path[len(above) :]
     if kind == "missing":
@@ -217,12 +229,11 @@ def _said(
         hint = did_you_mean(inner[-1], options) or f"; there is {', '.join(options)}"
         return f'unknown key "{name}"{hint}'
     if kind == "string_pattern_mismatch" and inner[0] == "variants":
-        return f'"{path[1]}" is no name of a variant: letters, digits, ".", "_" and "-"'
+        return (
+            f'"{path[1]}" cannot name a variant; a name has letters, digits, ".", "_" and "-", and '
+            "begins with a letter or digit"
+        )
     if kind == "too_short":
         return f"{name}: at least one is needed"
-    value: Any = source.values
-    for part in path:
-        value = value[int(part)] if isinstance(value, list) else value[part]
-    written = "a group of keys" if isinstance(value, dict) else f'"{format_value(value)}"'
     what = "a group of keys" if inner[0] in ("variants", "common") else allowed(model, inner[0])
-    return f"{name}: {written} is not {what}"
+    return f"{name}: {quote_value(node.plain())} is not {what}"

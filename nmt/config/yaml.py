@@ -1,25 +1,26 @@
-"""A recipe's YAML as nested dictionaries of text, and where in the file each key and value stands.
+"""Read YAML as values that know their file, line and column.
 
-YAML 1.1 would read ``no`` as False, ``1:30`` as 90 and ``3e-4`` as text; here every scalar stays
-the text that was written, and the type of its key decides. Tags, anchors and aliases are refused,
-and so are deep nesting and huge files, so no text can run code or fill the memory.
+YAML 1.1 would read ``no`` as False, ``1:30`` as 90 and ``3e-4`` as text. Here every scalar stays
+the text that was written, and the type of its key decides. Tags, anchors, aliases, deep nesting
+and huge files are errors, so that no text can run code or fill the memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import yaml
 
 from nmt.errors import UserError
 
-KeyPath: TypeAlias = tuple[str, ...]
-LARGEST = 1 << 18  # characters of a recipe
-DEEPEST = 10  # levels of nesting
-NONE = ("none", "null", "~", "")  # no value, for a key that may have none
+KeyPath: TypeAlias = Sequence[str]
+MAX_CHARACTERS = 1 << 18
+MAX_DEPTH = 10
+NONE = ("none", "null", "~", "")  # no value, where a key may have none
 
-# what PyYAML says -> what a person needs to hear
+# part of PyYAML's message -> explanation
 EXPLANATIONS = {
     r"character '\t'": "a tab; indent with spaces",
     "mapping values are not allowed": 'a second ": ", or an indentation that fits nothing above; '
@@ -32,7 +33,7 @@ EXPLANATIONS = {
 
 
 class Location(NamedTuple):
-    """Where something stands; line and column count from 1, line 0 = in no line of its own."""
+    """A place in a file; line and column count from 1, line 0 = the file as a whole."""
 
     file: str
     line: int = 0
@@ -43,33 +44,74 @@ class Location(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something wrong with a recipe, and where."""
+    """An error in a recipe, and its place."""
 
-    place: Location
+    at: Location
     text: str
 
 
-@dataclass
-class YamlDocument:
-    """What was written: text in nested dictionaries and lists, with places.
+@dataclass(frozen=True)
+class Node:
+    """A value of a YAML file with its place.
 
-    An item of a list has its index as the last part of its path.
+    Attributes:
+        value: text, a list of nodes, or a dictionary of nodes.
+        at: place of the value.
+        key_at: place of its key; for items of lists and the top level the same as ``at``.
     """
 
-    file: str
-    values: dict[str, Any] = field(default_factory=dict)
-    keys: dict[KeyPath, Location] = field(default_factory=dict)
-    places: dict[KeyPath, Location] = field(default_factory=dict)  # of values
-    problems: list[Problem] = field(default_factory=list)
+    value: str | list[Node] | dict[str, Node]
+    at: Location
+    key_at: Location
+
+    @property
+    def group(self) -> dict[str, Node]:
+        """The nodes of a dictionary; empty if the value is not one."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    def find(self, path: KeyPath) -> Node | None:
+        """Return the node at a path of keys and list indices, or None."""
+        node: Node | None = self
+        for part in path:
+            if node is None:
+                return None
+            if isinstance(node.value, list):
+                index = int(part) if part.isdigit() else len(node.value)
+                node = node.value[index] if index < len(node.value) else None
+            else:
+                node = node.group.get(part)
+        return node
+
+    def nearest(self, path: KeyPath) -> Node | None:
+        """Return the node at a path, or of the innermost group around it; None at the top level."""
+        found = (self.find(path[:length]) for length in range(len(path), 0, -1))
+        return next((node for node in found if node), None)
+
+    def plain(self) -> Any:
+        """Return the value without places, as text, lists and dictionaries."""
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        return self.value
 
 
-def read_yaml(text: str, file: str) -> YamlDocument:
-    """Read a recipe's text; keys given twice are problems of the result.
+def is_none(value: Any) -> bool:
+    """Return whether a text means that a key has no value."""
+    return isinstance(value, str) and value.lower() in NONE
+
+
+def read_yaml(text: str, file: str, problems: list[Problem]) -> Node:
+    """Read the text of a recipe.
+
+    Args:
+        text: YAML.
+        file: name of the file in errors.
+        problems: duplicate keys and keys that are not words are appended.
 
     Raises:
-        UserError: it is no YAML, no mapping, or has what a recipe may not have, with its place.
+        UserError: the text is not YAML, not a mapping, or has what a recipe may not have.
     """
-    source = YamlDocument(file)
     node = _compose(text.removeprefix("\ufeff"), file)
     if not isinstance(node, yaml.MappingNode):
         what = "is empty" if node is None else "holds a list or a single value"
@@ -78,22 +120,34 @@ def read_yaml(text: str, file: str) -> YamlDocument:
             at=file,
             fix="begin with src, tgt and data as recipes/quickstart.yaml does",
         )
-    source.values = _plain(node, (), source)
-    return source
+    at = Location(file)
+    return Node(_mapping(node, file, "", problems), at, at)
 
 
-def read_list(text: str) -> Any:
-    """The lists and text of a value such as ``[0.9, 0.98]``.
+def read_value(text: str, at: Location) -> Node:
+    """Read the YAML of one value, such as ``[0.9, 0.98]``; every node is placed ``at``.
 
     Raises:
-        UserError: it is no YAML.
+        UserError: the text is not YAML.
     """
-    return _plain(_compose(text, "value"), (), YamlDocument("value"))
+
+    def place(node: Node) -> Node:
+        if isinstance(node.value, list):
+            return Node([place(item) for item in node.value], at, at)
+        if isinstance(node.value, dict):
+            return Node({key: place(inner) for key, inner in node.value.items()}, at, at)
+        return Node(node.value, at, at)
+
+    return place(_node(_compose(text, "value"), at, "value", "", []))
 
 
-def _compose(text: str, file: str) -> yaml.Node | None:
-    if len(text) > LARGEST:
-        raise UserError(f"over {LARGEST:,} characters are no recipe", at=file)
+def _compose(text: str, file: str) -> Any:
+    if len(text) > MAX_CHARACTERS:
+        raise UserError(
+            f"over {MAX_CHARACTERS:,} characters, so it is not a recipe",
+            at=file,
+            fix="check the path",
+        )
     try:
         depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
@@ -108,48 +162,55 @@ def _compose(text: str, file: str) -> yaml.Node | None:
                 _stop(file, event.start_mark, f"tags are not allowed, and this is one: {shown}")
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                _stop(file, event.start_mark, f"nested more than {DEEPEST} levels deep")
-        node: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
+            if depth > MAX_DEPTH:
+                _stop(file, event.start_mark, f"nested more than {MAX_DEPTH} levels deep")
+        return yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        said = f"{error.problem or error.context}"
-        why = next((why for seen, why in EXPLANATIONS.items() if seen in said), said)
+        message = f"{error.problem or error.context}"
+        why = next((why for part, why in EXPLANATIONS.items() if part in message), message)
         _stop(file, error.problem_mark or error.context_mark, f"not YAML: {why}")
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         at = Location(file, before.count("\n") + 1, error.position - before.rfind("\n"))
         what = f"not YAML: the character U+{ord(text[error.position]):04X} is not allowed"
         raise UserError(what, at=str(at)) from error
-    return node
 
 
-def _plain(node: Any, path: KeyPath, source: YamlDocument) -> Any:
-    source.places[path] = _place(source.file, node.start_mark)
-    if isinstance(node, yaml.ScalarNode):
-        return node.value
+def _node(
+    node: Any, key_at: Location | None, file: str, name: str, problems: list[Problem]
+) -> Node:
+    """Convert a node of PyYAML; ``name`` is the dotted path of its key."""
+    at = _location(file, node.start_mark)
+    if isinstance(node, yaml.MappingNode):
+        return Node(_mapping(node, file, name, problems), at, key_at or at)
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, (*path, str(i)), source) for i, item in enumerate(node.value)]
-    values: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        at = _place(source.file, key_node.start_mark)
-        if not isinstance(key_node, yaml.ScalarNode):
-            source.problems.append(Problem(at, "a key must be one word"))
+        items = [
+            _node(item, None, file, f"{name}.{i}", problems) for i, item in enumerate(node.value)
+        ]
+        return Node(items, at, key_at or at)
+    return Node(node.value, at, key_at or at)
+
+
+def _mapping(
+    node: yaml.MappingNode, file: str, name: str, problems: list[Problem]
+) -> dict[str, Node]:
+    values: dict[str, Node] = {}
+    for key, value in node.value:
+        at = _location(file, key.start_mark)
+        if not isinstance(key, yaml.ScalarNode):
+            problems.append(Problem(at, "a key must be one word"))
             continue
-        name = key_node.value
-        here = (*path, name)
-        if name in values:
-            first = source.keys[here]
-            text = f'key "{".".join(here)}" is given twice, first at {first}'
-            source.problems.append(Problem(at, text))
+        full = f"{name}.{key.value}" if name else key.value
+        if first := values.get(key.value):
+            problems.append(Problem(at, f'key "{full}" is given twice, first at {first.key_at}'))
             continue
-        source.keys[here] = at
-        values[name] = _plain(value_node, here, source)
+        values[key.value] = _node(value, at, file, full, problems)
     return values
 
 
-def _place(file: str, mark: Any) -> Location:
+def _location(file: str, mark: Any) -> Location:
     return Location(file, mark.line + 1, mark.column + 1)
 
 
 def _stop(file: str, mark: Any, what: str) -> NoReturn:
-    raise UserError(what, at=str(_place(file, mark) if mark else file))
+    raise UserError(what, at=str(_location(file, mark) if mark else file))

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from nmt.config.recipe import DecodeConfig
-from nmt.config.schema import allowed, option
+from nmt.config.errors import allowed
+from nmt.config.recipe import DecodeConfig, option
 from nmt.errors import UserError
 
 

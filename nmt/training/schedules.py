@@ -1,22 +1,17 @@
 """Learning-rate schedules as pure functions of (update, dev history), without state to save.
 
 ``history`` lists (update, dev score) of all validations so far; higher scores are better. Update
-numbers start at 1. A schedule is a group of recipe keys with two methods, ``lr`` and ``finished``.
-Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al. 2017, A = the code
-of T.
+numbers start at 1. The schedules that a recipe selects, with their keys, are in
+``nmt.config.recipe``; they call these functions.
+Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, A = the code of T.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field, model_validator
-
-from nmt.config.schema import ConfigBase, option
-
-MAX_UPDATES = 1_000_000_000  # of a run
 History: TypeAlias = Sequence[tuple[int, float]]
 DecayRule: TypeAlias = Literal["no_gain", "below_all"]
 
@@ -26,6 +21,16 @@ def inverse_sqrt_lr(update: int, dim: int, scale: float, warmup_updates: int) ->
     decayed = 1.0 / math.sqrt(update)
     warming = update / warmup_updates**1.5 if warmup_updates else decayed
     return scale / math.sqrt(dim) * min(decayed, warming)
+
+
+def linear_lr(
+    update: int, peak: float, end_lr: float, warmup_updates: int, total_updates: int
+) -> float:
+    """Return the rate of a linear warm-up to ``peak``, then a linear decay to ``end_lr`` (N)."""
+    if update <= warmup_updates:
+        return peak * update / warmup_updates
+    left = max(0, total_updates - update) / (total_updates - warmup_updates)
+    return end_lr + (peak - end_lr) * left
 
 
 def count_decays(history: History, patience: int, rule: DecayRule) -> int:
@@ -50,159 +55,3 @@ def count_decays(history: History, patience: int, rule: DecayRule) -> int:
         if waited == patience:
             decays, waited = decays + 1, 0
     return decays
-
-
-class InverseSqrt(ConfigBase):
-    """Warm up linearly, then decay with 1 / sqrt(update) (INVSQRTDECAY: T equation 7; V 5.3)."""
-
-    kind: Literal["inverse_sqrt"] = "inverse_sqrt"
-    scale: float = option(1.0, "lambda of equation 7; 2 = the paper's 2xLR", "T eq. 7", gt=0)
-    warmup_updates: int = option(
-        8000, "updates until the peak; 0 = no warm-up", "T 3.3", ge=0, le=MAX_UPDATES
-    )
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return inverse_sqrt_lr(update, dim, self.scale, self.warmup_updates)
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: this schedule does not end a run."""
-        return False
-
-
-class ValDecay(ConfigBase):
-    """Warm up as equation 7, then multiply by ``decay`` on plateaus of dev (VALDECAY: T 2.4)."""
-
-    kind: Literal["val_decay"] = "val_decay"
-    scale: float = option(1.0, "lambda of equation 7", "T 3.3", gt=0)
-    warmup_updates: int = option(8000, "updates until the peak", "T 3.3", ge=1, le=MAX_UPDATES)
-    decay: float = option(0.8, "factor on the learning rate at each decay", "T 3.3", gt=0, lt=1)
-    patience: int = option(3, "validations without a new best score before a decay", "T 3.3", ge=1)
-    rule: DecayRule = option(
-        "no_gain",
-        "no_gain = no new best score; below_all = below each of the last scores (A)",
-        "T 2.4, A",
-    )
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        rising = inverse_sqrt_lr(
-            min(update, self.warmup_updates), dim, self.scale, self.warmup_updates
-        )
-        after = [(u, s) for u, s in history if u >= self.warmup_updates]
-        return rising * self.decay ** count_decays(after, self.patience, self.rule)
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: ``train.min_lr`` ends the run instead."""
-        return False
-
-
-class NoWarmup(ConfigBase):
-    """Start at ``lr`` and multiply by ``decay`` on plateaus of dev (NOWARMUP: T 2.4, 3.3)."""
-
-    kind: Literal["no_warmup"] = "no_warmup"
-    lr_start: float = option(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
-    decay: float = option(0.8, "factor on the learning rate at each decay", "T 3.3", gt=0, lt=1)
-    patience: int = option(3, "validations without a new best score before a decay", "T 3.3", ge=1)
-    rule: DecayRule = option(
-        "no_gain",
-        "no_gain = no new best score; below_all = below each of the last scores (A)",
-        "T 2.4, A",
-    )
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return self.lr_start * self.decay ** count_decays(history, self.patience, self.rule)
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: ``train.min_lr`` ends the run instead."""
-        return False
-
-
-class Linear(ConfigBase):
-    """Warm up linearly to ``lr``, then fall to ``end_lr`` at ``total_updates`` (N table 7)."""
-
-    kind: Literal["linear"] = "linear"
-    peak: float = option(
-        ..., "learning rate at the end of the warm-up", "N table 1", gt=0, alias="lr"
-    )
-    warmup_updates: int = option(500, "updates until the peak", "N table 7", ge=0, le=MAX_UPDATES)
-    total_updates: int = option(
-        ..., "update at which end_lr is reached and training ends", "N", ge=1, le=MAX_UPDATES
-    )
-    end_lr: float = option(0.0, "learning rate at the end", "N table 7", ge=0)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Linear:
-        if self.warmup_updates >= self.total_updates:
-            raise ValueError(
-                f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
-                f"schedule.total_updates ({self.total_updates})"
-            )
-        if self.end_lr > self.peak:
-            raise ValueError(
-                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
-            )
-        return self
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        if update <= self.warmup_updates:
-            return self.peak * update / self.warmup_updates
-        left = max(0, self.total_updates - update) / (self.total_updates - self.warmup_updates)
-        return self.end_lr + (self.peak - self.end_lr) * left
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return whether ``total_updates`` are done."""
-        return update >= self.total_updates
-
-
-class Constant(ConfigBase):
-    """Use the same learning rate for every update."""
-
-    kind: Literal["constant"] = "constant"
-    value: float = option(..., "learning rate", "O", gt=0, alias="lr")
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return self.value
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: this schedule does not end a run."""
-        return False
-
-
-class LrRamp(ConfigBase):
-    """Raise the rate until the loss explodes: NormFormer's stability test (N 4.1, figure 5)."""
-
-    kind: Literal["lr_ramp"] = "lr_ramp"
-    start_lr: float = option(0.0, "learning rate before the first update", "N figure 5", ge=0)
-    lr_per_update: float = option(
-        5e-5, "increase of the learning rate at each update", "N figure 5", gt=0
-    )
-    stop_loss_ratio: float = option(
-        1.5,
-        "the run ends when the logged loss per token exceeds its lowest value times this",
-        "O",
-        gt=1,
-    )
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return self.start_lr + self.lr_per_update * update
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return whether the loss, divided by its lowest value, exceeds ``stop_loss_ratio``."""
-        return loss_ratio > self.stop_loss_ratio or math.isnan(loss_ratio)
-
-
-AnySchedule: TypeAlias = InverseSqrt | ValDecay | NoWarmup | Linear | Constant | LrRamp
-Schedule = Annotated[AnySchedule, Field(discriminator="kind")]
-SCHEDULES: dict[str, Any] = {
-    "inverse_sqrt": InverseSqrt,
-    "val_decay": ValDecay,
-    "no_warmup": NoWarmup,
-    "linear": Linear,
-    "constant": Constant,
-    "lr_ramp": LrRamp,
-}

@@ -13,10 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
-from nmt.config.recipe import DataConfig, OptimConfig, Recipe, groups
-from nmt.config.yaml import LARGEST, NONE
+from nmt.config.recipe import Constant, DataConfig, Linear, OptimConfig, Recipe, groups
+from nmt.config.yaml import MAX_CHARACTERS, NONE
 from nmt.errors import UserError
-from nmt.training.schedules import Constant, Linear
 
 MINIMAL = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"
 
@@ -190,12 +189,12 @@ def test_every_shipped_recipe_reads_and_reads_back(path: Path):
 
 def test_a_file_that_cannot_be_a_recipe_is_named(tmp_path: Path):
     (tmp_path / "latin.yaml").write_bytes("src: gl\n# ma\xf1\n".encode("latin-1"))
-    (tmp_path / "big.yaml").write_text("#" * (LARGEST + 1))
+    (tmp_path / "big.yaml").write_text("#" * (MAX_CHARACTERS + 1))
     cases = {
         "none.yaml": "none.yaml: cannot read the recipe: No such file",
         ".": ": cannot read the recipe: Is a directory",
         "latin.yaml": "latin.yaml:2: not UTF-8",
-        "big.yaml": "big.yaml: over 262,144 characters are no recipe",
+        "big.yaml": "big.yaml: over 262,144 characters, so it is not a recipe",
     }
     for name, said in cases.items():
         with pytest.raises(UserError, match=re.escape(said)):

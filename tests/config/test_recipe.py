@@ -7,21 +7,26 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from nmt.config.errors import allowed
 from nmt.config.recipe import (
+    SCHEDULES,
     SEGMENT_KINDS,
+    Constant,
     DataConfig,
+    InverseSqrt,
+    LrRamp,
     ModelConfig,
     OptimConfig,
     Recipe,
     ScoreConfig,
     TrainConfig,
+    ValDecay,
     default_kind,
     groups,
+    keys_of,
 )
-from nmt.config.schema import allowed, keys_of
 from nmt.model.layers import ACTIVATIONS
 from nmt.model.norms import NORMS
-from nmt.training.schedules import SCHEDULES, Constant, InverseSqrt, LrRamp, ValDecay
 
 DATA = DataConfig(train="a", dev="b")
 MODELS = [

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from nmt.cli import prepare, train
 from nmt.config.load import dump_recipe, load_recipe, load_variants, recipe_from_text
-from nmt.config.recipe import Recipe
+from nmt.config.recipe import InverseSqrt, Linear, NoWarmup, Recipe
 from nmt.config.reference import variants_schema
 from nmt.errors import UserError
-from nmt.training.schedules import InverseSqrt, Linear, NoWarmup
 from tests.toy import toy_corpus, toy_recipe
 
 BASE = """\
@@ -152,20 +151,20 @@ FAULTS = {
     "base: [r.yaml, ./r.yaml]\nvariants: {a: {about: x}}": '1:7: base: two recipes are called "r"',
     "base: []\nvariants: {a: {about: x}}": "1:1: base: at least one is needed",
     "base: {a: b}\nvariants: {a: {about: x}}": "1:1: base: a group of keys is not the path of a recipe, or a list of them",
-    "base: r.yaml": 'required key "variants" is missing: name -> about, paper, and the recipe keys it changes',
-    "variants: {a: {about: x}}": 'required key "base" is missing: recipe(s) that the variants change; relative to the file',
+    "base: r.yaml": 'required key "variants" is missing: variants by name: about, paper, and the recipe keys that the variant changes',
+    "variants: {a: {about: x}}": 'required key "base" is missing: recipe or recipes that the variants change; paths are relative to the file',
     "base: r.yaml\nvariants: {}": "2:1: variants: at least one is needed",
-    "base: r.yaml\nvariants: [a]": '2:1: variants: "[a]" is not a group of keys',
+    "base: r.yaml\nvariants: [a]": '2:1: variants: [a] is not a group of keys',
     "base: r.yaml\nvariants: {a: b}": '2:12: variants.a: "b" is not a group of keys',
-    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" is no name of a variant: letters, digits, ".", "_" and "-"',
-    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" is no name of a variant: letters, digits, ".", "_" and "-"',
+    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" cannot name a variant; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
+    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" cannot name a variant; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
     "base: r.yaml\ncommon: 3\nvariants: {a: {about: x}}": '2:1: common: "3" is not a group of keys',
     "base: r.yaml\nvariant: {}\nvariants: {a: {about: x}}": '2:1: unknown key "variant"; did you mean "variants"?',
-    HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing: what the variant is, in one line',
+    HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing: description of the variant in one line',
     HEAD + "  a: {about: x, paper: {tset: 1}}": '3:25: unknown key "variants.a.paper.tset"; did you mean "test"?',
     HEAD + "  a: {about: x, paper: {dev: bad}}": '3:25: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
     HEAD + "  a: {about: x, paper: 3}": '3:17: variants.a.paper: "3" is not a group of keys, or none',
-    HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is no base of this file; it has but one',
+    HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is not a base of this file; it has only one',
     HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is given twice, first at v.yaml:3:3',
     HEAD + "  a: {about: x, model: {nrom: pre}}": '3:25: unknown key "model.nrom"; did you mean "norm"?',
     HEAD + "  a: {about: x, model: {heads: 3}}": "3:25: model.heads (3) must divide model.dim (512)",

@@ -262,3 +262,21 @@ def test_a_model_that_no_memory_holds_is_refused_before_it_is_built(monkeypatch)
 def test_free_memory_is_known_on_this_machine():
     free = memory.free_memory(torch.device("cpu"))
     assert free is None or 1 << 20 < free < 1 << 50
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train: {epoch_updates: 9}", '4:9: unknown key "train.epoch_updates"; it is now train.validate_every'),
+        ("train: {max_epochs: 9}", '4:9: unknown key "train.max_epochs"; it is now train.max_validations'),
+        ("segment: {kind: plain}", '4:17: segment.kind: "plain" is not fastbpe, sentencepiece or whitespace; it is now "whitespace"'),
+        ("score: {select_by: paper_bleu}", '4:20: score.select_by: "paper_bleu" is not bleu, chrf or tokenized_bleu; it is now "tokenized_bleu"'),
+    ],
+)
+def test_an_error_for_an_old_name_gives_the_new_one(text: str, message: str):
+    with pytest.raises(UserError) as error:
+        recipe_from_text(HEAD + text, "r.yaml")
+    assert str(error.value) == f"r.yaml:{message}"
+    group, key, value = re.match(r"(\w+): \{(\w+): (\w+)", text).groups()
+    with pytest.raises(UserError, match=f"^command line: .*{message.rpartition('it is now')[2]}"):
+        recipe_from_text(HEAD, "r.yaml", [f"{group}.{key}={value}"])

@@ -5,7 +5,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from nmt.training.schedules import (
+from nmt.config.recipe import (
     SCHEDULES,
     Constant,
     InverseSqrt,
@@ -13,8 +13,8 @@ from nmt.training.schedules import (
     LrRamp,
     NoWarmup,
     ValDecay,
-    count_decays,
 )
+from nmt.training.schedules import count_decays
 from tests import reference
 
 NAN = math.nan
