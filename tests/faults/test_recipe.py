@@ -267,10 +267,22 @@ def test_free_memory_is_known_on_this_machine():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("train: {epoch_updates: 9}", '4:9: unknown key "train.epoch_updates"; it is now train.validate_every'),
-        ("train: {max_epochs: 9}", '4:9: unknown key "train.max_epochs"; it is now train.max_validations'),
-        ("segment: {kind: plain}", '4:17: segment.kind: "plain" is not fastbpe, sentencepiece or whitespace; it is now "whitespace"'),
-        ("score: {select_by: paper_bleu}", '4:20: score.select_by: "paper_bleu" is not bleu, chrf or tokenized_bleu; it is now "tokenized_bleu"'),
+        (
+            "train: {epoch_updates: 9}",
+            '4:9: unknown key "train.epoch_updates"; it is now train.validate_every',
+        ),
+        (
+            "train: {max_epochs: 9}",
+            '4:9: unknown key "train.max_epochs"; it is now train.max_validations',
+        ),
+        (
+            "segment: {kind: plain}",
+            '4:17: segment.kind: "plain" is not fastbpe, sentencepiece or whitespace; it is now "whitespace"',
+        ),
+        (
+            "score: {select_by: paper_bleu}",
+            '4:20: score.select_by: "paper_bleu" is not bleu, chrf or tokenized_bleu; it is now "tokenized_bleu"',
+        ),
     ],
 )
 def test_an_error_for_an_old_name_gives_the_new_one(text: str, message: str):
