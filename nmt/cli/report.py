@@ -1,4 +1,4 @@
-"""nmt-report: what the variants of a file have come to, beside what the paper prints for them."""
+"""nmt-report: compare the results of a file's variants with the paper's figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Cell: TypeAlias = str | int | float | None
 
-TITLES = {
+HEADERS = {
     "variant": "variant",
     "runs": "runs",
     "status": "status",
@@ -33,22 +33,24 @@ TITLES = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-report."""
+    """Return the command line of nmt-report."""
     p = argparse.ArgumentParser(
         prog="nmt-report",
-        description="What each variant of a file has come to: status, best score on dev and its "
-        "perplexity, BLEU on test, and what the paper prints. nmt-score tells whether a difference "
-        "of two runs is significant.",
-        epilog="A table on a terminal, tab-separated lines in a pipe.",
+        description="List the result of each variant of a file: status, best dev score with its "
+        "perplexity, BLEU on test, and the paper's figures. To test whether the difference of two "
+        "runs is significant, use nmt-score.",
+        epilog="The output is a table on a terminal and tab-separated lines in a pipe.",
     )
-    p.add_argument("file", help="a file with variants of a recipe, as in recipes/ablations/")
+    p.add_argument(
+        "file", help="a file with variants of a recipe, such as those in recipes/ablations/"
+    )
     p.add_argument(
         "--runs",
         nargs="+",
         default=[None],
         metavar="DIR",
-        help="where the run folders are, for example one DIR for each seed; default: where "
-        "nmt-train puts them",
+        help="folders that contain the run folders, for example one for each seed; default: the "
+        "folders that nmt-train writes to",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     return p
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """One row for each variant and folder of runs, run or not."""
+    """Print one row for each variant and folder of runs, including variants without a run."""
     from nmt.config.load import load_variants
 
     enable_gc()
@@ -70,9 +72,9 @@ def body(args: argparse.Namespace) -> None:
     elif sys.stdout.isatty():
         print(table(rows))
     else:
-        print("\t".join(TITLES))
+        print("\t".join(HEADERS))
         for row in rows:
-            print("\t".join(_plain(row[name]) for name in TITLES))
+            print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
 
 
 def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
@@ -85,22 +87,22 @@ def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
 
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
-    """For people: columns that nothing is known for are left out."""
-    names = [name for name in TITLES if any(row[name] is not None for row in rows)]
-    cells = [[TITLES[name] for name in names]]
-    cells += [[_short(row[name]) for name in names] for row in rows]
+    """Return a table for people, without the columns that are empty in all rows."""
+    names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
+    cells = [[HEADERS[name] for name in names]]
+    cells += [[_table_cell(row[name]) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = [name in ("variant", "runs", "status") for name in names]
+    text_columns = [name in ("variant", "runs", "status") for name in names]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if to_left else cell.rjust(width)
-            for cell, width, to_left in zip(line, widths, left, strict=True)
+            cell.ljust(width) if is_text else cell.rjust(width)
+            for cell, width, is_text in zip(line, widths, text_columns, strict=True)
         ).rstrip()
         for line in cells
     )
 
 
-def _short(cell: Cell) -> str:
+def _table_cell(cell: Cell) -> str:
     if isinstance(cell, float):
         from nmt.run.results import format_number
 
@@ -108,7 +110,7 @@ def _short(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell or "-"
 
 
-def _plain(cell: Cell) -> str:
+def _tsv_cell(cell: Cell) -> str:
     return "" if cell is None else f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 

@@ -1,4 +1,4 @@
-"""nmt-report: every state that a variant's run can be in, beside what the paper prints."""
+"""nmt-report: every state of a variant's run, next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ common:
   train: {validate_every: 2, max_validations: 2, max_bad_updates: 1}
 variants:
   plain:
-    about: as the base
+    about: the base recipe
     paper: {dev: 28.33, test: 32.5}
   wild:
-    about: a learning rate that no weights survive
+    about: a learning rate so high that the weights diverge
     paper: {dev: fails}
     schedule: {kind: constant, lr: 1e30}
   later:
@@ -40,8 +40,8 @@ def folder(tmp_path_factory) -> Path:
     toy_recipe(folder)
     (folder / "v.yaml").write_text(FILE, encoding="utf-8")
     for name, code in (("plain", 0), ("wild", 3)):
-        words = [str(folder / "v.yaml"), "--variant", name, f"out={folder / 'runs' / name}"]
-        assert train.main(words) == code
+        argv = [str(folder / "v.yaml"), "--variant", name, f"out={folder / 'runs' / name}"]
+        assert train.main(argv) == code
     return folder
 
 
@@ -51,7 +51,7 @@ def rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str
     return {line[0]: dict(zip(header, line, strict=True)) for line in lines}
 
 
-def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
+def test_a_finished_run_is_listed_with_the_papers_figures(folder, capsys):
     row = rows(folder, capsys)["plain"]
     run = RunFolder(folder / "runs" / "plain")
     scores = {s["name"]: s["value"] for s in read_summary(run)["test"]}
@@ -70,7 +70,7 @@ def test_a_finished_run_stands_beside_the_printed_figures(folder, capsys):
     assert float(row["ppl"]) == pytest.approx(best["ppl"], abs=1e-4)
 
 
-def test_a_diverged_run_is_called_so(folder, capsys):
+def test_a_diverged_run_has_status_diverged(folder, capsys):
     row = rows(folder, capsys)["wild"]
     assert (row["status"], row["dev_printed"], row["tokenized_bleu"]) == ("diverged", "fails", "")
     summary = read_summary(RunFolder(folder / "runs" / "wild"))
@@ -78,23 +78,23 @@ def test_a_diverged_run_is_called_so(folder, capsys):
     assert int(row["updates"]) <= summary["updates"] < 4
 
 
-def test_a_run_that_has_not_begun_has_no_figures(folder, capsys):
+def test_a_run_that_has_not_started_has_no_figures(folder, capsys):
     row = rows(folder, capsys)["later"]
     assert {name for name, cell in row.items() if cell} == {"variant", "runs", "status", "updates"}
     assert row["status"] == "not started"
 
 
-def test_json_has_whole_figures(folder, capsys):
+def test_json_has_full_precision(folder, capsys):
     assert report.main([str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")]) == 0
     found = json.loads(capsys.readouterr().out)["variants"]
     assert [v["variant"] for v in found] == ["plain", "wild", "later"]
-    assert found[0]["about"] == "as the base"
+    assert found[0]["about"] == "the base recipe"
     assert found[0]["dev"] == read_summary(RunFolder(folder / "runs" / "plain"))["dev"]
     assert found[1]["dev_printed"] == "fails"
     assert found[2]["dev"] is None
 
 
-def test_several_folders_of_runs_make_a_row_each(folder, tmp_path, capsys):
+def test_each_folder_of_runs_has_its_own_row(folder, tmp_path, capsys):
     dirs = [str(folder / "runs"), str(tmp_path)]
     assert report.main([str(folder / "v.yaml"), "--runs", *dirs]) == 0
     header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
@@ -104,7 +104,7 @@ def test_several_folders_of_runs_make_a_row_each(folder, tmp_path, capsys):
     assert len(lines) == 6
 
 
-def test_the_table_leaves_out_what_nobody_knows(folder):
+def test_the_table_leaves_out_empty_columns(folder):
     found = report.table(
         [report._row(v, str(folder / "runs")) for v in load_variants(folder / "v.yaml")]
     )
@@ -116,7 +116,7 @@ def test_the_table_leaves_out_what_nobody_knows(folder):
     assert wild.endswith("-")
 
 
-def test_a_run_under_way_and_a_stopped_one(folder, tmp_path):
+def test_status_of_a_run_in_progress_and_of_a_stopped_run(folder, tmp_path):
     run = TrainingFolder(tmp_path / "run", (folder / "runs/plain/config.yaml").read_text())
     with run:
         assert read_result(run.path) == RunResult("training")
