@@ -1,4 +1,4 @@
-"""Small models off their start, sentences, and CTranslate2's own beam search written out."""
+"""Small models with random weights, sentences, and a reference of CTranslate2's beam search."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OTHERS: list[dict[str, Any]] = [
 
 @functools.cache
 def pairs() -> list[tuple[str, str]]:
-    """A hundred short sentences and their translations: real ones where the corpus is there."""
+    """Return 100 short sentences and their translations; invented ones if the corpus is missing."""
     if not CORPUS.exists():
         rng = Random(1)
         words = ["".join(rng.choices("abcdeimnorst", k=rng.randint(1, 7))) for _ in range(300)]
@@ -75,14 +75,14 @@ def pairs() -> list[tuple[str, str]]:
 
 @functools.cache
 def text() -> tuple[Segmenter, Vocab]:
-    """Byte-pair codes and a vocabulary in which not every type is the target's."""
+    """Return a BPE segmenter and a vocabulary with some types that only the source has."""
     return learned(FastBpeConfig(merges=300))
 
 
 def learned(
     config: Any, tokenized: bool = False, normalize: str = "none"
 ) -> tuple[Segmenter, Vocab]:
-    """A segmenter and a vocabulary of the sentences."""
+    """Return a segmenter and a vocabulary learned from the sentences."""
     segmenter = learn_segmenter(config, "gl", "en", tokenized, normalize, lambda: iter(pairs()))
     counts = [Counter[str](), Counter[str]()]
     for pair in pairs():
@@ -93,7 +93,7 @@ def learned(
 
 @functools.cache
 def ids() -> list[tuple[np.ndarray, np.ndarray]]:
-    """The sentences as ids."""
+    """Return the sentences as ids."""
     segmenter, vocab = text()
 
     def encode(line: str, lang: str) -> np.ndarray:
@@ -103,7 +103,7 @@ def ids() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: Any) -> Translator:
-    """A model with every parameter moved off its start and peaked outputs, and its text."""
+    """Return a Translator with noise on every parameter of its model and peaked outputs."""
     segmenter, vocab = words or text()
     config = ModelConfig(**{**SIZES, **keys})
     model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
@@ -121,7 +121,7 @@ def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: An
 
 
 def run_folder(translator: Translator, path: Path) -> Path:
-    """A run folder with this model as its only checkpoint."""
+    """Write a run folder with this model as its only checkpoint."""
     config = translator.model.config.model_dump()
     text = yaml.safe_dump(
         {
@@ -146,10 +146,11 @@ def run_folder(translator: Translator, path: Path) -> Path:
 def their_search(
     translator: Translator, sources: list[np.ndarray], beam: int, offset: int, power: float
 ) -> list[list[tuple[list[int], float]]]:
-    """CTranslate2's search over our model: (ids with EOS, log-probability), best first.
+    """Search our model by CTranslate2's rules: (ids with EOS, log-probability), best first.
 
-    Of 2K candidates the K best go on, those that ended replaced by the next that did not; a
-    sentence ends when K hypotheses have, or at its limit; forbidden tokens leave the softmax.
+    Of 2K candidates the K best continue. A candidate that ended is replaced by the next one that
+    did not. The search of a sentence ends when K hypotheses have ended, or at its length limit.
+    Forbidden tokens are removed before the softmax.
     """
     src, layout = collate_sources(sources)
     limits = (layout.lengths + offset).tolist()

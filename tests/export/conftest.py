@@ -9,12 +9,12 @@ import pytest
 from nmt.cli import train
 from tests.toy import toy_corpus, toy_recipe
 
-LONGEST = 4  # digits in a line
+LONGEST = 4  # digits in a line, at most
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned its task: with other seeds 99 % of new lines are right."""
+    """A run that has learned its task: with other seeds, 99 % of new lines are correct."""
     folder = tmp_path_factory.mktemp("trained")
     toy_corpus(folder, {"train": 1000, "dev": 2, "test": 2}, longest=LONGEST)
     changes = {

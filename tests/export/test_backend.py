@@ -1,4 +1,4 @@
-"""CTranslate2 as our search: the same hypotheses, numbers and limits, however sentences come."""
+"""The search by CTranslate2: hypotheses, scores and limits, independent of batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("ngram", [0, 2])
-def test_greedy_search_is_ours(
+def test_greedy_search_equals_the_torch_search(
     translator: Translator, engine: CTranslate2Search, ngram: int
 ) -> None:
     options = {"beam": 1, "max_len_offset": 3, "no_repeat_ngram": ngram}
@@ -47,7 +47,7 @@ def test_greedy_search_is_ours(
 
 
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
-def test_hypotheses_are_ranked_by_the_penalty_asked_for(
+def test_hypotheses_are_ranked_by_the_requested_penalty(
     translator: Translator, engine: CTranslate2Search, alpha: float
 ) -> None:
     found = engine.search(SOURCES, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
@@ -66,15 +66,15 @@ def test_hypotheses_are_ranked_by_the_penalty_asked_for(
 def test_results_do_not_depend_on_batches_or_order(
     engine: CTranslate2Search, beam: int, offset: int
 ) -> None:
-    """Some end before their length limit, some at it."""
+    """Some hypotheses end before their length limit, some at it."""
     options = SearchOptions(beam=beam, max_len_offset=offset)
     order = list(range(len(SOURCES)))
     Random(1).shuffle(order)
-    whole = engine.search(SOURCES, options)
+    together = engine.search(SOURCES, options)
     alone = options.model_copy(update={"batch_tokens": 1})
     apart = engine.search([SOURCES[i] for i in order], alone)
-    assert [whole[i][0].ids for i in order] == [of_one[0].ids for of_one in apart]
-    assert {f.finished for (f,) in whole} == {True, False}
+    assert [together[i][0].ids for i in order] == [of_one[0].ids for of_one in apart]
+    assert {f.finished for (f,) in together} == {True, False}
 
 
 def test_options_reach_the_search(translator: Translator, engine: CTranslate2Search) -> None:
@@ -86,7 +86,7 @@ def test_options_reach_the_search(translator: Translator, engine: CTranslate2Sea
     assert max(lengths) == 2
 
 
-def test_a_beam_wider_than_there_are_hypotheses(tmp_path: Path) -> None:
+def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path: Path) -> None:
     translator = made()
     translator.model.allowed[:] = False
     translator.model.allowed[[EOS, 7]] = True

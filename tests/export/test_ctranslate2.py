@@ -1,4 +1,4 @@
-"""CTranslate2 itself computes what our model computes: log-probabilities and whole beams."""
+"""CTranslate2 computes the same log-probabilities and beams as our model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.cpu
 
 BEAM, OFFSET, POWER = 4, 4, 0.5
 
-# Type, mean difference of log-probabilities at most, bytes of a weight and of a position's number.
-# The bounds are one and a half times what was seen with several models and texts. With int8 a
-# weight that is transposed makes it 1 and more, one of twice or half its size 0.24 to 1.
+# Type, bound of the mean difference of log-probabilities, bytes of a weight and of a position.
+# The bounds are 1.5 times the largest difference measured with several models and texts. With int8,
+# a transposed weight gives 1 or more; a weight of twice or half its size gives 0.24 to 1.
 STORED = [
     ("int8", 0.16, 1, 4),
     ("int8_float32", 0.16, 1, 4),
@@ -41,12 +41,12 @@ STORED = [
 
 
 class Exported:
-    """A model in CTranslate2, with ids in place of tokens."""
+    """A model in CTranslate2, called with ids instead of tokens."""
 
     def __init__(
         self, translator: Translator, folder: Path, compute: str = "default", **options: Any
     ) -> None:
-        """``compute``: what CTranslate2 computes in; the default is nearest to what is stored."""
+        """``compute``: CTranslate2's compute type; its default is closest to the stored type."""
         export(translator, folder, **options)
         self.engine = ctranslate2.Translator(
             str(folder), inter_threads=1, intra_threads=1, compute_type=compute
@@ -59,12 +59,12 @@ class Exported:
         return [[self.tokens[i] for i in row] for row in rows]
 
     def score(self, sources: list[np.ndarray], targets: list[np.ndarray]) -> np.ndarray:
-        """Log-probabilities of all target tokens and their EOS, one after the other."""
+        """Return the log-probabilities of all target tokens and EOS, concatenated."""
         found = self.engine.score_batch(self.texts(sources), self.texts(targets))
         return np.concatenate([one.log_probs for one in found])
 
     def search(self, source: np.ndarray) -> list[tuple[list[int], float]]:
-        """Ids with EOS and log-probability, best first."""
+        """Return (ids with EOS, log-probability), best first."""
         (found,) = self.engine.translate_batch(
             self.texts([source]),
             beam_size=BEAM,
@@ -107,7 +107,7 @@ def test_norms_placements_fixnorm_and_head_scale(keys: dict[str, Any], tmp_path:
 
 
 @pytest.mark.parametrize("keys", OTHERS, ids=short)
-def test_other_parts_that_it_can_express(keys: dict[str, Any], tmp_path: Path) -> None:
+def test_other_parts_that_ctranslate2_can_express(keys: dict[str, Any], tmp_path: Path) -> None:
     translator = made(**keys)
     exported = Exported(translator, tmp_path / "model")
     check_log_probs(translator, exported)
@@ -115,9 +115,9 @@ def test_other_parts_that_it_can_express(keys: dict[str, Any], tmp_path: Path) -
 
 
 def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
-    """All gains a thousandth, so each norm meets vectors of length 0.01 and less.
+    """All gains are divided by 1,000, so the inputs of each norm have length 0.01 or less.
 
-    CTranslate2's own epsilon of 1e-6 would then be as large as their mean square.
+    CTranslate2's default epsilon of 1e-6 would be as large as their mean square.
     """
     translator = made(norm_place="post", fixnorm=False, bias=False)
     *gains, _ = (p for name, p in translator.model.named_parameters() if name.endswith(".g"))
@@ -130,32 +130,32 @@ def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "bound", "weight", "position"), STORED, ids=[kind for kind, *_ in STORED]
 )
-def test_quantized_weights_are_small_and_near(
+def test_quantized_weights_are_small_and_close_to_fp32(
     kind: str, bound: float, weight: int, position: int, tmp_path: Path
 ) -> None:
-    """What is stored, computed with in fp32: the same numbers with any instructions."""
+    """CTranslate2 computes in fp32, so the result does not depend on the processor."""
     translator = made(dim=64, ffn_dim=256)
     sources, targets = (list(side) for side in zip(*ids(), strict=True))
     exact = Exported(translator, tmp_path / "exact", "float32")
     other = Exported(translator, tmp_path / "other", "float32", quantization=kind)
-    off = other.score(sources, targets) - exact.score(sources, targets)
-    assert np.abs(off).mean() <= bound
+    difference = other.score(sources, targets) - exact.score(sources, targets)
+    assert np.abs(difference).mean() <= bound
     numbers = sum(p.numel() for p in translator.model.parameters())
     size = (tmp_path / "other" / "model.bin").stat().st_size
     assert size < 1.15 * numbers * weight + 2048 * 64 * position
 
 
-def test_the_bounds_are_of_all_types() -> None:
+def test_every_type_has_bounds() -> None:
     assert [kind for kind, *_ in STORED] == QUANTIZATIONS
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "bfloat16"])
-def test_a_trained_model_stays_itself_as_the_cpu_computes_it(
+def test_a_quantized_trained_model_still_translates_on_this_cpu(
     kind: str, trained: Path, tmp_path: Path
 ) -> None:
-    """In int8 where CTranslate2 takes it, with sums that saturate on a processor without VNNI.
+    """CTranslate2 chooses the compute type; int8 sums saturate on a processor without VNNI.
 
-    There, with AVX2 and oneDNN, the mean difference of int8 was 0.05 to 0.1, with exact sums 0.001
+    With AVX2 and oneDNN, the mean difference of int8 was 0.05 to 0.1; with exact sums it was 0.001
     to 0.002. Larger models saturate less: docs/export.md.
     """
     translator = Translator.load(trained, "cpu")
@@ -165,8 +165,8 @@ def test_a_trained_model_stays_itself_as_the_cpu_computes_it(
     targets = [np.array(number(encode(reverse(line), "en"))) for line in lines]
     exact = Exported(translator, tmp_path / "exact")
     other = Exported(translator, tmp_path / "other", quantization=kind)
-    off = other.score(sources, targets) - exact.score(sources, targets)
-    assert np.abs(off).mean() < 0.25
+    difference = other.score(sources, targets) - exact.score(sources, targets)
+    assert np.abs(difference).mean() < 0.25
     found = load_exported(tmp_path / "other", "cpu").translate(lines)
     assert np.mean([text == reverse(line) for text, line in zip(found, lines, strict=True)]) > 0.9
 
@@ -176,6 +176,6 @@ def test_equal_tables_are_stored_once(tmp_path: Path) -> None:
     export(translator, tmp_path / "model")
     numbers = sum(p.numel() for p in translator.model.parameters())
     positions = 2048 * translator.model.config.dim
-    gains = 8 * 16 * 2  # ScaleNorm's g as vectors
+    gains = 8 * 16 * 2  # ScaleNorm's g is exported as vectors
     size = (tmp_path / "model" / "model.bin").stat().st_size
     assert size < 4 * (numbers + positions + gains) + 10_000

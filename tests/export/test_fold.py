@@ -1,4 +1,4 @@
-"""The folded model, built from our own parts, computes what the original computes."""
+"""The folded model, as a Transformer, computes what the original model computes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fp64() -> Iterator[None]:
 
 
 def folded(model: Transformer) -> Transformer:
-    """The plain model, without a mask of its own."""
+    """Return the folded model, without a logit mask."""
     config, weights = fold(model.state_dict(), model.config, model.allowed)
     copy = Transformer(config, TYPES).eval()
     copy.load_state_dict(weights)
@@ -34,7 +34,7 @@ def folded(model: Transformer) -> Transformer:
 
 
 def original(seed: int = 1, noise: float = 0.3, **keys: Any) -> Transformer:
-    # the epsilons of a skip that is folded meet other lengths: without them the fold is exact
+    # folding a residual scale is exact except for epsilon, so epsilon is tiny here
     eps = {"norm_eps": 1e-12} if keys.get("res_scale") else {}
     return build(tiny(**{**keys, **eps}), seed, noise)
 
@@ -49,7 +49,7 @@ def same(model: Transformer, copy: Transformer) -> bool:
 
 
 @pytest.mark.parametrize("keys", VARIANTS, ids=short)
-def test_the_folded_model_is_equal(keys: dict[str, Any]) -> None:
+def test_the_folded_model_is_equivalent(keys: dict[str, Any]) -> None:
     model = original(**keys)
     copy = folded(model)
     config = copy.config
@@ -61,7 +61,7 @@ def test_the_folded_model_is_equal(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "scalenorm"])
-def test_factors_of_a_skip_may_be_negative(place: str, norm: str) -> None:
+def test_residual_scales_may_be_negative(place: str, norm: str) -> None:
     model = original(norm=norm, norm_place=place, res_scale="scalar")
     scales = [p for name, p in model.named_parameters() if name.endswith("_res.scale")]
     assert len(scales) == 2 * 2 + 2 * 3
@@ -71,8 +71,8 @@ def test_factors_of_a_skip_may_be_negative(place: str, norm: str) -> None:
     assert same(model, folded(model))
 
 
-def test_each_part_counts() -> None:
-    """The comparison sees a fold that is left out: of gains, heads, skips, tables, the mask."""
+def test_the_comparison_notices_each_folded_part() -> None:
+    """A small change to gains, heads, residuals, tables or the mask makes the comparison fail."""
     model = original(head_scale=True, res_scale="scalar")
     copy = folded(model)
     for name in ("decoder.norm.weight", "encoder.layers.0.self_attn.out.weight",
@@ -86,7 +86,7 @@ def test_each_part_counts() -> None:
     assert same(model, copy)
 
 
-def test_a_skip_that_is_dropped_cannot_be_folded() -> None:
+def test_a_residual_scale_of_zero_is_an_error() -> None:
     model = original(res_scale="scalar")
     with torch.no_grad():
         model.get_parameter("decoder.layers.1.ffn_res.scale").zero_()
@@ -94,19 +94,19 @@ def test_a_skip_that_is_dropped_cannot_be_folded() -> None:
         folded(model)
 
 
-def test_every_key_of_the_model_was_thought_of() -> None:
-    """A new key is folded, refused by ``check_expressible`` or irrelevant: add it, and a case."""
+def test_every_model_key_is_folded_rejected_or_irrelevant() -> None:
+    """If this fails, fold the new key or reject it in ``check_expressible``, and add a case."""
     folded_or_plain = """
         dim ffn_dim heads enc_layers dec_layers activation bias norm norm_place norm_eps
         scalenorm_gain fixnorm tie out_bias logit_mask head_scale head_scale_place res_scale
     """
-    refused = "post_attn_norm ffn_norm qkv_norm extra_norm normformer"
+    rejected = "post_attn_norm ffn_norm qkv_norm extra_norm normformer"
     in_training_only = "init dropout attn_dropout ffn_dropout word_dropout"
-    known = f"{folded_or_plain} {refused} {in_training_only}".split()
+    known = f"{folded_or_plain} {rejected} {in_training_only}".split()
     assert sorted(keys_of(ModelConfig)) == sorted(known)
 
 
-def test_weights_are_left_as_they_are() -> None:
+def test_folding_does_not_change_the_original_weights() -> None:
     model = original(head_scale=True)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     folded(model)

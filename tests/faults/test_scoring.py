@@ -1,4 +1,4 @@
-"""Faults of nmt-score: every one is a clear error before anything is printed to the output."""
+"""Faulty input to nmt-score: a clear error, and no output."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.scoring.runs import make_run, write_lines
 LINES = ["one two three four five", "six seven eight nine ten"]
 
 
-def refused(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
-    """Runs the command, which must end with exit code 2 and no output; its message."""
+def error_of(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
+    """Run the command, check exit code 2 and empty output, and return the message."""
     assert main([str(arg) for arg in argv]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -31,15 +31,15 @@ def ref(tmp_path: Path) -> Path:
 
 def test_line_counts_differ(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = write_lines(tmp_path / "short", LINES[:1])
-    error = refused(capsys, "--hyp", ref, short, "--ref", ref)
+    error = error_of(capsys, "--hyp", ref, short, "--ref", ref)
     assert f"{short}: 1 lines, but the reference has 2" in error
-    error = refused(capsys, "--hyp", ref, "--ref", ref, "--src", short)
+    error = error_of(capsys, "--hyp", ref, "--ref", ref, "--src", short)
     assert f"{short}: 1 lines" in error
     run = make_run(tmp_path / "r", LINES, LINES[:1], {}, "u000100")
-    assert f"{run / 'test.hyp'}: 1 lines" in refused(capsys, run)
+    assert f"{run / 'test.hyp'}: 1 lines" in error_of(capsys, run)
 
 
-def test_tokenized_reference_and_empty_hypothesis_are_told(
+def test_notes_on_a_tokenized_reference_and_an_empty_hypothesis(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ref = write_lines(tmp_path / "ref", ["It works , they say .", "So it does ."])
@@ -51,12 +51,12 @@ def test_tokenized_reference_and_empty_hypothesis_are_told(
     assert "version:" in captured.out
 
 
-def test_nothing_to_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_files_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = write_lines(tmp_path / "empty", [])
-    assert "no lines to score" in refused(capsys, "--hyp", empty, "--ref", empty)
+    assert "no lines to score" in error_of(capsys, "--hyp", empty, "--ref", empty)
 
 
-def test_all_references_empty_is_a_score_of_zero(
+def test_empty_references_score_zero(
     tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blank = write_lines(tmp_path / "blank", [""] * len(LINES))
@@ -68,10 +68,10 @@ def test_all_references_empty_is_a_score_of_zero(
 
 def test_unreadable_files(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "missing"
-    assert str(missing) in refused(capsys, "--hyp", missing, "--ref", ref)
+    assert str(missing) in error_of(capsys, "--hyp", missing, "--ref", ref)
     latin = tmp_path / "latin"
     latin.write_bytes("one\ncafé\n".encode("latin-1"))
-    assert f"{latin}:2: not UTF-8" in refused(capsys, "--hyp", latin, "--ref", ref)
+    assert f"{latin}:2: not UTF-8" in error_of(capsys, "--hyp", latin, "--ref", ref)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_unreadable_files(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixtu
         (["untested"], "no data.test"),
     ],
 )
-def test_contradictory_or_incomplete_requests(
+def test_contradictory_or_incomplete_arguments(
     tmp_path: Path,
     ref: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -105,7 +105,7 @@ def test_contradictory_or_incomplete_requests(
     write_lines(tmp_path / "copy", LINES)
     write_lines(tmp_path / "empty", [])
     monkeypatch.chdir(tmp_path)
-    error = refused(capsys, *argv)
+    error = error_of(capsys, *argv)
     assert message in error
     assert "\n  -> " in error  # the next step
 
@@ -118,7 +118,7 @@ def test_wrong_values(ref: Path, capsys: pytest.CaptureFixture[str], option: lis
     assert option[0] in capsys.readouterr().err
 
 
-def test_reader_of_the_output_leaves(ref: Path) -> None:
+def test_a_closed_output_pipe_ends_the_command(ref: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "nmt.cli.score", "--hyp", str(ref), "--ref", str(ref)]
@@ -141,7 +141,7 @@ def test_ascii_locale(tmp_path: Path, ref: Path) -> None:
     assert ran.stdout.split(b"\n")[1].startswith(str(hyp).encode())
 
 
-def test_file_name_that_is_no_text(tmp_path: Path, ref: Path) -> None:
+def test_a_file_name_that_is_not_utf8(tmp_path: Path, ref: Path) -> None:
     hyp = os.fsencode(tmp_path) + b"/h\xff"
     os.link(ref, hyp)
     command = [sys.executable, "-m", "nmt.cli.score", "--hyp", hyp, "--ref", str(ref)]

@@ -1,4 +1,4 @@
-"""A finished run folder, as far as scoring reads it."""
+"""Write the files of a finished run folder that scoring reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_run(
     *extra: str,
     name: str = "run",
 ) -> Path:
-    """Corpora under ``folder/data``, a recipe, and what training leaves behind."""
+    """Write corpora to ``folder/data``, a recipe, and a run folder with hypotheses."""
     for split in ("train", "dev", "test"):
         for lang in ("gl", "en"):
             write_lines(folder / "data" / f"{split}.{lang}", refs)

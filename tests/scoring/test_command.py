@@ -1,4 +1,4 @@
-"""nmt-score as a user calls it."""
+"""nmt-score from the command line."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def test_a_pipe_gets_tab_separated_lines(
 
 
 def test_a_terminal_gets_a_table(files: dict[str, str]) -> None:
-    ours, theirs = pty.openpty()
+    terminal, child_end = pty.openpty()
     with subprocess.Popen(
         [*COMMAND, "--hyp", files["base"], files["better"], "--ref", files["ref"]],
-        stdout=theirs,
+        stdout=child_end,
         stderr=subprocess.DEVNULL,
     ) as process:
-        os.close(theirs)
+        os.close(child_end)
         shown = b""
         try:
-            while part := os.read(ours, 4096):
+            while part := os.read(terminal, 4096):
                 shown += part
-        except OSError:  # Linux ends a terminal so
+        except OSError:  # Linux signals the end of a terminal so
             pass
-    os.close(ours)
+    os.close(terminal)
     assert process.returncode == 0
     text = shown.decode()
     assert text.startswith(f"reference {files['ref']}, 30 lines")
@@ -110,16 +110,16 @@ def test_help_is_complete_and_short(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_torch_is_not_loaded() -> None:
-    """Scoring two files should start at once."""
+    """Torch takes seconds to import, and scoring does not need it."""
     code = "import sys, nmt.cli.score; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("tokenized", [True, False])
-def test_a_run_scores_as_its_training_did(
+def test_a_run_has_the_scores_that_its_training_logged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenized: bool
 ) -> None:
-    """Words that do not survive detokenizing and tokenizing, as a model may produce them."""
+    """Also with words that detokenizing and tokenizing changes."""
     words = ["“", "the", "”", "old", "house", "n't", "a/b", "&apos;", "@-@", ",", "3.", "is", "big"]
     refs = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
     run = make_run(
@@ -131,7 +131,7 @@ def test_a_run_scores_as_its_training_did(
     segmenter = prepared.segmenter
 
     def translate_ids(*_: object) -> list[Translation]:
-        """All references but for a word: every score is between 0 and 100."""
+        """Return each reference and one more word, so that scores are between 0 and 100."""
         return [
             Translation(pieces, segmenter.decode(pieces, "en"), 0.0, 0.0, True)
             for pieces in (segmenter.encode(f"{ref} cat", "en") for ref in refs)
@@ -139,18 +139,18 @@ def test_a_run_scores_as_its_training_did(
 
     translator = SimpleNamespace(translate_ids=translate_ids, device=torch.device("cpu"))
     model = Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab))
-    told = evaluate(model, translator, prepared, prepared.test, recipe, lambda: False)
-    told.write(run / "test.hyp")
+    evaluation = evaluate(model, translator, prepared, prepared.test, recipe, lambda: False)
+    evaluation.write(run / "test.hyp")
     argv = [str(run), "--json", "--metrics", "bleu,chrf,tokenized_bleu", "--resamples", "0"]
     assert main(argv) == 0
     found = json.loads(capsys.readouterr().out)["scores"]
     assert [(s["metric"], s["score"], s["signature"]) for s in found] == [
-        (s.name, s.value, s.signature) for s in told.scores
+        (s.name, s.value, s.signature) for s in evaluation.scores
     ]
     assert "tok:model-words" in found[2]["signature"]
-    (run / "test.words").unlink()  # the plain text alone may tell another number
+    (run / "test.words").unlink()  # the score of the retokenized plain text may differ
     assert main(argv) == 0
     captured = capsys.readouterr()
     again = json.loads(captured.out)["scores"][2]["score"]
-    assert (again != told.value("tokenized_bleu")) == tokenized
+    assert (again != evaluation.value("tokenized_bleu")) == tokenized
     assert f"{run / 'test.words'} is missing" in captured.err

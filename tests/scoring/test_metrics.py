@@ -1,4 +1,4 @@
-"""Scores equal sacreBLEU's command; tokenized BLEU equals multi-bleu.perl."""
+"""Scores equal those of sacreBLEU's command; tokenized BLEU equals multi-bleu.perl."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_equals_the_sacrebleu_command_with_its_intervals(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_TW"])
-def test_chinese_gets_sacrebleus_tokenizer(tmp_path: Path, language: str) -> None:
+def test_chinese_uses_sacrebleus_tokenizer(tmp_path: Path, language: str) -> None:
     refs = CHINESE * 3
     hyps = [line[:-1] for line in refs]
     (expected,) = sacrebleu_command(tmp_path, hyps, refs, "-l", "en-zh", "-m", "bleu")
@@ -66,11 +66,11 @@ def test_japanese_without_mecab_is_scored_by_characters(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("language", ["en", "no", "vi", "gl", ""])
-def test_other_languages_get_13a(language: str) -> None:
+def test_other_languages_use_13a(language: str) -> None:
     assert bleu_tokenizer(language) == "13a"
 
 
-def test_intervals_only_when_asked_for() -> None:
+def test_intervals_are_optional() -> None:
     refs = reference(20)
     for found in score(refs, refs, list(METRICS), "en"):
         assert (found.low, found.high) == (None, None)
@@ -78,7 +78,7 @@ def test_intervals_only_when_asked_for() -> None:
         assert found.value == (0 if found.name == "ter" else pytest.approx(100))
 
 
-# What the reference script prints for these texts.
+# (lines, damage) -> the output of multi-bleu.perl
 PERL = {(300, 5): 91.89, (300, 20): 66.77, (300, 60): 18.89, (300, 90): 4.85, (40, 40): 40.45}
 
 
@@ -98,7 +98,7 @@ def test_tokenized_bleu_equals_the_formula(damage: int, seed: int) -> None:
 
 
 def slow_bleu(hyps: list[str], refs: list[str]) -> float:
-    """Papineni et al. 2002, section 2.3, one reference, words split at ASCII white space."""
+    """Compute BLEU by Papineni et al. 2002, section 2.3, with words split at ASCII white space."""
     pairs = [
         (hyp.encode().split(), ref.encode().split()) for hyp, ref in zip(hyps, refs, strict=True)
     ]
@@ -147,7 +147,7 @@ def test_degenerate_text_has_a_score(hyps: list[str], refs: list[str]) -> None:
     [(["a b c d e", "x"], ["a b c d e", "zz y"]), (["a b c d e", "x"], ["a b c d e", ""])],
 )
 def test_intervals_where_some_resamples_have_no_match(hyps: list[str], refs: list[str]) -> None:
-    """sacreBLEU itself ends with a TypeError for chrF of the first and TER of the second."""
+    """sacreBLEU alone raises a TypeError: for chrF in the first case, for TER in the second."""
     for found in score(hyps, refs, list(METRICS), "en", intervals=True, resamples=100):
         assert found.low is not None
         assert found.high is not None

@@ -1,4 +1,4 @@
-"""The three forms of a report say the same, and each is easy to read for whom it is meant."""
+"""The three forms of a report have the same content."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ REFS = reference(40)
 BASE, BETTER = hypothesis(REFS, 50), hypothesis(REFS, 10)
 
 
-def inputs(**systems: list[str]) -> Systems:
-    # The words differ from the text, so that a metric on the wrong one would show.
-    words = {name: [f"{line} ." for line in hyps] for name, hyps in systems.items()}
+def systems_of(**texts: list[str]) -> Systems:
+    # The words differ from the text, so a metric on the wrong form has another score.
+    words = {name: [f"{line} ." for line in hyps] for name, hyps in texts.items()}
     ref_words = [f"{line} ." for line in REFS]
-    return Systems(systems, REFS, words, ref_words, "test.en", "en", "moses-en")
+    return Systems(texts, REFS, words, ref_words, "test.en", "en", "moses-en")
 
 
-def test_one_system_every_metric_on_its_text() -> None:
-    given = inputs(base=BASE)
+def test_every_metric_is_computed_on_its_form_of_the_text() -> None:
+    given = systems_of(base=BASE)
     found = report(given, list(METRICS), resamples=100).scores
     scores = [entry.score for entry in found["base"]]
     assert [s.name for s in scores] == list(METRICS)
@@ -35,7 +35,7 @@ def test_one_system_every_metric_on_its_text() -> None:
 
 
 def test_table_for_people() -> None:
-    table = report(inputs(base=BASE, better=BETTER), ["bleu", "tokenized_bleu"], 100).table()
+    table = report(systems_of(base=BASE, better=BETTER), ["bleu", "tokenized_bleu"], 100).table()
     lines = table.splitlines()
     assert lines[0] == "reference test.en, 40 lines"
     assert any(line.startswith("BLEU") for line in lines)
@@ -48,7 +48,7 @@ def test_table_for_people() -> None:
 
 
 def test_tab_separated_lines_for_pipes() -> None:
-    found = report(inputs(base=BASE, better=BETTER), ["bleu", "chrf"], 100)
+    found = report(systems_of(base=BASE, better=BETTER), ["bleu", "chrf"], 100)
     header, *rows = [line.split("\t") for line in found.tsv().splitlines()]
     assert tuple(header) == COLUMNS
     assert [row[:2] for row in rows] == [
@@ -63,7 +63,7 @@ def test_tab_separated_lines_for_pipes() -> None:
 
 
 def test_json_for_programs() -> None:
-    found = report(inputs(base=BASE, better=BETTER), ["chrf", "tokenized_bleu"], 100)
+    found = report(systems_of(base=BASE, better=BETTER), ["chrf", "tokenized_bleu"], 100)
     read = json.loads(found.json())
     assert read["lines"] == 40
     assert read["baseline"] == "base"
@@ -84,15 +84,15 @@ def test_json_for_programs() -> None:
 
 
 def test_without_intervals() -> None:
-    found = report(inputs(base=BASE), ["bleu"], resamples=0)
+    found = report(systems_of(base=BASE), ["bleu"], resamples=0)
     assert found.scores["base"][0].score.low is None
     assert found.baseline is None
     assert "interval" not in found.table()
     assert json.loads(found.json())["scores"][0]["high"] is None
 
 
-def test_what_cannot_be_resampled_is_refused() -> None:
+def test_impossible_numbers_of_resamples_are_errors() -> None:
     with pytest.raises(UserError, match="without resamples"):
-        report(inputs(base=BASE, better=BETTER), ["bleu"], resamples=0)
+        report(systems_of(base=BASE, better=BETTER), ["bleu"], resamples=0)
     with pytest.raises(UserError, match=r"(?s)test.en: .* take 30 GiB.*--resamples 0"):
-        report(inputs(base=BASE), ["bleu"], resamples=10_000_000)
+        report(systems_of(base=BASE), ["bleu"], resamples=10_000_000)

@@ -1,4 +1,4 @@
-"""Paired bootstrap: sacreBLEU's numbers, and the properties that any such test has."""
+"""Paired bootstrap: sacreBLEU's numbers, and properties of every significance test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which text is scored as plain text and which as words, from files and from run folders."""
+"""The plain text and the words that are scored, from files and from run folders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path: Path) -> None:
     assert given.notes() == []
 
 
-def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+def test_files_are_read_without_changes(tmp_path: Path) -> None:
     lines = ["a\tb\x85c", "", "d\u2028e"]
     ref = tmp_path / "ref.gz"
     ref.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
@@ -64,7 +64,7 @@ def test_run_on_a_raw_corpus(tmp_path: Path) -> None:
 
 
 def test_run_on_a_tokenized_corpus(tmp_path: Path) -> None:
-    """Hypotheses are plain text there, the reference files are words."""
+    """Its hypotheses are plain text, and its reference files are words."""
     run = str(make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true"))
     given = from_runs([run], "test")
     assert (given.texts, given.refs) == ({run: PLAIN}, PLAIN)
@@ -72,12 +72,14 @@ def test_run_on_a_tokenized_corpus(tmp_path: Path) -> None:
     assert "test.words is missing" in given.notes()[0]
 
 
-def test_the_words_that_a_run_stored_are_scored(tmp_path: Path) -> None:
+def test_the_stored_words_of_a_run_are_scored(tmp_path: Path) -> None:
     run = make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true")
     write_lines(run / "test.words", [f"{words} !" for words in WORDS])
     given = from_runs([str(run)], "test")
     assert given.words == {str(run): [f"{words} !" for words in WORDS]}
-    assert given.texts == {str(run): [f"{text}!" for text in PLAIN]}  # of the words, as refs are
+    assert given.texts == {
+        str(run): [f"{text}!" for text in PLAIN]
+    }  # detokenized from the words, as the references are
     assert given.tokenizer == "model-words"
     assert given.notes() == []
     write_lines(run / "test.words", WORDS[1:])
@@ -85,8 +87,8 @@ def test_the_words_that_a_run_stored_are_scored(tmp_path: Path) -> None:
         from_runs([str(run)], "test")
 
 
-def test_a_reference_is_not_altered_by_a_rule_of_ours(tmp_path: Path) -> None:
-    """Tokenized text is detokenized as sacremoses does it; plain text keeps every character."""
+def test_references_are_changed_by_sacremoses_alone(tmp_path: Path) -> None:
+    """Tokenized text is detokenized by sacremoses alone; plain text keeps every character."""
     words = ["“ so ” he said …", "a \u2019 b \u060c c", "x"]
     file = str(write_lines(tmp_path / "ref", words))
     expected = [MosesDetokenizer("en").detokenize(line.split()) for line in words]
@@ -96,7 +98,7 @@ def test_a_reference_is_not_altered_by_a_rule_of_ours(tmp_path: Path) -> None:
     assert from_files([file], file, "en").refs == odd
 
 
-def test_moved_reference(tmp_path: Path) -> None:
+def test_a_moved_reference_can_be_given(tmp_path: Path) -> None:
     run = str(make_run(tmp_path, PLAIN, PLAIN, {}, "u000100"))
     moved = (tmp_path / "data/test.en").rename(tmp_path / "elsewhere.en")
     with pytest.raises(UserError, match="no such file"):
@@ -119,10 +121,10 @@ def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("corpus", ["ted-gl-en/dev.en.gz", "multi30k/tok/dev.de.gz"])
 def test_words_of_real_corpora_survive_detokenizing(tmp_path: Path, corpus: str) -> None:
-    """So a run, which keeps plain text, gets the tokenized BLEU of the words it produced."""
+    """So tokenized BLEU of a run without stored words is that of its words."""
     file = DATA / corpus
     if not file.exists():
-        pytest.skip("needs the corpora beside the repository")
+        pytest.skip("needs the corpora in ../shared/data")
     lang = file.name.split(".")[1]
     plain = from_files([str(file)], str(file), lang, tokenized=True)
     again = from_files([str(write_lines(tmp_path / "plain", plain.refs))], str(file), lang)
@@ -134,7 +136,7 @@ def notes(hyps: list[str], refs: list[str], sources: list[str] | None = None) ->
     return "\n".join(Systems({"h": hyps}, refs, {}, [], "ref", "en", "none", sources or []).notes())
 
 
-def test_notes_on_odd_text() -> None:
+def test_notes_on_unusual_text() -> None:
     assert notes(PLAIN, PLAIN) == ""
     assert notes(["", " ", "\u200b", "d"], PLAIN) == "h: 3 of 4 hypotheses are empty"
     assert "ref: every line is empty" in notes(PLAIN, [""] * 4)

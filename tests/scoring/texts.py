@@ -8,7 +8,7 @@ NO_BREAK_SPACE = "\u00a0"
 
 
 def numbers(seed: int) -> Iterator[int]:
-    """Park and Miller's minimal standard generator."""
+    """Yield numbers of Park and Miller's minimal standard generator."""
     state = seed
     while True:
         state = state * 48271 % 2147483647
@@ -16,7 +16,7 @@ def numbers(seed: int) -> Iterator[int]:
 
 
 def reference(lines: int, seed: int = 1) -> list[str]:
-    """Sentences of 0 to 24 words; a few words are very frequent, some hold a no-break space."""
+    """Return sentences of 0 to 24 words; a few are very frequent, one contains a no-break space."""
     draw = numbers(seed)
     words = [f"w{next(draw) % 7}{'aeiou'[i % 5]}{i}" for i in range(200)]
     words[3] = f"p.{NO_BREAK_SPACE}7"
@@ -29,7 +29,7 @@ def reference(lines: int, seed: int = 1) -> list[str]:
 
 
 def hypothesis(refs: list[str], damage: int, seed: int = 7) -> list[str]:
-    """The reference with ``damage`` % of its words dropped, replaced or doubled."""
+    """Return the reference with ``damage`` % of its words dropped, replaced or doubled."""
     draw = numbers(seed)
     hyps = []
     for line in refs:
