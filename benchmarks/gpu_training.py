@@ -66,7 +66,6 @@ class Ours:
         self.trainer = Trainer(
             recipe, prepared, run, device, precision, NullLogger(), lambda: False
         )
-        self.trainer.started = 0.0
         self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
         self.batches = Prefetcher(self.trainer.updates())
         self.stream = iter(self.batches)

@@ -73,7 +73,6 @@ class Ours:
         self.trainer = Trainer(
             recipe, prepared, run, device, precision, NullLogger(), lambda: False
         )
-        self.trainer.started = 0.0
         self.model = self.trainer.model
         self.rows = [np.array(rows) for rows in workload.rows]
         self.corpus = prepared.train

@@ -1,4 +1,4 @@
-"""The ends of a training: averaged weights if asked, and the test score of the best; divergence."""
+"""How a training ends: averaging, the test score of the best checkpoint, and summary.json."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ from nmt.run.checkpoint import (
     shapes_of,
 )
 from nmt.run.results import write_summary
+from nmt.training.stopping import out_of_time
 from nmt.training.trainer import Trainer
 from nmt.training.validation import Evaluation
 
 
 def finish(trainer: Trainer, reason: str) -> Evaluation | None:
-    """Choose the final weights, score the test set once with them, write summary.json.
+    """Choose the final weights, score the test set once with them, and write summary.json.
 
     Args:
-        trainer: just ended; its model holds the final weights afterwards.
+        trainer: has just ended; its model has the final weights afterwards.
         reason: why training ended.
 
     Returns:
-        The summary, and the evaluation of the test set if there is one.
+        The evaluation of the test set, if there is one.
+
+    Raises:
+        Stopped: a stop was requested meanwhile; a resumed run finishes again.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
     replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
     averaging = recipe.train.average > 1 and state.history
-    of_average = _average(trainer) if averaging else None
+    average_score = _average(trainer) if averaging else None
     best = load_checkpoint(run, "best", with_optimizer=False, note=trainer.log.text)
     trainer.model.load_state_dict(best.model)
     test = None
@@ -47,12 +51,14 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.record()})
     summary = {
-        "status": "stopped" if trainer.out_of_time() else "finished",
+        "status": "stopped" if out_of_time(recipe, state) else "finished",
         "reason": reason,
         "best": best.path.name,
-        "dev": dict(state.history).get(best.state.update) if of_average is None else of_average,
+        "dev": dict(state.history).get(best.state.update)
+        if average_score is None
+        else average_score,
         "select_by": recipe.score.select_by,
-        **_effort(trainer),
+        **_run_record(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
     }
     write_summary(run, summary)
@@ -60,16 +66,16 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
 
 
 def write_diverged(trainer: Trainer, why: str) -> None:
-    """Write summary.json of a training whose loss or gradients are out of all bounds.
+    """Write summary.json of a training whose loss exploded or whose gradients became NaN.
 
-    Its checkpoints stay; a resumed run goes on from the newest.
+    Its checkpoints stay; a resumed run continues from the newest.
     """
-    summary = {"status": "diverged", "reason": why, **_effort(trainer)}
+    summary = {"status": "diverged", "reason": why, **_run_record(trainer)}
     write_summary(trainer.run_folder, summary)
 
 
-def _effort(trainer: Trainer) -> dict[str, Any]:
-    """What a training took."""
+def _run_record(trainer: Trainer) -> dict[str, Any]:
+    """Return what a training took, and what it ran on."""
     return {
         "updates": trainer.state.update,
         "hours": trainer.state.seconds / 3600,
@@ -87,7 +93,7 @@ def _effort(trainer: Trainer) -> dict[str, Any]:
 
 
 def processor(device: torch.device) -> str:
-    """Name the GPU, or the CPU, that a training ran on."""
+    """Return the name of the GPU, or of the CPU, that a training ran on."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     with contextlib.suppress(OSError):
@@ -98,20 +104,20 @@ def processor(device: torch.device) -> str:
 
 
 def _average(trainer: Trainer) -> float | None:
-    """Average the newest checkpoints; they replace the best one if dev does not get worse.
+    """Average the newest checkpoints; the average becomes best if its dev score is not lower.
 
     Returns:
-        The dev score of the average if it replaced the best one.
+        The dev score of the average if it became the best checkpoint, else None.
     """
     run, state = trainer.run_folder, trainer.state
     shapes, newest = shapes_of(trainer.model.state_dict()), []
     for path in latest(run, trainer.recipe.train.average):
         if problem := find_problem(path, shapes):
-            trainer.log.text(f"left out of the average: {problem.at}: {problem.what}")
+            trainer.log.text(f"not averaged: {problem.at}: {problem.what}")
         else:
             newest.append(path)
     if len(newest) < 2:
-        trainer.log.text("no average: the run has only one checkpoint")
+        trainer.log.text("no average: it needs at least two intact checkpoints")
         return None
     path = save_average(run, newest, "avg")
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
@@ -125,6 +131,6 @@ def _average(trainer: Trainer) -> float | None:
         run.set_best(path.name)
     trainer.log.text(
         f"average of {len(newest)} checkpoints: dev {name} {score:.2f} against {best:.2f}; "
-        + ("taken" if chosen else "not taken")
+        + ("best is the average" if chosen else "best stays")
     )
     return score if chosen else None

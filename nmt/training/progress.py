@@ -1,4 +1,4 @@
-"""What a person reads while training runs: a line per interval, a line per validation."""
+"""What training logs: a line per interval of updates, and a line per validation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from torch import Tensor
 from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import IntervalState, TrainState
 from nmt.run.results import format_number
+from nmt.training.stopping import last_update
 from nmt.training.validation import Evaluation
 
 DIVERGED = 100  # times ln(types)
 
 
-class Interval:
+class LogInterval:
     """Sums since the last log line; tensors are read only when the line is written."""
 
     def __init__(self, state: TrainState, recipe: Recipe) -> None:
@@ -32,17 +33,17 @@ class Interval:
         self.start_clock(before.seconds)
 
     def restart(self) -> None:
-        """Begin anew: after a line, and after a validation, whose time is not training's."""
+        """Begin a new interval: after a line, and after a validation, which is not training time."""
         self.smoothed = self.nll = 0.0
         self.tokens, self.updates_before = 0, self.state.update
         self.start_clock()
 
-    def start_clock(self, before: float = 0.0) -> None:
-        """Count time from now, and the seconds before."""
-        self.since = time.monotonic() - before
+    def start_clock(self, seconds: float = 0.0) -> None:
+        """Count time from now, in addition to ``seconds`` of earlier."""
+        self.since = time.monotonic() - seconds
 
     def store(self) -> None:
-        """Put the interval as it stands into the state."""
+        """Copy the interval into the state, for a checkpoint."""
         self.state.interval = IntervalState(
             smoothed=float(self.smoothed),
             nll=float(self.nll),
@@ -54,22 +55,22 @@ class Interval:
         )
 
     def add(self, smoothed: Tensor, nll: Tensor, tokens: int) -> None:
-        """Count one update."""
+        """Add the loss sums and the target tokens of one update."""
         self.smoothed = self.smoothed + smoothed
         self.nll = self.nll + nll
         self.tokens += tokens
 
     def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
-        """The record of the interval that ends now; begins the next."""
+        """Return the record of the interval for metrics.jsonl, and begin the next one."""
         seconds = time.monotonic() - self.since
         loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         self.lowest_loss = min(self.lowest_loss, loss)
         self.loss_ratio = loss / self.lowest_loss
-        updates = self.state.update - self.updates_before
+        update, updates = self.state.update, self.state.update - self.updates_before
         record = {
             "kind": "train",
-            "update": self.state.update,
+            "update": update,
             "epoch": self.state.epoch,
             "loss": loss,
             "smoothed_ppl": math.exp(min(loss, 700.0)),
@@ -77,55 +78,52 @@ class Interval:
             "lr": lr,
             "grad_norm": float(norm),
             "tokens_per_second": self.tokens / seconds,
-            "seconds_left": (self.last_update() - self.state.update) * seconds / updates,
+            "seconds_left": (last_update(self.recipe) - update) * seconds / updates,
         }
         self.restart()
         return record
 
-    def line(self, r: dict[str, Any]) -> str:
-        """The record for people."""
-        return (
-            f"update {r['update']:>6}  epoch {r['epoch'] + 1:>3}  loss {format_number(r['loss'], 3)}  "
-            f"ppl {format_number(r['ppl'])} ({format_number(r['smoothed_ppl'])} smoothed)  lr {r['lr']:.2e}  "
-            f"|g| {format_number(r['grad_norm'])}  {r['tokens_per_second']:,.0f} tok/s  "
-            f"{clock(r['seconds_left'])} left at most"
-        )
-
-    def dev_line(self, validation: int, result: Evaluation, improved: bool) -> str:
-        """A validation for people: a point of the learning curve, drawn as a bar."""
-        value = result.value(self.recipe.score.select_by)
-        bar = _bar(value / 50)
-        scores = "  ".join(f"{s.name} {s.value:.2f}" for s in result.scores)
-        return (
-            f"dev {validation:>3}  update {self.state.update:>6}  {scores}  "
-            f"ppl {format_number(result.ppl)} ({format_number(result.smoothed_ppl)} smoothed)  "
-            f"{bar}{'  best' if improved else ''}"
-        )
-
     def diverged(self, types: int) -> bool:
-        """Whether two log lines in a row have a loss that no training comes back from.
+        """Return whether two log lines in a row have a loss that training does not recover from.
 
-        A model that knows nothing has a loss of ln(types) a token, an untrained one hardly more,
+        A uniform prediction has a loss of ln(types) per token, an untrained model slightly more,
         and one that has learned something wrong a few times that. One line may be a spike.
         """
         return self.lower_of_two > DIVERGED * math.log(types)
 
-    def last_update(self) -> int:
-        """The update that training does not go beyond."""
-        train = self.recipe.train
-        total = getattr(self.recipe.schedule, "total_updates", None)
-        return min(train.max_validations * train.validate_every, total or math.inf)  # type: ignore[return-value]
+
+def update_line(record: dict[str, Any]) -> str:
+    """Return a record of ``LogInterval.close`` as a line for people."""
+    loss, ppl, smoothed, norm = (
+        format_number(record["loss"], 3),
+        *(format_number(record[name]) for name in ("ppl", "smoothed_ppl", "grad_norm")),
+    )
+    return (
+        f"update {record['update']:>6}  epoch {record['epoch'] + 1:>3}  loss {loss}  "
+        f"ppl {ppl} ({smoothed} smoothed)  lr {record['lr']:.2e}  |g| {norm}  "
+        f"{record['tokens_per_second']:,.0f} tok/s  {clock(record['seconds_left'])} left at most"
+    )
 
 
-def _bar(share: float, width: int = 20) -> str:
-    """A horizontal bar: full at 1."""
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bool) -> str:
+    """Return a validation as a line for people, with a bar that draws the learning curve."""
+    scores = "  ".join(f"{s.name} {s.value:.2f}" for s in result.scores)
+    return (
+        f"dev {len(state.history):>3}  update {state.update:>6}  {scores}  "
+        f"ppl {format_number(result.ppl)} ({format_number(result.smoothed_ppl)} smoothed)  "
+        f"{_bar(result.value(select_by) / 50)}{'  best' if improved else ''}"
+    )
 
 
 def clock(seconds: float) -> str:
-    """``1:02:03`` or ``2:03``."""
+    """Format seconds as ``1:02:03`` or ``2:03``."""
     whole = int(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def _bar(share: float, width: int = 20) -> str:
+    """Return a horizontal bar that is full at 1."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")

@@ -1,4 +1,4 @@
-"""What one validation measures: perplexities, hypotheses and scores."""
+"""Evaluate a model on a dev or test set: perplexities, translations and scores."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from nmt.training.loss import label_smoothed_loss
 
 
 class Stopped(Exception):
-    """A stop was requested while a model was being evaluated; nothing of it is kept."""
+    """A stop was requested during an evaluation, which is discarded."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model's performance on one split.
+    """The results of a model on one split.
 
     Attributes:
-        ppl: exp of the mean cross-entropy per target token incl. EOS.
+        ppl: exp of the mean cross-entropy per target token, EOS included.
         smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
-        scores: with their signatures.
+        scores: with their signatures, tokenized BLEU last.
         texts: hypotheses as plain text, one per line of the split.
-        words: the same as tokenized text.
+        words: the same hypotheses as tokenized text.
     """
 
     ppl: float
@@ -47,16 +47,16 @@ class Evaluation:
     words: list[str]
 
     def value(self, name: str) -> float:
-        """The score of this name."""
+        """Return the value of a metric."""
         return next(s.value for s in self.scores if s.name == name)
 
     def write(self, hyp_file: Path) -> None:
-        """Write the hypotheses, and next to them their words, for nmt-score."""
+        """Write the hypotheses and, next to them, their tokenized form, for nmt-score."""
         write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
         write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
 
     def record(self) -> dict[str, Any]:
-        """For metrics.jsonl."""
+        """Return perplexities and scores for metrics.jsonl."""
         return {
             "ppl": self.ppl,
             "smoothed_ppl": self.smoothed_ppl,
@@ -73,10 +73,10 @@ def evaluate(
     stop_requested: Callable[[], bool],
     intervals: bool = False,
 ) -> Evaluation:
-    """Loss by teacher forcing and scores of beam-search output, dropout off.
+    """Return the teacher-forced loss and the scores of beam search, without dropout.
 
     Args:
-        stop_requested: asked between batches.
+        stop_requested: called between batches.
         intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
 
     Raises:
@@ -111,7 +111,7 @@ def evaluate(
 def _losses(
     model: Transformer, corpus: EncodedCorpus, recipe: Recipe, device: torch.device
 ) -> tuple[float, float, int]:
-    """Sums of cross-entropy and smoothed loss over the pairs with both sides, and their tokens."""
+    """Return the sums of cross-entropy and smoothed loss over non-blank pairs, and their tokens."""
     rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))
     nll = smoothed = 0.0
     tokens = 0
@@ -119,7 +119,7 @@ def _losses(
         corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
     ):
         batch = collate(corpus, rows[batch_rows]).to(device)
-        # a type that the target side of the training data never has is UNK to the model
+        # a type that the training targets lack is UNK to the model
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         sums = label_smoothed_loss(
             model(batch), targets, model.allowed, recipe.optim.label_smoothing

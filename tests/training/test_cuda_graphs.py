@@ -110,7 +110,6 @@ def test_recorded_updates_equal_plain_ones(start):
     recorded = start(*NO_DROPOUT, record=recorder)
     homes = {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()}
     for trainer in (plain, recorded):
-        trainer.started = 0.0
     for update, filled in zip(plain.updates(), recorded.updates(), strict=True):
         plain.update(update)
         recorded.update(filled)
@@ -188,7 +187,6 @@ def test_recordings_are_bounded(start, monkeypatch):
 
 def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
     trainer = start(record=Recorder())
-    trainer.started = 0.0
     update = next(trainer.updates())
     planned = next(start().updates()).planned
     assert planned[0].batch.bucket is None

@@ -72,7 +72,6 @@ def start(recipe, tmp_path) -> Iterator[Start]:
                 resolved, prepared, run, CPU, precision, log,
                 lambda: trainer.state.update >= stop_after, checkpoint, observe, world,
             )  # fmt: skip
-            trainer.started = 0.0
             return trainer
 
         yield make
@@ -218,7 +217,7 @@ def test_other_precisions_have_no_scale(start):
 
 def test_updates_read_nothing_between_log_lines(start):
     trainer = start("train.log_every=4", "optim.accumulate=2")
-    trainer.look_every = 4  # as on a GPU
+    trainer.check_every = 4  # as on a GPU
     at_scale(trainer, 2.0**40)
     updates = trainer.updates()
     with Reads() as reads:

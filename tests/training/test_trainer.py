@@ -28,7 +28,7 @@ from nmt.run.results import format_number, read_summary
 from nmt.runtime import memory
 from nmt.training.finish import finish
 from nmt.training.optimizer import optimizer_tensors
-from nmt.training.progress import Interval
+from nmt.training.progress import LogInterval
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
@@ -62,7 +62,6 @@ def start(recipe, tmp_path) -> Iterator[Start]:
 
 def first_update(trainer: Trainer) -> None:
     """The first update of ``run``."""
-    trainer.started = 0.0
     trainer.update(next(trainer.updates()))
 
 
@@ -124,7 +123,6 @@ def test_non_finite_gradients_skip_the_update(start, kind):
     trainer = start(f"optim.kind={kind}")
     spoil_gradients(trainer, {2, 3})
     updates = trainer.updates()
-    trainer.started = 0.0
     trainer.update(next(updates))
     kept_weights, kept_moments = weights(trainer), moments(trainer)
     for number in (1, 2):
@@ -171,14 +169,14 @@ def test_a_loss_out_of_all_bounds_ends_the_run_as_diverged(recipe, tmp_path, cap
 def test_a_ramp_ends_by_its_own_rule_however_high_its_loss(start):
     trainer = start("schedule.kind=lr_ramp", "train.log_every=1")
     trainer.interval.lower_of_two = 1e9
-    trainer._end_if_diverged()
+    trainer._check_divergence()
 
 
-def interval(trainer: Trainer, *losses: float) -> Interval:
+def interval(trainer: Trainer, *losses: float) -> LogInterval:
     """An interval after log lines of these losses; a resume lies between any two of them."""
     trainer.state.interval = IntervalState()
     for loss in losses:
-        found = Interval(trainer.state, trainer.recipe)
+        found = LogInterval(trainer.state, trainer.recipe)
         trainer.state.update += 1
         found.add(torch.tensor(loss), torch.tensor(loss), 1)
         found.close(1.0, torch.tensor(1.0))
@@ -249,9 +247,9 @@ class Reads(TorchDispatchMode):
 
 def test_updates_read_nothing_between_log_lines(start):
     trainer = start("train.log_every=4", "optim.accumulate=2", "train.max_bad_updates=3")
-    trainer.look_every = 4  # as on a GPU
+    trainer.check_every = 4  # as on a GPU
     spoil_gradients(trainer, {2, 3, 4, 5, 6, 7, 8})
-    updates, trainer.started = trainer.updates(), 0.0
+    updates = trainer.updates()
     with Reads() as reads:
         for _ in range(3):
             trainer.update(next(updates))
@@ -296,7 +294,6 @@ def test_two_half_batches_are_one_batch(start):
         planned = [
             PlannedBatch(0, number, collate(corpus, half)) for number, half in enumerate(rows)
         ]
-        trainer.started = 0.0
         trainer.update(Update(planned, sum(p.batch.tokens for p in planned), 0, len(planned)))
         loss = records(trainer.run_folder.path, "train")[0]["loss"]
         found.append((planned, gradients(trainer), loss))

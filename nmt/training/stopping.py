@@ -1,0 +1,69 @@
+"""When a training validates and when it ends: functions of the recipe and the state."""
+
+from __future__ import annotations
+
+import math
+
+from nmt.config.recipe import Recipe
+from nmt.run.checkpoint import TrainState
+
+
+def learning_rate(recipe: Recipe, state: TrainState) -> float:
+    """Return the learning rate of the current update."""
+    return recipe.schedule.lr(max(1, state.update), state.history, recipe.model.dim)
+
+
+def last_update(recipe: Recipe) -> float:
+    """Return the number of updates that training cannot exceed."""
+    total = getattr(recipe.schedule, "total_updates", None)
+    return min(recipe.train.max_validations * recipe.train.validate_every, total or math.inf)
+
+
+def validation_due(recipe: Recipe, state: TrainState) -> bool:
+    """Return whether to validate now: every ``validate_every`` updates, and at the last one."""
+    update = state.update
+    if update == 0 or _just_validated(state):
+        return False
+    return update % recipe.train.validate_every == 0 or update == last_update(recipe)
+
+
+def out_of_time(recipe: Recipe, state: TrainState) -> bool:
+    """Return whether all starts of the run together have used up ``time_limit``."""
+    return recipe.time_limit is not None and state.seconds > recipe.time_limit * 3600
+
+
+def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str | None:
+    """Return why training ends now, or None.
+
+    Args:
+        loss_ratio: loss of the last log line over the lowest one, which ends an lr_ramp.
+    """
+    train, schedule = recipe.train, recipe.schedule
+    if schedule.finished(state.update, loss_ratio):
+        return f"the {schedule.kind} schedule ended"
+    if out_of_time(recipe, state):
+        return f"time_limit of {recipe.time_limit:g} hours"
+    if not _just_validated(state):
+        return None
+    if len(state.history) >= train.max_validations:
+        return f"train.max_validations = {train.max_validations}"
+    since_best = sum(update > (state.best_update or 0) for update, _ in state.history)
+    if since_best >= train.stop_patience:
+        return f"no better {recipe.score.select_by} in {since_best} validations"
+    lr = learning_rate(recipe, state)
+    # below an earlier rate: the low rate at the start of a warm-up does not end a run
+    if lr < train.min_lr and lr < _highest_rate(recipe, state):
+        return f"learning rate {lr:.1e} below train.min_lr = {train.min_lr:g}"
+    return None
+
+
+def _just_validated(state: TrainState) -> bool:
+    return bool(state.history) and state.history[-1][0] == state.update
+
+
+def _highest_rate(recipe: Recipe, state: TrainState) -> float:
+    """Return the highest learning rate at any validation so far."""
+    schedule, history = recipe.schedule, state.history
+    return max(
+        schedule.lr(update, history[:i], recipe.model.dim) for i, (update, _) in enumerate(history)
+    )
