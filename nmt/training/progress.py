@@ -33,7 +33,7 @@ class LogInterval:
         self.start_clock(before.seconds)
 
     def restart(self) -> None:
-        """Begin a new interval: after a line, and after a validation, which is not training time."""
+        """Begin a new interval, after a log line or a validation."""
         self.smoothed = self.nll = 0.0
         self.tokens, self.updates_before = 0, self.state.update
         self.start_clock()

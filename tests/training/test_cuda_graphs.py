@@ -109,7 +109,6 @@ def test_recorded_updates_equal_plain_ones(start):
     plain, recorder = start(*NO_DROPOUT), Recorder()
     recorded = start(*NO_DROPOUT, record=recorder)
     homes = {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()}
-    for trainer in (plain, recorded):
     for update, filled in zip(plain.updates(), recorded.updates(), strict=True):
         plain.update(update)
         recorded.update(filled)

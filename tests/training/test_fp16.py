@@ -151,7 +151,7 @@ def test_the_scale_has_a_floor_where_bad_updates_are_counted(start):
     with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 5") as e:
         trainer.update(next(updates))
     assert scales == [(2, 0), (1, 0), (1, 1), (1, 2)]
-    assert "fp16 loss scale at its floor of 1" in e.value.what
+    assert "fp16 loss scale at its minimum of 1" in e.value.what
     assert e.value.fix is not None
     assert "precision=fp32" in e.value.fix
     assert "lower learning rate" in e.value.fix
