@@ -27,7 +27,7 @@ from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, make_batches
 from nmt.data.bitext import read_pairs
-from nmt.data.encoding import EncodeChunk
+from nmt.data.encoded import EncodeChunk
 from nmt.data.prepare import prepare
 
 WORDS = 8  # of a sentence on average

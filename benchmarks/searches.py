@@ -17,7 +17,7 @@ from benchmarks.training.peer import Peer
 from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload
 from nmt.config.recipe import ModelConfig
-from nmt.data.segment import load_segmenter
+from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import TextCodec
 from nmt.errors import UserError

@@ -36,8 +36,8 @@ FLOORS = {
     "nmt.cli": 9,
 }
 NO_TORCH = [
-    "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare", "nmt.data.segment",
-    "nmt.data.vocab", "nmt.data.encoded",
+    "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare",
+    "nmt.data.segmenters", "nmt.data.vocab", "nmt.data.encoded",
 ]  # fmt: skip
 
 

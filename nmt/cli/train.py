@@ -201,7 +201,7 @@ def make_trainer(
 ) -> Trainer:
     """Build or resume the trainer, write what translation needs, and log what is trained."""
     from nmt.analysis.observers import ObserverHook
-    from nmt.data.segment import save_segmenter
+    from nmt.data.segmenters import save_segmenter
     from nmt.run.checkpoint import (
         checkpoints_to_keep,
         load_checkpoint,

@@ -298,7 +298,7 @@ def _signature(
         "scores": args.scores,
         "precision": translator.precision,
     }
-    return file_signature(translator.fingerprint(), str(translator.device), chosen, *inputs)
+    return file_signature(translator.model_hash(), str(translator.device), chosen, *inputs)
 
 
 def _write(

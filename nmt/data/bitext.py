@@ -13,8 +13,7 @@ from typing import TypeAlias
 from tqdm import tqdm
 
 from nmt.data.checks import SplitCheck, first_suspicious, reason_to_drop
-from nmt.data.text import CR_FIX, find_side, read_lines
-from nmt.data.workers import Pair
+from nmt.data.text import CR_FIX, Pair, find_side, read_lines
 from nmt.errors import UserError
 
 Sides: TypeAlias = tuple[Path, Path]
@@ -103,7 +102,7 @@ def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair
             line with the line ends of old Macs.
     """
     counts = [0, 0]
-    for src, tgt in itertools.zip_longest(*(read_lines(path, found=found) for path in sides)):
+    for src, tgt in itertools.zip_longest(*(read_lines(path, normalized=found) for path in sides)):
         counts[0] += src is not None
         counts[1] += tgt is not None
         if src is not None and tgt is not None:

@@ -61,7 +61,7 @@ class Finding:
             self.lines.append(place)
 
 
-def fingerprint(src: str, tgt: str) -> int:
+def pair_hash(src: str, tgt: str) -> int:
     """64 bits of a pair; the same in every process."""
     text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
@@ -153,7 +153,7 @@ class SplitCheck:
             return False
         self.kept += 1
         self._suspect(src, tgt, place)
-        mark = fingerprint(src, tgt)
+        mark = pair_hash(src, tgt)
         self._hashes.append(mark)
         if self.kept <= SAMPLE or not mark % ONE_IN:
             for profile, line in zip(

@@ -1,29 +1,39 @@
-"""Encoded corpora: ids in flat memory-mapped files, written and read without holding them.
+"""Encoded corpora: pairs as ids in flat memory-mapped files, written and read in chunks.
 
-A folder holds ``src.ids``, ``tgt.ids`` (uint16 or int32), ``src.len``, ``tgt.len`` (int32) and
-``corpus.json`` with the counts that the sizes of the files must match.
+A folder has ``src.ids`` and ``tgt.ids`` (uint16 or int32), ``src.len`` and ``tgt.len`` (int32), and
+``corpus.json`` with the type and the number of values in each file.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nmt.errors import MachineError
+from nmt.data import workers
+from nmt.data.segmenters import Segmenter
+from nmt.data.text import Pair, is_blank
+from nmt.data.vocab import MAX_TYPES, UNK, Vocab
+from nmt.errors import MachineError, UserError
 
 Side: TypeAlias = Literal["src", "tgt"]
-ROWS = 10_000  # copied at a time
 SIDES: tuple[Side, Side] = ("src", "tgt")
+COPIED_ROWS = 10_000  # rows copied at a time
+DRAFT_TYPES = 1 << 31  # of a corpus whose vocabulary is not known yet; its ids are int32
+SHOWN_PIECES = 10  # pieces listed in a report
 
 
 class Ragged(NamedTuple):
-    """Sentences one after another.
+    """Sentences of different lengths, concatenated.
 
     Attributes:
         ids: [sum of lengths] ids.
@@ -35,9 +45,9 @@ class Ragged(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Ragged:
-        """From lists of ids."""
+        """Concatenate lists of ids."""
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        ids = (i for sentence in sentences for i in sentence)
+        ids = chain.from_iterable(sentences)
         return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)
 
 
@@ -52,19 +62,19 @@ class EncodedCorpus:
         """Open what ``CorpusWriter`` wrote.
 
         Raises:
-            MachineError: a file is missing or has another size than was written.
+            MachineError: a file is missing or does not have the size that was written.
         """
         try:
-            facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            metadata = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             arrays = {
-                f"{side}.{part}": _map(folder / f"{side}.{part}", *facts[f"{side}.{part}"])
+                f"{side}.{part}": _map(folder / f"{side}.{part}", *metadata[f"{side}.{part}"])
                 for side in SIDES
                 for part in ("ids", "len")
             }
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
-        # as plain arrays on the same memory: a slice of a memmap costs several times as much
+        # plain arrays on the same memory: slicing a memmap takes several times as long
         self._ids = {side: np.asarray(arrays[f"{side}.ids"]) for side in SIDES}
         self._starts = {side: _starts(arrays[f"{side}.len"]) for side in SIDES}
 
@@ -72,24 +82,24 @@ class EncodedCorpus:
         return len(self.src_len)
 
     def src(self, row: int) -> np.ndarray:
-        """Source ids of a pair."""
+        """Return the source ids of a pair."""
         return self.ids("src", row, row + 1)
 
     def tgt(self, row: int) -> np.ndarray:
-        """Target ids of a pair."""
+        """Return the target ids of a pair."""
         return self.ids("tgt", row, row + 1)
 
     def ids(self, side: Side, first: int = 0, last: int | None = None) -> np.ndarray:
-        """The ids of rows ``first`` to ``last`` (exclusive), one after another."""
+        """Return the concatenated ids of rows ``first`` to ``last`` (exclusive)."""
         starts = self._starts[side]
         return self._ids[side][starts[first] : starts[len(self) if last is None else last]]
 
 
 class CorpusWriter:
-    """Writes pairs one after another; ``close`` makes the folder a whole corpus."""
+    """Write pairs of id sequences to a folder; ``finish`` completes it."""
 
     def __init__(self, folder: Path, types: int) -> None:
-        """``types``: size of the vocabulary; it decides the width of an id."""
+        """``types``: size of the vocabulary, which decides the bytes per id."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._id_type = np.dtype(np.uint16 if types <= 1 << 16 else np.int32)
@@ -100,40 +110,116 @@ class CorpusWriter:
         }
         self._counts = dict.fromkeys(self._files, 0)
 
-    def add(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
-        """Append pairs of id sequences."""
-        self.add_flat(Ragged.of(src), Ragged.of(tgt))
-
-    def add_flat(self, src: Ragged, tgt: Ragged) -> None:
-        """Append pairs that are flat already."""
-        for side, flat in zip(SIDES, (src, tgt), strict=True):
-            for part, array in (("ids", flat.ids.astype(self._id_type)), ("len", flat.lengths)):
+    def add(self, src: Ragged, tgt: Ragged) -> None:
+        """Append pairs."""
+        for side, rows in zip(SIDES, (src, tgt), strict=True):
+            for part, array in (("ids", rows.ids.astype(self._id_type)), ("len", rows.lengths)):
                 self._files[f"{side}.{part}"].write(array.tobytes())
                 self._counts[f"{side}.{part}"] += len(array)
 
-    def close(self) -> EncodedCorpus:
-        """Finish the files and open the corpus."""
-        self.finish()
-        return EncodedCorpus(self._folder)
-
     def finish(self) -> None:
-        """Finish the files."""
+        """Flush the files to the disk, and write corpus.json."""
         for file in self._files.values():
             file.flush()
-            os.fsync(file.fileno())  # a size that was promised must hold after a power cut too
+            os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
             file.close()
         kinds = {"ids": self._id_type.name, "len": "int32"}
-        facts = {name: (kinds[name[4:]], count) for name, count in self._counts.items()}
-        (self._folder / "corpus.json").write_text(json.dumps(facts), encoding="utf-8")
+        metadata = {name: (kinds[name[4:]], count) for name, count in self._counts.items()}
+        (self._folder / "corpus.json").write_text(json.dumps(metadata), encoding="utf-8")
 
 
-DRAFT_TYPES = 1 << 31  # of a corpus whose vocabulary is not known yet; its ids are int32
+class Pieces(NamedTuple):
+    """One side of a chunk of pairs.
+
+    Attributes:
+        types: its distinct pieces.
+        rows: the sentences as indices into ``types``.
+    """
+
+    types: list[str]
+    rows: Ragged
+
+    @classmethod
+    def of(cls, sentences: list[list[str]]) -> Pieces:
+        """Index lists of pieces."""
+        indices: defaultdict[str, int] = defaultdict()
+        indices.default_factory = indices.__len__  # a new piece gets the next index
+        ids = np.fromiter(map(indices.__getitem__, chain.from_iterable(sentences)), np.int32)
+        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        return cls(list(indices), Ragged(ids, lengths))
 
 
-def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> EncodedCorpus:
-    """A copy of a corpus that was written with DRAFT_TYPES, ``ids[i]`` in place of i.
+class EncodeChunk:
+    """Segment a chunk of training pairs; BPE-dropout depends on the seed and the chunk number.
 
-    Read block by block: what is mapped would count as memory of the process.
+    Args:
+        max_pieces: longest side of a pair; longer pairs are left out.
+    """
+
+    def __init__(
+        self, segmenter: Segmenter, src: str, tgt: str, seed: int, max_pieces: int
+    ) -> None:
+        self.segmenter, self._langs = segmenter, (src, tgt)
+        self._seed, self._max_pieces = seed, max_pieces
+
+    def __call__(self, number: int, pairs: list[Pair]) -> tuple[tuple[Pieces, Pieces], list[int]]:
+        """Return the pieces of both sides, and the positions in the chunk of the pairs left out."""
+        encode = self.segmenter.training_encoder([self._seed, number])
+        src, tgt = (
+            [encode(pair[side], lang) for pair in pairs] for side, lang in enumerate(self._langs)
+        )
+        longest = map(max, map(len, src), map(len, tgt))
+        too_long = [i for i, length in enumerate(longest) if length > self._max_pieces]
+        for i in reversed(too_long):
+            del src[i], tgt[i]
+        return (Pieces.of(src), Pieces.of(tgt)), too_long
+
+
+def encode_training(
+    work: EncodeChunk, pairs: Iterator[Pair], min_count: int, folder: Path
+) -> tuple[Vocab, list[int]]:
+    """Write a training corpus and build its vocabulary, in one pass over the text.
+
+    The vocabulary is only known at the end. A draft has ids in order of appearance, and a second
+    pass over the draft changes them to the ids of the vocabulary.
+
+    Returns:
+        The vocabulary, and the positions in ``pairs`` of the pairs with too many pieces.
+
+    Raises:
+        UserError: there are more types than a vocabulary may have.
+    """
+    draft_ids: dict[str, int] = {}
+    counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    draft = folder.with_name(f"{folder.name}.draft")
+    writer = CorpusWriter(draft, DRAFT_TYPES)
+    left_out: list[int] = []
+    for number, (chunk, too_long) in enumerate(workers.map_chunks(work, pairs)):
+        left_out += [number * workers.CHUNK + i for i in too_long]
+        sides = []
+        for (types, rows), count in zip(chunk, counts, strict=True):
+            seen = np.bincount(rows.ids, minlength=len(types))
+            count.update(dict(zip(types, seen.tolist(), strict=True)))
+            ids = np.array([draft_ids.setdefault(t, len(draft_ids)) for t in types], np.int32)
+            sides.append(Ragged(ids[rows.ids], rows.lengths))
+        writer.add(*sides)
+    writer.finish()
+    vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())
+    if len(vocab) > MAX_TYPES:
+        raise UserError(
+            f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
+            at="segment.kind",
+            fix="set segment.kind to fastbpe or sentencepiece, or raise segment.min_count",
+        )
+    remap_ids(draft, np.array(vocab.ids(draft_ids), np.int32), folder, len(vocab))
+    shutil.rmtree(draft)
+    return vocab, left_out
+
+
+def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> None:
+    """Copy a corpus that was written with DRAFT_TYPES, with ``ids[i]`` in place of i.
+
+    The draft is read block by block: mapped pages would count as memory of this process.
     """
     writer = CorpusWriter(folder, types)
     with ExitStack() as stack:
@@ -143,18 +229,67 @@ def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> Encoded
             for part in ("ids", "len")
         }
         while True:
-            lengths = [np.fromfile(files[side, "len"], np.int32, ROWS) for side in SIDES]
+            lengths = [np.fromfile(files[side, "len"], np.int32, COPIED_ROWS) for side in SIDES]
             if not len(lengths[0]):
-                return writer.close()
-            found = [
+                break
+            old = [
                 np.fromfile(files[side, "ids"], np.int32, int(n.sum()))
                 for side, n in zip(SIDES, lengths, strict=True)
             ]
-            writer.add_flat(Ragged(ids[found[0]], lengths[0]), Ragged(ids[found[1]], lengths[1]))
+            writer.add(Ragged(ids[old[0]], lengths[0]), Ragged(ids[old[1]], lengths[1]))
+    writer.finish()
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How well the training data covers the pieces of one side of a held-out split.
+
+    Attributes:
+        unknown: share of the pieces that are UNK.
+        lacking: share of the pieces that this side of the training text does not have.
+        pieces: the most frequent lacking pieces.
+    """
+
+    unknown: float
+    lacking: float
+    pieces: list[str]
+
+
+def encode_held_out(
+    pairs: Iterator[Pair], segmenter: Segmenter, vocab: Vocab, src: str, tgt: str, folder: Path
+) -> dict[Side, Coverage]:
+    """Write every line of a dev or test set, and return its coverage by side.
+
+    A blank side has no ids.
+    """
+    writer = CorpusWriter(folder, len(vocab))
+    masks = [vocab.types_of(side) for side in SIDES]
+    for mask in masks:
+        mask[UNK] = False
+    lacking: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for pair in pairs:
+        rows = []
+        for line, lang, mask, count in zip(pair, (src, tgt), masks, lacking, strict=True):
+            pieces = [] if is_blank(line) else segmenter.encode(line, lang)
+            ids = vocab.ids(pieces)
+            count.update(piece for piece, i in zip(pieces, ids, strict=True) if not mask[i])
+            rows.append(Ragged.of([ids]))
+        writer.add(*rows)
+    writer.finish()
+    corpus = EncodedCorpus(folder)
+    coverage: dict[Side, Coverage] = {}
+    for side, mask, count in zip(SIDES, masks, lacking, strict=True):
+        ids_of_side = corpus.ids(side)
+        coverage[side] = Coverage(
+            unknown=float((ids_of_side == UNK).mean()),
+            lacking=float((~mask[ids_of_side]).mean()),
+            pieces=[piece for piece, _ in count.most_common(SHOWN_PIECES)],
+        )
+    return coverage
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:
-    """[n + 1] int64: where each sentence begins, and the end."""
+    """Return [n + 1] int64: the start of each sentence, and the end of the last."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts

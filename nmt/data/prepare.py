@@ -34,17 +34,16 @@ from nmt.data.bitext import (
     read_pairs,
 )
 from nmt.data.checks import LISTED, Limits, SplitCheck, failures, warnings
-from nmt.data.encoded import EncodedCorpus
-from nmt.data.encoding import EncodeChunk, encode_held_out, encode_training
+from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.languages import wrong_languages
 from nmt.data.near_duplicates import Recurring
-from nmt.data.segment import (
+from nmt.data.segmenters import (
     Segmenter,
     learn_segmenter,
     load_segmenter,
     save_segmenter,
+    segmenter_hash,
 )
-from nmt.data.segment import fingerprint as segmenter_fingerprint
 from nmt.data.text import OPENERS, read_lines
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, NmtError, UserError
@@ -74,7 +73,7 @@ class Prepared:
     """All that training needs of the corpora.
 
     Attributes:
-        fingerprint: changes when any of it does.
+        data_hash: changes when any of it does.
         content: SHA-256 of each file of train, dev, test and segment, wherever it is.
     """
 
@@ -84,7 +83,7 @@ class Prepared:
     dev: EvalSet
     test: EvalSet | None
     report: dict[str, Any]
-    fingerprint: str
+    data_hash: str
     content: dict[str, list[str]]
 
 
@@ -115,12 +114,12 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
         for role, prefixes in _roles(recipe).items()
     }
     content["segment"] = [digests[path] for path in _given(recipe)]
-    fingerprint = _fingerprint(recipe, content, segmenter)
-    cache = Path(recipe.out).parent / ".cache" / fingerprint[:16]
+    data_hash = _data_hash(recipe, content, segmenter)
+    cache = Path(recipe.out).parent / ".cache" / data_hash[:16]
     if not cache.is_dir():
         cache = _build(recipe, files, inputs, cache, progress, segmenter)
     sides = files[recipe.data.dev], files.get(recipe.data.test or "")
-    prepared = _open(cache, fingerprint, content, *sides)
+    prepared = _open(cache, data_hash, content, *sides)
     hashes = {str(path): digest for path, digest in digests.items()}
     prepared.report.update({"inputs": hashes, "versions": versions()})
     prepared.report["over batch_tokens"] = _over_batch(recipe, prepared.train)
@@ -151,7 +150,7 @@ def versions() -> dict[str, str]:
     return {**found, "Unicode": unicodedata.unidata_version}
 
 
-def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segmenter | None) -> str:
+def _data_hash(recipe: Recipe, content: dict[str, list[str]], segmenter: Segmenter | None) -> str:
     """Return the SHA-256 over all that decides what preparation makes.
 
     That is the contents of the files, each in its role, some keys, and the versions of what cuts
@@ -162,7 +161,7 @@ def _fingerprint(recipe: Recipe, content: dict[str, list[str]], segmenter: Segme
         "version": VERSION,
         "versions": versions(),
         "content": content,
-        "segmenter": segmenter and segmenter_fingerprint(segmenter),
+        "segmenter": segmenter and segmenter_hash(segmenter),
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model"}),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
@@ -254,9 +253,8 @@ def _fill(
     vocab.save(folder)
     splits = {"train": check.report(), **{name: c.report() for name, c in checks.items()}}
     for name in held_out:
-        splits[name]["coverage"] = encode_held_out(
-            iter(pairs[name]), segmenter, vocab, src, tgt, folder / name
-        )
+        coverage = encode_held_out(iter(pairs[name]), segmenter, vocab, src, tgt, folder / name)
+        splits[name]["coverage"] = {side: vars(found) for side, found in coverage.items()}
     held = {name: profiles for c in checks.values() for name, profiles in c.profiles.items()}
     wrong, odd = wrong_languages(check.profiles, held, (src, tgt))
     return {
@@ -275,7 +273,7 @@ def _shared(dev: set[int], test: set[int]) -> dict[str, Any]:
 
 
 def _open(
-    cache: Path, fingerprint: str, content: dict[str, list[str]], dev: Sides, test: Sides | None
+    cache: Path, data_hash: str, content: dict[str, list[str]], dev: Sides, test: Sides | None
 ) -> Prepared:
     try:
         report = json.loads((cache / REPORT).read_text(encoding="utf-8"))
@@ -289,7 +287,7 @@ def _open(
             dev=EvalSet(*_lines(dev), EncodedCorpus(cache / "dev")),
             test=EvalSet(*_lines(test), EncodedCorpus(cache / "test")) if test else None,
             report=report,
-            fingerprint=fingerprint,
+            data_hash=data_hash,
             content=content,
         )
     except (NmtError, OSError, ValueError) as error:

@@ -1,6 +1,7 @@
-"""The joint vocabulary: types with ids, and which side of the training data has them.
+"""The joint vocabulary: types with their ids and their counts on each side.
 
-Ids 0 to 3 are PAD, BOS, EOS and UNK; they have no text, so nothing in a corpus can become one.
+A type is a distinct piece. Ids 0 to 3 are the specials PAD, BOS, EOS and UNK. They have no text, so
+no text of a corpus can become one of them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from nmt.errors import UserError
 from nmt.runtime.files import write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # how they are shown, never how they are read
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
 FILE = "vocab.txt"
-LARGEST = 1_000_000
+MAX_TYPES = 1_000_000
 
 
 class Vocab:
-    """Types in order of frequency, with their counts on each side of the training data."""
+    """Types in order of frequency, with their counts on each side of the training text."""
 
     def __init__(self, types: Sequence[str], counts: np.ndarray) -> None:
         """``counts``: [len(types), 2] int64, source and target."""
@@ -39,9 +40,11 @@ class Vocab:
         min_count: int = 1,
         alphabet: Iterable[str] = (),
     ) -> Vocab:
-        """Return all types seen ``min_count`` times, the most frequent first, equal ones by text.
+        """Build a vocabulary of the most frequent types first, ties in order of their text.
 
-        ``alphabet``: types that are added even if they were never seen.
+        Args:
+            min_count: how often a type must occur, both sides together.
+            alphabet: types to add even if they do not occur.
         """
         total = counts_src + counts_tgt
         types = [t for t in sorted(total, key=lambda t: (-total[t], t)) if total[t] >= min_count]
@@ -53,29 +56,29 @@ class Vocab:
         return len(SPECIALS) + len(self._types)
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """Ids of pieces; those never seen in training are UNK."""
+        """Return the ids of pieces; pieces that are not types are UNK."""
         get = self._ids.get
         return [get(piece, UNK) for piece in pieces]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Pieces of ids."""
-        shown = len(SPECIALS)
-        return [self._types[i - shown] if i >= shown else SPECIALS[i] for i in ids]
+        """Return the pieces of ids."""
+        first = len(SPECIALS)
+        return [self._types[i - first] if i >= first else SPECIALS[i] for i in ids]
 
     def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
-        """[V] bool: the types of that side in training, and EOS and UNK [A]."""
+        """Return [V] bool: the types of one side of the training text, EOS and UNK [A]."""
         mask = np.zeros(len(self), dtype=bool)
         mask[[EOS, UNK]] = True
         mask[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1] > 0
         return mask
 
     @property
-    def fingerprint(self) -> str:
+    def hash(self) -> str:
         """SHA-256 of the file that ``save`` writes."""
         return hashlib.sha256(self._text().encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Write vocab.txt: type, source count and target count, tab-separated, in order of id."""
+        """Write vocab.txt: a line TYPE, tab, source count, tab, target count for each id."""
         write_atomic(folder / FILE, self._text())
 
     @classmethod
@@ -83,7 +86,8 @@ class Vocab:
         """Read vocab.txt.
 
         Raises:
-            UserError: missing, empty, too large, or a line that is malformed or a duplicate.
+            UserError: the file is missing, empty or too large, or a line is malformed or a
+                duplicate.
         """
         path = folder / FILE
         restore = "restore the file that nmt-train wrote"
@@ -93,7 +97,7 @@ class Vocab:
         try:
             with open(path, encoding="utf-8", newline="\n") as file:
                 for number, line in enumerate(file, 1):
-                    if number > LARGEST:
+                    if number > MAX_TYPES:
                         break
                     text, *numbers = line.removesuffix("\n").split("\t")
                     if not (text and line.endswith("\n") and len(numbers) == 2):
@@ -110,10 +114,10 @@ class Vocab:
             raise UserError(
                 f"cannot be read: {error.strerror}", at=str(path), fix=restore
             ) from error
-        if not 0 < number <= LARGEST:
+        if not 0 < number <= MAX_TYPES:
             count = f"{number:,} types{' or more' if number else ''}"
             raise UserError(
-                f"{count}; between 1 and {LARGEST:,} are allowed",
+                f"{count}; between 1 and {MAX_TYPES:,} are allowed",
                 at=str(path),
                 fix=restore,
             )

@@ -1,10 +1,9 @@
-"""Work on pairs of lines on all cores, in order, with bounded memory."""
+"""Process chunks of a stream in worker processes, in order and with bounded memory."""
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
 import signal
 import sys
 from collections import deque
@@ -14,72 +13,69 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeAlias, TypeVar
 
 from nmt.errors import MachineError
+from nmt.runtime.cpus import available_cpus
 
-CHUNK = 2000  # pairs that a worker gets at a time
-PARALLEL_FROM = 6  # chunks from which worker processes pay for their start
-AHEAD = 2  # chunks under way for each worker
-# a forked worker need not import anything again (torch, when training prepares its own data), and
-# touches nothing but text
-START = "fork" if sys.platform == "linux" else "spawn"
+CHUNK = 2000  # items that a worker gets at a time
+MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
+READ_AHEAD = 2  # chunks submitted per worker before their results are needed
+# a forked worker does not import anything again (torch, when training prepares its own data)
+START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
-Pair: TypeAlias = tuple[str, str]
+Item = TypeVar("Item")
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[int, list[Pair]], Result]
+Work: TypeAlias = Callable[[int, list[Item]], Result]
 
 
-def on_all_cores(work: Work[Result], pairs: Iterable[Pair]) -> Iterator[Result]:
-    """``work(number, chunk)`` of consecutive chunks of ``pairs``, in their order.
+def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield ``work(number, chunk)`` for consecutive chunks of ``items``, in their order.
 
-    What comes out does not depend on the number of cores: ``work`` may draw at random only from
-    the chunk's number.
+    Worker processes do the work if there are at least MIN_PARALLEL_CHUNKS. The results do not
+    depend on the number of workers if ``work`` seeds its random draws by the chunk number.
 
     Args:
-        work: picklable; called in worker processes unless ``pairs`` are few.
+        work: a picklable callable.
 
     Raises:
-        MachineError: a worker process died.
+        MachineError: a worker process was killed.
     """
-    rest = iter(pairs)
+    rest = iter(items)
     chunks = iter(lambda: list(itertools.islice(rest, CHUNK)), [])
-    first = list(itertools.islice(chunks, PARALLEL_FROM))
+    first = list(itertools.islice(chunks, MIN_PARALLEL_CHUNKS))
     numbered = enumerate(itertools.chain(first, chunks))
-    cores = _cores()
-    if cores == 1 or len(first) < PARALLEL_FROM:
+    workers = available_cpus()
+    if workers == 1 or len(first) < MIN_PARALLEL_CHUNKS:
         yield from itertools.starmap(work, numbered)
         return
-    pool = ProcessPoolExecutor(cores, multiprocessing.get_context(START), _start_worker, (work,))
+    context = multiprocessing.get_context(START_METHOD)
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (work,))
     try:
-        under_way: deque[Future[Result]] = deque()
+        futures: deque[Future[Result]] = deque()
         for numbered_chunk in numbered:
-            under_way.append(pool.submit(_run, *numbered_chunk))
-            if len(under_way) > AHEAD * cores:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            futures.append(pool.submit(_run, *numbered_chunk))
+            if len(futures) > READ_AHEAD * workers:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     except BrokenProcessPool as error:
         raise MachineError(
-            "a worker process that segments text was killed",
+            "a worker process that segments text was killed, most likely because memory ran out",
             at="data.train",
-            fix="often memory ran out: use fewer cores, for example with taskset -c 0,1",
+            fix="use fewer processes, for example: taskset -c 0,1 nmt-prepare ...",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+_work: Work[Any, Any] | None = None  # set once in each worker, so that it is not sent per chunk
 
 
-_work: Work[Any] | None = None  # set once in each worker process, so that it is not sent per chunk
-
-
-def _start_worker(work: Work[Any]) -> None:
+def _start_worker(work: Work[Any, Any]) -> None:
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _run(number: int, chunk: list[Pair]) -> Any:
+def _run(number: int, chunk: list[Any]) -> Any:
     assert _work is not None
     return _work(number, chunk)

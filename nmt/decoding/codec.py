@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.data.segment import Segmenter, fingerprint
+from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.constraints import (
@@ -329,9 +329,9 @@ def too_long(line: str) -> str:
     return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
 
 
-def text_fingerprint(vocab: Vocab, segmenter: Segmenter) -> str:
+def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:
     """Return the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
-    parts = vocab.fingerprint + fingerprint(segmenter)
+    parts = vocab.hash + segmenter_hash(segmenter)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nmt.data.segment import BYTE, Segmenter
+from nmt.data.segmenters import Segmenter
+from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 
@@ -157,7 +158,7 @@ def _with_boundaries(string: str, first: str, last: str) -> str:
         first, last: characters of the phrase as text, for those that are spelled as bytes.
     """
     edges = (
-        char if edge >= BYTE else edge
+        char if edge >= BYTE_SURFACE else edge
         for edge, char in zip((string[0], string[-1]), (first, last), strict=True)
     )
     left, right = ("" if _UNSPACED.match(edge) else " " for edge in edges)

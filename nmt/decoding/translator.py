@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nmt.data.segment import fingerprint, load_segmenter
+from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, PAD, UNK, Vocab
 from nmt.decoding.batching import HalvingBatcher, balanced_batches, read_chunks
 from nmt.decoding.codec import (
@@ -20,7 +20,7 @@ from nmt.decoding.codec import (
     TextCodec,
     Translation,
     UnknownPieces,
-    text_fingerprint,
+    text_hash,
 )
 from nmt.decoding.constraints import NAMES, LineConstraints, require_list, with_constraints
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from nmt.config.recipe import DecodeConfig, Recipe
-    from nmt.data.segment import Segmenter
+    from nmt.data.segmenters import Segmenter
     from nmt.decoding.ensemble import Ensemble
     from nmt.model.transformer import Transformer
 
@@ -150,18 +150,18 @@ class Translator:
         return self.model
 
     @property
-    def text_fingerprint(self) -> str:
+    def text_hash(self) -> str:
         """The SHA-256 of vocabulary and segmenter, which give ids their meaning."""
-        return text_fingerprint(self.vocab, self.segmenter)
+        return text_hash(self.vocab, self.segmenter)
 
     @property
     def unknown(self) -> UnknownPieces:
         """Counts of the source pieces so far that the model does not know."""
         return self.codec.unknown
 
-    def fingerprint(self) -> str:
+    def model_hash(self) -> str:
         """Return the SHA-256 of the weights, the vocabulary and the segmenter."""
-        digest = hashlib.sha256(self.text_fingerprint.encode())
+        digest = hashlib.sha256(self.text_hash.encode())
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
             digest.update(tensor.cpu().numpy().tobytes())
@@ -572,7 +572,7 @@ def load_run(run: Run, checkpoint: str) -> LoadedRun:
             at=str(folder.path),
             fix="restore the config.yaml that nmt-train wrote",
         ) from error
-    trained, here = saved.state.text_fingerprint, text_fingerprint(vocab, segmenter)
+    trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
     if trained and trained != here:  # empty if the checkpoint is not from a training run
         raise UserError(
             f"vocab.txt or segmenter.json differs from those that checkpoint {saved.path.name} was "
@@ -593,8 +593,8 @@ def _check_same_text(runs: Sequence[LoadedRun]) -> None:
         differ = {
             "config.yaml": (first.recipe.src, first.recipe.tgt)
             != (other.recipe.src, other.recipe.tgt),
-            "vocab.txt": first.vocab.fingerprint != other.vocab.fingerprint,
-            "segmenter.json": fingerprint(first.segmenter) != fingerprint(other.segmenter),
+            "vocab.txt": first.vocab.hash != other.vocab.hash,
+            "segmenter.json": segmenter_hash(first.segmenter) != segmenter_hash(other.segmenter),
         }
         for name in filter(differ.__getitem__, differ):
             raise UserError(

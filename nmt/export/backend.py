@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.segment import load_segmenter
+from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.codec import SearchInput, TextCodec, Translation
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
@@ -174,7 +174,7 @@ class ExportedTranslator(Translator):
     def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
         self.source, self.workers = source, check_workers(workers)
         metadata, self.decode = read_metadata(folder)
-        self.precision = "fp32"  # the precision of the stored weights is part of the fingerprint
+        self.precision = "fp32"  # the precision of the stored weights is part of the hash
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = metadata.src, metadata.tgt
         self.codec = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
@@ -187,7 +187,7 @@ class ExportedTranslator(Translator):
                 file=sys.stderr,
             )
         weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
-        self._fingerprint = f"{self.text_fingerprint} {weights}"
+        self._model_hash = f"{self.text_hash} {weights}"
 
     def search(
         self,
@@ -204,9 +204,9 @@ class ExportedTranslator(Translator):
         progress(sum(one.part == 0 for one in inputs))
         return results
 
-    def fingerprint(self) -> str:
+    def model_hash(self) -> str:
         """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
-        return self._fingerprint
+        return self._model_hash
 
     def score_stream(self, *texts: Any, **options: Any) -> Iterator[Translation]:
         """Raise a UserError: CTranslate2 does not score given translations here."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from string import Template
 
 import nmt
-from nmt.data.segment import Segmenter, save_segmenter
+from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from nmt.data.moses import Moses
 from nmt.data.text import find_side, is_blank, read_lines
+from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
@@ -221,7 +221,9 @@ def _from_run(
     moses = Moses(recipe.data.tokenized, nfc=False)
     return Systems(
         texts={
-            folder: [moses.scored(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
+            folder: [
+                moses.text_to_score(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)
+            ]
         },
         refs=_to_text(moses, ref_lines, recipe.tgt),
         words={folder: words},
@@ -233,11 +235,11 @@ def _from_run(
 
 
 def _to_text(moses: Moses, lines: list[str], lang: str) -> list[str]:
-    return [moses.reference_plain(line, lang) for line in lines]
+    return [moses.detokenize_reference(line, lang) for line in lines]
 
 
 def _to_words(moses: Moses, lines: list[str], lang: str) -> list[str]:
-    return [moses.reference_words(line, lang) for line in lines]
+    return [moses.tokenize_reference(line, lang) for line in lines]
 
 
 def _read(file: str | Path) -> list[str]:

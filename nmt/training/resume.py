@@ -9,9 +9,9 @@ import torch
 
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.segment import load_segmenter
+from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import Vocab
-from nmt.decoding.codec import text_fingerprint
+from nmt.decoding.codec import text_hash
 from nmt.errors import MachineError, UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import MODEL, OPTIMIZER, Checkpoint, TrainState, require_fit, shapes_of
@@ -115,13 +115,13 @@ def require_complete(recipe: Recipe, checkpoint: Checkpoint, types: int) -> None
 
 
 def _is_of(state: TrainState, prepared: Prepared) -> bool:
-    here = text_fingerprint(prepared.vocab, prepared.segmenter)
-    return state.text_fingerprint in ("", here)
+    here = text_hash(prepared.vocab, prepared.segmenter)
+    return state.text_hash in ("", here)
 
 
 def _require_own_text(folder: Path, state: TrainState) -> None:
-    here = text_fingerprint(Vocab.load(folder), load_segmenter(folder))
-    if state.text_fingerprint not in ("", here):
+    here = text_hash(Vocab.load(folder), load_segmenter(folder))
+    if state.text_hash not in ("", here):
         raise UserError(
             "vocab.txt or segmenter.json is not the one that this run began with",
             at=str(folder),

@@ -121,7 +121,7 @@ class Trainer:
             device,
             workers=all_cores(),
         )
-        state.text_fingerprint = self.translator.text_fingerprint
+        state.text_hash = self.translator.text_hash
         self.interval = LogInterval(state, recipe)
         self.started = time.monotonic() - state.seconds
 

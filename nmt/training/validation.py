@@ -93,14 +93,14 @@ def evaluate(
     segmenter, moses = prepared.segmenter, prepared.segmenter.moses
     hypotheses = translator.translate_ids(sources, check)
     texts = [h.text for h in hypotheses]
-    words = [segmenter.words(h.pieces, recipe.tgt) for h in hypotheses]
-    references = [moses.reference_plain(line, recipe.tgt) for line in split.ref_lines]
-    scored = [moses.scored(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
+    words = [segmenter.decode_tokenized(h.pieces, recipe.tgt) for h in hypotheses]
+    references = [moses.detokenize_reference(line, recipe.tgt) for line in split.ref_lines]
+    scored = [moses.text_to_score(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
     scores = [
         *score(scored, references, recipe.score.metrics, recipe.tgt, intervals),
         tokenized_bleu(
             words,
-            [moses.reference_words(line, recipe.tgt) for line in split.ref_lines],
+            [moses.tokenize_reference(line, recipe.tgt) for line in split.ref_lines],
             MODEL_WORDS,
         ),
     ]

@@ -56,7 +56,7 @@ class Translator:
     device, precision = "cpu", "fp32"
     unknown = types.SimpleNamespace(share=0.0, lines_all_unknown=0)
 
-    def fingerprint(self):
+    def model_hash(self):
         return "capitals"
 
     def check_options(self, given, constraints):
@@ -430,7 +430,7 @@ class Capitals:
     precision = "fp32"
     unknown = UnknownPieces()
 
-    def fingerprint(self) -> str:
+    def model_hash(self) -> str:
         return "capitals"
 
     def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:

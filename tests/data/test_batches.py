@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.data.batches import Batch, collate, collate_sources, make_batches, updates
-from nmt.data.encoded import CorpusWriter, EncodedCorpus
+from nmt.data.encoded import CorpusWriter, EncodedCorpus, Ragged
 from nmt.data.vocab import BOS, EOS
 
 
@@ -23,8 +23,9 @@ def lengths() -> tuple[np.ndarray, np.ndarray]:
 
 def corpus_of(folder: Path, pairs: list[tuple[list[int], list[int]]]) -> EncodedCorpus:
     writer = CorpusWriter(folder, 100)
-    writer.add([s for s, _ in pairs], [t for _, t in pairs])
-    return writer.close()
+    writer.add(Ragged.of([s for s, _ in pairs]), Ragged.of([t for _, t in pairs]))
+    writer.finish()
+    return EncodedCorpus(folder)
 
 
 def padding(batches: list[np.ndarray], src: np.ndarray, tgt: np.ndarray) -> float:

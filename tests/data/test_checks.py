@@ -11,8 +11,8 @@ from nmt.data.checks import (
     Limits,
     SplitCheck,
     failures,
-    fingerprint,
     first_suspicious,
+    pair_hash,
     reason_to_drop,
     summary,
 )
@@ -78,8 +78,8 @@ def test_a_finding_counts_all_and_lists_some():
 def test_duplicates_are_pairs_that_are_the_same_on_both_sides():
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("a", "b"), ("ab", ""), ("ab", "")]
     assert checked(pairs).report()["duplicates"] == 2
-    assert fingerprint("a", "b c") != fingerprint("a b", "c")
-    assert fingerprint("a", "b") != fingerprint("b", "a")
+    assert pair_hash("a", "b c") != pair_hash("a b", "c")
+    assert pair_hash("a", "b") != pair_hash("b", "a")
 
 
 def test_overlap_counts_distinct_pairs_of_the_held_out_split():

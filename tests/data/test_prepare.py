@@ -47,7 +47,8 @@ def prepared(folder: Path, *args, **keys):
 
 def text_of(p, corpus, row: int) -> tuple[str, str]:
     return tuple(
-        p.segmenter.words(p.vocab.pieces(ids), "gl") for ids in (corpus.src(row), corpus.tgt(row))
+        p.segmenter.decode_tokenized(p.vocab.pieces(ids), "gl")
+        for ids in (corpus.src(row), corpus.tgt(row))
     )
 
 
@@ -143,10 +144,10 @@ def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch):
     assert len(list((tmp_path / ".cache").iterdir())) == 1
     monkeypatch.setattr("nmt.data.prepare._fill", lambda *_: pytest.fail("made again"))
     again = prepared(tmp_path, model={"dim": 64, "heads": 2})
-    assert again.fingerprint == first.fingerprint
+    assert again.data_hash == first.data_hash
     monkeypatch.undo()
-    assert prepared(tmp_path, segment={"merges": 20}).fingerprint != first.fingerprint
-    assert prepared(tmp_path, train=TRAIN[1:]).fingerprint != first.fingerprint
+    assert prepared(tmp_path, segment={"merges": 20}).data_hash != first.data_hash
+    assert prepared(tmp_path, train=TRAIN[1:]).data_hash != first.data_hash
 
 
 def test_a_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
@@ -170,7 +171,7 @@ def test_a_read_only_place_prepares_elsewhere(tmp_path: Path, capsys):
 
 def test_worker_processes_give_the_same_ids(tmp_path: Path, monkeypatch):
     alone = prepared(tmp_path / "a")
-    monkeypatch.setattr(workers, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
     monkeypatch.setattr(workers, "CHUNK", 7)
     together = prepared(tmp_path / "b")
     assert np.array_equal(together.train.src_len, alone.train.src_len)
@@ -240,7 +241,7 @@ def test_a_full_disk_is_named_with_what_is_needed(tmp_path, monkeypatch):
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(CorpusWriter, "add_flat", full)
+    monkeypatch.setattr(CorpusWriter, "add", full)
     said = (
         r"cache/.*: the disk .* is full: [\d.]+ KB needed, .* free\n  -> free some space, then run"
     )

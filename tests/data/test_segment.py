@@ -13,19 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
-from nmt.data import bpe, segment
-from nmt.data.bpe import WordSplitter, escape, join, learn_codes, read_codes, unescape
-from nmt.data.moses import Moses
-from nmt.data.segment import (
-    FastBpe,
+from nmt.data.segmenters import (
     Segmenter,
+    bpe,
     learn_segmenter,
     load_segmenter,
-    prune_rare,
     save_segmenter,
+    segmenter_hash,
 )
-from nmt.data.segment import fingerprint as segmenter_fingerprint
+from nmt.data.segmenters.bpe import (
+    FastBpe,
+    WordSplitter,
+    escape,
+    join,
+    learn_codes,
+    prune_rare,
+    read_codes,
+    unescape,
+)
 from nmt.data.text import clean_line
+from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import MachineError, UserError
 
@@ -49,7 +56,7 @@ def fast(**keys) -> Segmenter:
 
 
 def test_counts_are_bounded_by_the_rarest_words(monkeypatch):
-    monkeypatch.setattr(segment, "COUNTED_WORDS", 3)
+    monkeypatch.setattr(bpe, "MAX_COUNTED_WORDS", 3)
     assert prune_rare(Counter("aaabbc")) == Counter("aaabbc")
     assert prune_rare(Counter("aaabbccde")) == Counter("aaabbcc")
     assert prune_rare(Counter("aabbccdd")) == Counter()  # all of them are rare
@@ -68,7 +75,7 @@ def test_learned_merges_join_the_frequent_pairs():
 def test_words_of_pieces_are_the_words_of_the_text(line: str):
     words = " ".join(line.split())
     for segmenter in SEGMENTERS_OF_TOKENIZED:
-        assert segmenter.words(segmenter.encode(line, "gl"), "gl") == words
+        assert segmenter.decode_tokenized(segmenter.encode(line, "gl"), "gl") == words
 
 
 SEGMENTERS_OF_TOKENIZED = [fast(), learned(WhitespaceConfig()), fast(vocab_threshold=3)]
@@ -92,7 +99,7 @@ def test_escape_is_undone_and_leaves_no_joiner(word: str):
 @pytest.mark.parametrize("text", ["<unk> </s> <s>", "a@@ b", "x</w> y", "&quot; &amp;", "@@ @"])
 def test_control_signs_in_text_survive(text: str):
     segmenter = fast()
-    assert segmenter.words(segmenter.encode(text, "gl"), "gl") == text
+    assert segmenter.decode_tokenized(segmenter.encode(text, "gl"), "gl") == text
 
 
 def test_raw_text_comes_back_through_moses():
@@ -100,14 +107,16 @@ def test_raw_text_comes_back_through_moses():
     for line in ("The cat's \"fish\" costs $5, doesn't it? Yes & no.", "It's (very) good: 50%."):
         pieces = segmenter.encode(line, "en")
         assert segmenter.decode(pieces, "en") == line
-        assert segmenter.words(pieces, "en") == segmenter.moses.reference_words(line, "en")
+        assert segmenter.decode_tokenized(pieces, "en") == segmenter.moses.tokenize_reference(
+            line, "en"
+        )
 
 
 def test_tokenized_text_comes_out_plain():
     segmenter = fast()
     pieces = segmenter.encode("it &apos;s a &quot; test &quot; , is n&apos;t it ?", "en")
     assert segmenter.decode(pieces, "en") == "it's a \"test\", is n't it?"
-    assert segmenter.moses.reference_plain("it &apos;s", "en") == "it's"
+    assert segmenter.moses.detokenize_reference("it &apos;s", "en") == "it's"
 
 
 def test_both_engines_split_alike(monkeypatch):
@@ -140,11 +149,11 @@ def test_the_end_of_a_word_in_a_text_is_never_learned_as_one(tmp_path: Path):
     segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(text))
     save_segmenter(segmenter, tmp_path)
     for line in {side for pair in text for side in pair} | {"low</w>est </w></w>"}:
-        assert segmenter.words(load_segmenter(tmp_path).encode(line, "gl"), "gl") == line
+        assert segmenter.decode_tokenized(load_segmenter(tmp_path).encode(line, "gl"), "gl") == line
 
 
 def test_the_cache_of_words_is_bounded_and_changes_nothing(monkeypatch):
-    monkeypatch.setattr(bpe, "CACHED_WORDS", 2)
+    monkeypatch.setattr(bpe, "MAX_CACHED_WORDS", 2)
     splitter, words = WordSplitter(MERGES), ["aab", "abab", "caba", "aab", "b", "abab"]
     assert [splitter([word]) for word in words] == [WordSplitter(MERGES)([word]) for word in words]
     assert len(splitter._cache) <= 2
@@ -164,7 +173,7 @@ def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
     line = "o gato negro come peixe , e o can come carne ."
     draws = [segmenter.training_encoder([1, n])(line, "gl") for n in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
-    assert all(segmenter.words(d, "gl") == line for d in draws)
+    assert all(segmenter.decode_tokenized(d, "gl") == line for d in draws)
     assert len(draws[0]) > len(segmenter.encode(line, "gl"))
     assert segmenter.encode(line, "gl") == fast().encode(line, "gl")
 
@@ -184,7 +193,7 @@ def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Se
 def test_a_changed_or_missing_file_is_refused(tmp_path: Path):
     save_segmenter(fast(), tmp_path)
     (tmp_path / "codes.txt").write_text("a b 0\n")
-    with pytest.raises(UserError, match=r"codes\.txt was changed"):
+    with pytest.raises(UserError, match=r"codes\.txt has changed"):
         load_segmenter(tmp_path)
     (tmp_path / "codes.txt").unlink()
     with pytest.raises(UserError, match="cannot be read"):
@@ -213,7 +222,7 @@ def test_codes_of_both_formats_are_read(tmp_path: Path):
         ("g a 12\nbroken\n", ":2"),
         ("g a x\n", ":1"),
         ("#version: 0.2\na\n", ":2"),
-        ("", "no merges"),
+        ("", "has no merges"),
     ],
 )
 def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: str):
@@ -223,14 +232,14 @@ def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: s
     with pytest.raises(UserError, match="cannot be read"):
         read_codes(tmp_path / "missing")
     (tmp_path / "codes").write_bytes(b"g a 12\ncaf\xe9 x 3\n")
-    with pytest.raises(UserError, match=r"codes:2: not UTF-8\n  -> segment\.codes reads"):
+    with pytest.raises(UserError, match=r"codes:2: not UTF-8\n  -> segment\.codes must be"):
         read_codes(tmp_path / "codes")
 
 
 def test_nfc_composes_input_and_never_references():
     segmenter = learned(WhitespaceConfig(), normalize="nfc")
     assert segmenter.encode("e\u0301", "gl") == ["é"]
-    assert segmenter.moses.reference_words("e\u0301", "gl") == "e\u0301"
+    assert segmenter.moses.tokenize_reference("e\u0301", "gl") == "e\u0301"
     assert learned(WhitespaceConfig()).encode("e\u0301", "gl") == ["e\u0301"]
 
 
@@ -268,7 +277,9 @@ def test_what_the_corpus_raises_is_not_hidden_by_sentencepiece(error: BaseExcept
 
 
 def test_sentencepiece_that_cannot_learn_says_so():
-    with pytest.raises(UserError, match=r"this corpus takes \d+, one for each character\n  -> set"):
+    with pytest.raises(
+        UserError, match=r"this corpus needs \d+ types, one for each character\n  -> set"
+    ):
         learn_segmenter(
             SentencePieceConfig(vocab_size=16), "gl", "en", False, "none", lambda: iter(TEXT)
         )
@@ -279,13 +290,13 @@ def test_a_word_of_a_megabyte_is_cut_in_blocks(monkeypatch, engine: str):
     if engine == "subword-nmt":
         monkeypatch.setattr(bpe, "fastBPE", None)
     segmenter = fast()
-    monkeypatch.setattr(bpe, "LONGEST_WORD", 10)
+    monkeypatch.setattr(bpe, "MAX_WORD_LENGTH", 10)
     word = "gatonegrocasa@@grande</w>" * 3
     pieces = segmenter.encode(f"o {word} come", "gl")
-    assert segmenter.words(pieces, "gl") == f"o {word} come"
-    assert segmenter.words(segmenter.training_encoder([1])(word, "gl"), "gl") == word
+    assert segmenter.decode_tokenized(pieces, "gl") == f"o {word} come"
+    assert segmenter.decode_tokenized(segmenter.training_encoder([1])(word, "gl"), "gl") == word
     drawn = fast(dropout=0.5).training_encoder([1])(word, "gl")
-    assert segmenter.words(drawn, "gl") == word
+    assert segmenter.decode_tokenized(drawn, "gl") == word
     assert learn_codes({"a" * 11: 9, "bc": 3}, 5) == [("b", "c</w>")]
 
 
@@ -314,7 +325,7 @@ def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatc
 def test_the_fingerprint_of_text_is_that_of_earlier_versions():
     """Runs of earlier versions must be found to have the same text."""
     segmenter = FastBpe(Moses(tokenized=True, nfc=False), WordSplitter([("a", "b")]), 0.0)
-    assert segmenter_fingerprint(segmenter) == (
+    assert segmenter_hash(segmenter) == (
         "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
     )
 
@@ -354,7 +365,7 @@ def test_sentencepieces_errors_name_keys_of_the_recipe(byte_fallback: bool):
     with pytest.raises(UserError) as error:
         learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenized=False)
     said = str(error.value)
-    assert said.startswith("segment.vocab_size: 16 types are too few: this corpus takes")
+    assert said.startswith("segment.vocab_size: a vocabulary of 16 is too small: this corpus needs")
     needed = said.rpartition("set segment.vocab_size=")[2].split()[0]
     config = SentencePieceConfig(vocab_size=int(needed), byte_fallback=byte_fallback)
     assert learned(config, tokenized=False)

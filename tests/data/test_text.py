@@ -79,7 +79,7 @@ def test_a_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("nmt.data.text.LONGEST_LINE", 1000)
-    with pytest.raises(UserError, match="a line of over 1,000 bytes"):
+    with pytest.raises(UserError, match="this line has over 1,000 bytes"):
         lines_of(tmp_path, gzip.compress(b"x" * 10_000), "a.en.gz")
 
 
@@ -98,10 +98,10 @@ def test_find_side_looks_for_archives_and_refuses_folders(tmp_path: Path):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"\x28\xb5\x2f\xfd\x24\x0d", "compressed by zstd, which is not read: unpack it"),
-        (gzip.compress(b"text\n"), "compressed by gzip: let its name end in .gz"),
-        (lzma.compress(b"text\n"), "compressed by xz: let its name end in .xz"),
-        (bz2.compress(b"some text\n" * 9), "compressed by bzip2: let its name end in .bz2"),
+        (b"\x28\xb5\x2f\xfd\x24\x0d", "a zstd file, which is not supported: unpack it"),
+        (gzip.compress(b"text\n"), "a gzip file: rename it so that its name ends in .gz"),
+        (lzma.compress(b"text\n"), "an xz file: rename it so that its name ends in .xz"),
+        (bz2.compress(b"some text\n" * 9), "a bzip2 file: rename it so that its name ends in .bz2"),
         (b"PK\x03\x04\xff", "a zip archive: unpack it"),
         ("text\n".encode("utf-16"), "UTF-16: convert it"),
     ],
@@ -114,5 +114,7 @@ def test_what_is_no_text_says_what_it_is(tmp_path, data, said):
 
 def test_zstd_files_are_told_apart_from_missing_ones(tmp_path):
     (tmp_path / "t.gl.zst").touch()
-    with pytest.raises(UserError, match=r"t\.gl\.zst: zstd is not read\n.*zstd -d t\.gl\.zst"):
+    with pytest.raises(
+        UserError, match=r"t\.gl\.zst: zstd files are not supported\n.*zstd -d t\.gl\.zst"
+    ):
         find_side(str(tmp_path / "t"), "gl")

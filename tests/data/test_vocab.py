@@ -60,8 +60,8 @@ def test_save_and_load(tmp_path: Path):
     loaded = Vocab.load(tmp_path)
     assert loaded.pieces(range(len(loaded))) == vocab.pieces(range(len(vocab)))
     assert (loaded.types_of("src") == vocab.types_of("src")).all()
-    assert loaded.fingerprint == vocab.fingerprint
-    assert vocab.fingerprint != Vocab.build(SRC, TGT).fingerprint
+    assert loaded.hash == vocab.hash
+    assert vocab.hash != Vocab.build(SRC, TGT).hash
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str)
 def test_a_missing_or_huge_file(tmp_path: Path, monkeypatch):
     with pytest.raises(UserError, match=r"vocab\.txt"):
         Vocab.load(tmp_path)
-    monkeypatch.setattr("nmt.data.vocab.LARGEST", 2)
+    monkeypatch.setattr("nmt.data.vocab.MAX_TYPES", 2)
     Vocab.build(SRC, TGT).save(tmp_path)
     with pytest.raises(UserError, match="between 1 and 2"):
         Vocab.load(tmp_path)

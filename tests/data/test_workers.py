@@ -12,9 +12,11 @@ import pytest
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import workers
-from nmt.data.encoding import EncodeChunk
-from nmt.data.segment import CountWords, learn_segmenter
-from nmt.data.workers import Pair, on_all_cores
+from nmt.data.encoded import EncodeChunk
+from nmt.data.segmenters import learn_segmenter
+from nmt.data.segmenters.bpe import CountWords
+from nmt.data.text import Pair
+from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 
 PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
@@ -37,15 +39,15 @@ class Look:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "CHUNK", 3)
-    monkeypatch.setattr(workers, "PARALLEL_FROM", 2)
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 2)
+    monkeypatch.setattr(workers, "available_cpus", lambda: 2)
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("start", sorted({workers.START, "spawn"}))
+@pytest.mark.parametrize("start", sorted({workers.START_METHOD, "spawn"}))
 def test_every_pair_comes_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
-    monkeypatch.setattr(workers, "START", start)
-    done = list(on_all_cores(Look(), PAIRS))
+    monkeypatch.setattr(workers, "START_METHOD", start)
+    done = list(map_chunks(Look(), PAIRS))
     assert [number for _, number, _ in done] == list(range(17))
     assert [pair for *_, pairs in done for pair in pairs] == PAIRS
     assert os.getpid() not in {pid for pid, *_ in done}
@@ -55,7 +57,7 @@ def test_every_pair_comes_once_and_in_order(monkeypatch: pytest.MonkeyPatch, sta
 @pytest.mark.usefixtures("small_chunks")
 def test_an_error_in_a_worker_arrives_as_it_is():
     with pytest.raises(UserError) as error:
-        list(on_all_cores(Look(fail_at=5), PAIRS))
+        list(map_chunks(Look(fail_at=5), PAIRS))
     assert str(error.value) == "here:3: no such thing\n  -> look there"
     assert multiprocessing.active_children() == []
 
@@ -67,8 +69,8 @@ def test_an_error_of_the_input_arrives_and_leaving_early_ends_the_workers():
         raise UserError("cannot be read")
 
     with pytest.raises(UserError, match="cannot be read"):
-        list(on_all_cores(Look(), broken()))
-    left = on_all_cores(Look(), PAIRS)
+        list(map_chunks(Look(), broken()))
+    left = map_chunks(Look(), PAIRS)
     next(left)
     left.close()
     assert multiprocessing.active_children() == []
@@ -78,22 +80,22 @@ def test_an_error_of_the_input_arrives_and_leaving_early_ends_the_workers():
 def test_the_input_is_read_no_further_ahead_than_the_workers_need():
     read = itertools.count()
     pairs = (("a", str(next(read))) for _ in range(10_000))
-    done = on_all_cores(Look(), pairs)
+    done = map_chunks(Look(), pairs)
     for _ in range(4):
         next(done)
-    ahead = workers.AHEAD * 2 + 1
+    ahead = workers.READ_AHEAD * 2 + 1
     assert next(read) <= (4 + ahead) * 3
     done.close()
 
 
 @pytest.mark.parametrize("cores", [1, 8])
 def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
-    monkeypatch.setattr(workers, "_cores", lambda: cores)
+    monkeypatch.setattr(workers, "available_cpus", lambda: cores)
     few = PAIRS * (3 * workers.CHUNK // len(PAIRS))
-    done = list(on_all_cores(Look(), few))
+    done = list(map_chunks(Look(), few))
     assert {pid for pid, *_ in done} == {os.getpid()}
     assert [len(pairs) for *_, pairs in done] == [workers.CHUNK] * 3
-    assert list(on_all_cores(Look(), [])) == []
+    assert list(map_chunks(Look(), [])) == []
 
 
 @pytest.mark.parametrize(
@@ -107,12 +109,12 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
 )
 def test_work_can_be_sent_to_another_process(config):
     segmenter = learn_segmenter(config, "gl", "en", False, "nfc", lambda: iter(PAIRS))
-    work = EncodeChunk(segmenter, "gl", "en", seed=4, longest=100)
+    work = EncodeChunk(segmenter, "gl", "en", seed=4, max_pieces=100)
     sides, again = work(2, PAIRS)[0], pickle.loads(pickle.dumps(work))(2, PAIRS)[0]
     for side, sent in zip(sides, again, strict=True):
         assert sent.types == side.types
-        assert sent.flat.ids.tolist() == side.flat.ids.tolist()
-        assert sent.flat.lengths.tolist() == side.flat.lengths.tolist()
+        assert sent.rows.ids.tolist() == side.rows.ids.tolist()
+        assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
     count = CountWords(segmenter.moses, "gl", "en")
     assert pickle.loads(pickle.dumps(count))(0, PAIRS) == count(0, PAIRS)
     assert count(0, PAIRS)["a"] == 50
@@ -123,9 +125,8 @@ def test_dropout_draws_anew_in_each_chunk_and_for_each_seed():
     segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(WORDS))
 
     def lengths(seed: int, number: int) -> list[int]:
-        return EncodeChunk(segmenter, "gl", "en", seed, 100)(number, WORDS)[0][
-            0
-        ].flat.lengths.tolist()
+        (source, _), _ = EncodeChunk(segmenter, "gl", "en", seed, 100)(number, WORDS)
+        return source.rows.lengths.tolist()
 
     assert lengths(4, 2) == lengths(4, 2)
     assert lengths(4, 2) != lengths(4, 3)

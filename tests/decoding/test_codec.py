@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
-from nmt.data.moses import Moses
-from nmt.data.segment import SentencePiece
+from nmt.data.segmenters.sentencepiece import SentencePiece
+from nmt.data.tokenizer import Moses
 from nmt.decoding import codec as codec_module
 from nmt.decoding import forced as forced_module
 from nmt.decoding.codec import part_ends

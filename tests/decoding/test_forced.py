@@ -62,7 +62,7 @@ def test_log_probabilities_of_a_line_in_parts(
     long = " ".join(LINES)
     (best,) = translator.n_best([long], 1, token_scores=True, align=True)[0]
     assert sum(best.token_log_probs) == pytest.approx(best.log_prob, abs=1e-3)
-    words = translator.segmenter.moses.words(long, "gl")
+    words = translator.segmenter.moses.tokenize(long, "gl")
     assert max(i for i, _ in best.alignment) > len(words) // 2  # also in later parts
     assert max(i for i, _ in best.alignment) < len(words)
 
@@ -203,9 +203,9 @@ def test_words_are_linked_if_any_of_their_pieces_are() -> None:
 
 def test_alignments_stay_within_the_words_of_both_sides(translator: Translator) -> None:
     for line, of_line in zip(LINES, translator.n_best(LINES, 2, align=True), strict=True):
-        source = translator.segmenter.moses.words(line, "gl")
+        source = translator.segmenter.moses.tokenize(line, "gl")
         for h in of_line:
-            words = translator.segmenter.words(h.pieces, "en").split()
+            words = translator.segmenter.decode_tokenized(h.pieces, "en").split()
             assert {j for _, j in h.alignment} == set(range(len(words)))
             assert {i for i, _ in h.alignment} <= set(range(len(source)))
 

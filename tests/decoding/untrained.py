@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
-from nmt.data.segment import learn_segmenter
+from nmt.data.segmenters import learn_segmenter
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer

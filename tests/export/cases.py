@@ -17,7 +17,7 @@ import yaml
 from nmt.config.load import dump_recipe, recipe_from_text
 from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
 from nmt.data.batches import collate_sources
-from nmt.data.segment import Segmenter, learn_segmenter, save_segmenter
+from nmt.data.segmenters import Segmenter, learn_segmenter, save_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
@@ -137,7 +137,7 @@ def run_folder(translator: Translator, path: Path) -> Path:
     with TrainingFolder(path, recipe) as run:
         translator.vocab.save(path)
         save_segmenter(translator.segmenter, path)
-        state = TrainState(1, best_update=1, text_fingerprint=translator.text_fingerprint)
+        state = TrainState(1, best_update=1, text_hash=translator.text_hash)
         save_checkpoint(run, state, translator.model.state_dict(), {}, keep=1)
     return path
 

@@ -19,10 +19,11 @@ import pytest
 
 from nmt.cli.prepare import main
 from nmt.config.recipe import Recipe
-from nmt.data import bitext, bpe, encoding, workers
+from nmt.data import bitext, encoded, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared, prepare
+from nmt.data.segmenters import bpe
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
 
@@ -86,10 +87,10 @@ def test_all_missing_files_are_named_at_once(corpus: Corpus):
 def test_a_folder_or_a_pipe_is_no_corpus(corpus: Corpus):
     (corpus.folder / "dev.gl").unlink()
     (corpus.folder / "dev.gl").mkdir()
-    assert "dev.gl: not a regular file" in corpus.refused()
+    assert "dev.gl: is not a regular file" in corpus.refused()
     (corpus.folder / "dev.gl").rmdir()
     os.mkfifo(corpus.folder / "dev.gl")
-    assert "dev.gl: not a regular file" in corpus.refused()
+    assert "dev.gl: is not a regular file" in corpus.refused()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -142,14 +143,16 @@ def test_two_files_of_one_side_must_be_the_same(corpus: Corpus):
     assert str(packed) not in report["inputs"]
     for other in (plain.read_bytes()[:-1] + b" x\n", plain.read_bytes() + b"\n", b""):
         packed.write_bytes(gzip.compress(other))
-        with pytest.raises(UserError, match=r"train\.en: differs from train\.en\.gz next to it"):
+        with pytest.raises(
+            UserError, match=r"train\.en: differs from train\.en\.gz in the same folder"
+        ):
             corpus.prepared()
 
 
 def test_a_line_that_never_ends_is_refused_before_it_fills_memory(corpus: Corpus):
     (corpus.folder / "train.en").unlink()
     corpus.write("train.en.gz", gzip.compress(b"a" * 30_000_000, 1))
-    assert "train.en.gz:1: a line of over 10,000,000 bytes" in corpus.refused()
+    assert "train.en.gz:1: this line has over 10,000,000 bytes" in corpus.refused()
 
 
 @pytest.mark.parametrize("name", ["train.gl", "dev.en"])
@@ -212,7 +215,7 @@ def test_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, 
     path = corpus.folder / "train.en"
     path.write_bytes(change(path.read_bytes().decode()).encode())
     changed = corpus.prepared()
-    assert changed.fingerprint != plain.fingerprint
+    assert changed.data_hash != plain.data_hash
     assert ids(changed) == ids(plain)
     found = changed.report["splits"]["train"]["normalized"]
     assert found == ({what: count} if what else {})
@@ -240,7 +243,7 @@ def test_text_that_looks_like_a_special_is_text(corpus: Corpus, kind: str):
     p = corpus.prepared(segment=segment, data={"checks": "warn"})
     assert p.train.src(3).min() > UNK
     pieces = p.vocab.pieces(p.train.src(3))
-    assert p.segmenter.words(pieces, "gl").replace("_", "▁") == TAGS
+    assert p.segmenter.decode_tokenized(pieces, "gl").replace("_", "▁") == TAGS
 
 
 # --- pairs --------------------------------------------------------------------------------------
@@ -394,7 +397,7 @@ def test_with_bytes_nothing_is_unknown(corpus: Corpus):
 
 
 def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
-    monkeypatch.setattr(encoding, "LARGEST", 50)
+    monkeypatch.setattr(encoded, "MAX_TYPES", 50)
     said = corpus.refused(segment={"kind": "whitespace"})
     assert "72 types; at most 50 are allowed" in said
     assert "segment.min_count" in said
@@ -404,18 +407,18 @@ def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
 
 
 def test_a_killed_worker_is_an_error_and_not_a_hang(corpus: Corpus, monkeypatch):
-    monkeypatch.setattr(workers, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
     monkeypatch.setattr(workers, "CHUNK", 5)
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "available_cpus", lambda: 2)
     parent = os.getpid()
-    real = encoding.Segment.__call__
+    real = encoded.EncodeChunk.__call__
 
     def die(self, number, pairs):
         if number == 7 and os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, number, pairs)
 
-    monkeypatch.setattr(encoding.Segment, "__call__", die)
+    monkeypatch.setattr(encoded.EncodeChunk, "__call__", die)
     with pytest.raises(MachineError, match="worker process that segments text was killed"):
         corpus.prepared()
     assert list((corpus.folder / ".cache").iterdir()) == []
@@ -425,15 +428,15 @@ def test_workers_know_nothing_of_torch_and_give_the_same(corpus: Corpus):
     """What the command's processes load, and the ids of one process and of several."""
     code = """
 import sys
-from nmt.data import encoding, workers
+from nmt.data import encoded, workers
 from nmt.cli.prepare import main
-real = encoding.Segment.__call__
+real = encoded.EncodeChunk.__call__
 def look(self, number, pairs):
     assert "torch" not in sys.modules
     return real(self, number, pairs)
-encoding.Segment.__call__ = look
+encoded.EncodeChunk.__call__ = look
 cores, *argv = sys.argv[1:]
-workers.PARALLEL_FROM, parallel.CHUNK, parallel._cores = 1, 4, lambda: int(cores)
+workers.MIN_PARALLEL_CHUNKS, workers.CHUNK, workers.available_cpus = 1, 4, lambda: int(cores)
 sys.exit(main(argv))
 """
     text = "src: gl\ntgt: en\nsegment: {merges: 30, dropout: 0.3}\n"
@@ -453,7 +456,7 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     def full(*_):
         raise OSError(28, "No space left on device", "train.ids")
 
-    monkeypatch.setattr(encoding.CorpusWriter, "add_flat", full)
+    monkeypatch.setattr(encoded.CorpusWriter, "add", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
     said = capsys.readouterr().err
@@ -533,9 +536,9 @@ def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
 def test_more_words_than_memory_leave_out_the_rare_ones_in_learning(monkeypatch):
     words = {"abc": 5, "abd": 4, "xyxy": 3, "zzz": 1}
     whole = bpe.learn_codes(words, 20)
-    monkeypatch.setattr(bpe, "LEARNING_WORDS", 2)
+    monkeypatch.setattr(bpe, "MAX_LEARNED_WORDS", 2)
     assert bpe.learn_codes(words, 20) == bpe.learn_codes({"abc": 5, "abd": 4}, 20) != whole
-    monkeypatch.setattr(bpe, "LEARNING_WORDS", 4)
+    monkeypatch.setattr(bpe, "MAX_LEARNED_WORDS", 4)
     assert bpe.learn_codes(words, 20) == whole
 
 
@@ -552,7 +555,7 @@ def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatc
     assert first.test is not None
     turned = {"dev": train, "train": str(corpus.folder / "dev"), "checks": "off"}
     keys = [{"checks": "off"}, turned, {"checks": "off", "train": [train, test]}]
-    assert len({corpus.prepared(data=key).fingerprint for key in keys}) == 3
+    assert len({corpus.prepared(data=key).data_hash for key in keys}) == 3
 
 
 @pytest.mark.parametrize("package", ["sacremoses", "sentencepiece", "subword-nmt", "Unicode"])
@@ -563,7 +566,7 @@ def test_another_version_of_what_cuts_the_text_is_other_data(corpus: Corpus, mon
         prepare_module, "versions", lambda: {**first.report["versions"], package: "99"}
     )
     again = corpus.prepared()
-    assert again.fingerprint != first.fingerprint
+    assert again.data_hash != first.data_hash
     assert again.report["versions"][package] == "99"
 
 
@@ -597,7 +600,7 @@ def test_a_vocabulary_is_no_codes_file(corpus: Corpus):
     assert "\n  -> " in said
     corpus.write("vocab", "t h\nth e\n")  # subword-nmt's without its first line, or version 0.1
     said = corpus.refused(segment=segment)
-    assert "vocab:1: two columns without subword-nmt's first line" in said
+    assert "vocab:1: two columns, but the first line is not #version" in said
     corpus.write("vocab", "t h 312\nth e 17\n")
     assert corpus.prepared(segment=segment)
 

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from nmt.cli.train import main
-from nmt.data import segment
+from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
 from nmt.run.folder import RunFolder
 from nmt.training import resume
@@ -81,7 +81,7 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
 def test_another_version_learns_other_pieces_and_the_run_keeps_its_own(here, monkeypatch):
     """The cache is gone, and the library that learns the segmentation is another version."""
     shutil.rmtree(here / ".cache")
-    monkeypatch.setattr(segment, "learn_codes", lambda counts, merges: [("1", "2</w>")])
+    monkeypatch.setattr(bpe, "learn_codes", lambda counts, merges: [("1", "2</w>")])
     texts = {name: (here / "run" / name).read_bytes() for name in ("vocab.txt", "segmenter.json")}
     assert resumed(here) == 0
     assert texts == {name: (here / "run" / name).read_bytes() for name in texts}
@@ -90,8 +90,8 @@ def test_another_version_learns_other_pieces_and_the_run_keeps_its_own(here, mon
 
 def test_another_tokenizer_is_refused_and_nothing_is_overwritten(here, monkeypatch, capsys):
     shutil.rmtree(here / ".cache")
-    real = segment.FastBpe.encode
-    monkeypatch.setattr(segment.FastBpe, "encode", lambda *a: [*real(*a), "."])
+    real = bpe.FastBpe.encode
+    monkeypatch.setattr(bpe.FastBpe, "encode", lambda *a: [*real(*a), "."])
     before = content(here / "run")
     assert resumed(here) == 2
     said = capsys.readouterr().err

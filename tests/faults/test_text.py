@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
-from nmt.data import bpe
-from nmt.data.bpe import WordSplitter, join, learn_codes, read_codes
-from nmt.data.segment import Segmenter, learn_segmenter, load_segmenter, save_segmenter
+from nmt.data.segmenters import Segmenter, bpe, learn_segmenter, load_segmenter, save_segmenter
+from nmt.data.segmenters.bpe import WordSplitter, join, learn_codes, read_codes
 from nmt.data.text import clean_line, find_side, is_blank, read_lines
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
@@ -151,7 +150,7 @@ def test_no_codes_end_the_process(tmp_path: Path):
     """fastBPE itself calls exit() or aborts on many of these; in a process of its own."""
     program = """
 import pathlib, sys
-from nmt.data.bpe import WordSplitter, read_codes
+from nmt.data.segmenters.bpe import WordSplitter, read_codes
 from nmt.errors import UserError
 for name in sys.argv[1:]:
     try:
@@ -232,7 +231,7 @@ def test_a_model_that_is_none(tmp_path: Path, data: bytes | None, said: str):
         lambda facts: {**facts, "sha256": {"../../secret": ""}},
         lambda facts: {**facts, "kind": ["fastbpe"]},
         lambda facts: {**facts, "kind": "other"},
-        lambda facts: {key: value for key, value in facts.items() if key != "tokenized"},
+        lambda facts: {key: value for key, value in facts.items() if key != "tokenised"},
     ],
 )
 def test_a_segmenter_with_other_facts_is_refused(tmp_path: Path, change):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
@@ -51,7 +51,7 @@ class TrainState:
         content: SHA-256 of each file of train, dev, test and segment, which a resumed run must
             match; empty = not known, from an older version.
         interval: sums since the last log line.
-        text_fingerprint: hash of vocabulary and segmenter; translation must have the same.
+        text_hash: of vocabulary and segmenter; translation must have the same.
         update_batches: batches of an update, of all processes together; 0 = not known.
         loss_scale: the factor on the loss in fp16.
         loss_scale_updates: updates in a row with finite gradients at that scale.
@@ -70,7 +70,7 @@ class TrainState:
     bad_updates: int = 0
     content: dict[str, list[str]] = field(default_factory=dict)
     interval: IntervalState = field(default_factory=IntervalState)
-    text_fingerprint: str = ""
+    text_hash: Annotated[str, Field(alias="text_hash")] = ""
     update_batches: int = 0
     loss_scale: float = 2.0**16
     loss_scale_updates: int = 0
@@ -78,7 +78,7 @@ class TrainState:
 
     def to_json(self) -> str:
         """Return JSON text from which ``from_json`` makes an equal state."""
-        return _STATE.dump_json(self, indent=1).decode("utf-8")
+        return _STATE.dump_json(self, indent=1, by_alias=True).decode("utf-8")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TrainState:

@@ -1,0 +1,95 @@
+"""Segmenters: text to pieces and back, learned or given, saved in a folder.
+
+To add one: a subclass of ``Segmenter`` in a file of this package, one line in SEGMENTERS, and its
+recipe keys in nmt/config/recipe.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from nmt.data.segmenters.base import Pairs, Segmenter
+from nmt.data.segmenters.bpe import FastBpe
+from nmt.data.segmenters.sentencepiece import SentencePiece
+from nmt.data.segmenters.whitespace import Whitespace
+from nmt.data.tokenizer import Moses
+from nmt.errors import UserError
+from nmt.runtime.files import write_atomic
+
+SEGMENTERS: dict[str, type[Segmenter]] = {
+    cls.kind: cls for cls in (FastBpe, SentencePiece, Whitespace)
+}
+FILE = "segmenter.json"
+# The file keeps the first name of this kind, because checkpoints store a hash of the file.
+_FILE_KINDS = {"whitespace": "plain"}
+_KINDS = {stored: kind for kind, stored in _FILE_KINDS.items()}
+
+
+def learn_segmenter(
+    config: Any, src: str, tgt: str, tokenized: bool, normalize: str, pairs: Pairs
+) -> Segmenter:
+    """Learn the segmentation of a recipe, or read the file that the recipe names.
+
+    Args:
+        config: the recipe's ``segment``.
+        src, tgt: language codes.
+        tokenized, normalize: of the recipe's ``data``.
+        pairs: returns an iterator over the training pairs at each call.
+    """
+    moses = Moses(tokenized, nfc=normalize == "nfc")
+    return SEGMENTERS[config.kind].learn(config, moses, src, tgt, pairs)
+
+
+def save_segmenter(segmenter: Segmenter, folder: Path) -> None:
+    """Write the files of a segmenter into a folder, segmenter.json last.
+
+    Raises:
+        MachineError: the disk is full, or the folder is not writable.
+    """
+    for name, data in segmenter.files().items():
+        write_atomic(folder / name, data)
+    write_atomic(folder / FILE, _description(segmenter))
+
+
+def segmenter_hash(segmenter: Segmenter) -> str:
+    """Return the SHA-256 of segmenter.json, which has the hashes of all other files."""
+    return hashlib.sha256(_description(segmenter).encode()).hexdigest()
+
+
+def load_segmenter(folder: Path) -> Segmenter:
+    """Read what ``save_segmenter`` wrote.
+
+    Raises:
+        UserError: a file is missing or damaged, or has changed since.
+    """
+    try:
+        metadata = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        moses = Moses(metadata["tokenised"], metadata["nfc"])
+        for name, digest in metadata["sha256"].items():
+            if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
+                raise ValueError(f"{name} has changed since it was written")
+        kind = _KINDS.get(metadata["kind"], metadata["kind"])
+        return SEGMENTERS[kind].load(folder, moses, metadata)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(
+            f"the segmenter cannot be read: {error}",
+            at=str(folder / FILE),
+            fix="restore the files that nmt-train wrote",
+        ) from error
+
+
+def _description(segmenter: Segmenter) -> str:
+    """Return the text of segmenter.json."""
+    metadata = {
+        "kind": _FILE_KINDS.get(segmenter.kind, segmenter.kind),
+        "tokenised": segmenter.moses.tokenized,  # the spelling of the file format
+        "nfc": segmenter.moses.nfc,
+        "sha256": {
+            name: hashlib.sha256(data).hexdigest() for name, data in segmenter.files().items()
+        },
+        **segmenter.metadata(),
+    }
+    return json.dumps(metadata, indent=1) + "\n"

@@ -1,0 +1,78 @@
+"""What the toolkit needs of a segmenter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from nmt.data.tokenizer import Moses
+
+Pairs: TypeAlias = Callable[[], Iterator[tuple[str, str]]]
+Encode: TypeAlias = Callable[[str, str], list[str]]
+
+
+class Segmenter(ABC):
+    """Text to pieces and back.
+
+    A run folder stores the segmenter, and translation needs nothing else to treat text as training
+    did. ``lang`` selects the rules of the tokenizer. Instances must be picklable.
+
+    Attributes:
+        kind: value of ``segment.kind`` in recipes.
+        moses: tokenizes text before segmentation, and references for scoring.
+    """
+
+    kind: str
+
+    def __init__(self, moses: Moses) -> None:
+        self.moses = moses
+
+    @classmethod
+    @abstractmethod
+    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> Segmenter:
+        """Learn the segmentation of both sides, or read the file that the recipe names.
+
+        Args:
+            config: the recipe's ``segment``.
+            src, tgt: language codes.
+            pairs: returns an iterator over the training pairs at each call.
+        """
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> Segmenter:
+        """Read the ``files()`` of a segmenter from a folder."""
+
+    @abstractmethod
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Return the pieces of an input line."""
+
+    @abstractmethod
+    def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
+        """Return pieces as tokenized text, for tokenized BLEU."""
+
+    @abstractmethod
+    def surface(self, piece: str) -> str:
+        """Return what a piece adds to tokenized text, with a space where a word begins or ends."""
+
+    def decode(self, pieces: Sequence[str], lang: str) -> str:
+        """Return pieces as plain text."""
+        return self.moses.detokenize(self.decode_tokenized(pieces, lang), lang)
+
+    def training_encoder(self, seed: Sequence[int]) -> Encode:
+        """Return ``encode`` for training text; a dropout draws from ``seed``."""
+        return self.encode
+
+    def alphabet(self) -> list[str]:
+        """Return pieces that the vocabulary has even if the training text does not."""
+        return []
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files to save, by name."""
+        return {}
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what ``load`` needs besides the files, as JSON values."""
+        return {}

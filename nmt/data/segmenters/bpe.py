@@ -1,0 +1,353 @@
+"""Byte-pair encoding with codes in fastBPE's format: ``left right count``, one merge a line.
+
+The fastBPE package splits words if it is installed. subword-nmt splits them otherwise, and always
+with BPE-dropout or a vocabulary threshold; both give the same pieces. subword-nmt learns the codes
+and does not report counts, so the count column of learned codes is 0; no reader uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from subword_nmt import apply_bpe, learn_bpe
+
+from nmt.data.segmenters.base import Encode, Pairs, Segmenter
+from nmt.data.tokenizer import Moses
+from nmt.data.workers import map_chunks
+from nmt.errors import UserError
+
+try:
+    import fastBPE
+except ImportError:  # an optional dependency; subword-nmt gives the same pieces
+    fastBPE = None
+
+JOINER = "@@"  # ends every piece of a word except the last
+WORD_END = "</w>"  # ends the last piece of a word, in merges
+MAX_COUNTED_WORDS = 4_000_000  # distinct words in memory, about 400 MB
+MAX_LEARNED_WORDS = 500_000  # most frequent words to learn from; subword-nmt needs 1 KB for each
+MAX_WORD_LENGTH = 1000  # characters; longer words are not learned from, and are encoded in blocks
+MAX_CACHED_WORDS = 200_000  # per process, about 60 MB
+
+
+class FastBpe(Segmenter):
+    """Joint byte-pair encoding in fastBPE's format, after Moses tokenization (T appendix A)."""
+
+    kind = "fastbpe"
+
+    def __init__(self, moses: Moses, splitter: WordSplitter, dropout: float) -> None:
+        super().__init__(moses)
+        self.dropout, self._splitter = dropout, splitter
+
+    @classmethod
+    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> FastBpe:
+        """Learn the merges of both sides, or read the file that the recipe names."""
+        learning = config.codes == "learn"
+        counts: Counter[str] = Counter()
+        if learning or config.vocab_threshold:
+            for chunk in map_chunks(CountWords(moses, src, tgt), pairs()):
+                counts.update(chunk)
+                counts = prune_rare(counts)
+        merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
+        splitter = WordSplitter(merges)
+        if config.vocab_threshold:
+            pieces = splitter.count_pieces(counts)
+            kept = {piece for piece, n in pieces.items() if n >= config.vocab_threshold}
+            splitter = WordSplitter(merges, kept)
+        return cls(moses, splitter, config.dropout)
+
+    @classmethod
+    def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> FastBpe:
+        """Read codes.txt and kept.txt from a folder."""
+        codes, kept = folder / "codes.txt", None
+        merges = read_codes(codes) if codes.stat().st_size else []
+        if metadata["kept"]:
+            kept = set((folder / "kept.txt").read_text(encoding="utf-8").split("\n")[:-1])
+        return cls(moses, WordSplitter(merges, kept), metadata["dropout"])
+
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Return the pieces of an input line; all but the last of a word end with ``@@``."""
+        return self._splitter(self.moses.tokenize(line, lang))
+
+    def training_encoder(self, seed: Sequence[int]) -> Encode:
+        """Return ``encode``, with BPE-dropout drawn from ``seed`` if the recipe sets it."""
+        if not self.dropout:
+            return self.encode
+        # subword-nmt draws from Python's global generator
+        random.seed(repr(list(seed)))
+        encode = self._splitter.encode_with_dropout
+        return lambda line, lang: [
+            piece
+            for word in self.moses.tokenize(line, lang)
+            for piece in encode(word, self.dropout)
+        ]
+
+    def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
+        """Return pieces as tokenized text."""
+        return join(pieces)
+
+    def surface(self, piece: str) -> str:
+        """Return what a piece adds to tokenized text; a word ends with a space."""
+        return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + " "
+
+    def files(self) -> dict[str, bytes]:
+        """Return the codes, and the pieces that ``vocab_threshold`` keeps."""
+        files = {"codes.txt": codes_text(self._splitter.merges).encode()}
+        if self._splitter.kept is not None:
+            files["kept.txt"] = "".join(p + "\n" for p in sorted(self._splitter.kept)).encode()
+        return files
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the dropout, and whether there is a kept.txt."""
+        return {"dropout": self.dropout, "kept": self._splitter.kept is not None}
+
+
+class CountWords:
+    """Count the words of both sides of a chunk of pairs, in a worker process."""
+
+    def __init__(self, moses: Moses, src: str, tgt: str) -> None:
+        self._moses, self._langs = moses, (src, tgt)
+
+    def __call__(self, number: int, pairs: list[tuple[str, str]]) -> Counter[str]:
+        """Return the counts of one chunk."""
+        tokenize, (src, tgt) = self._moses.tokenize, self._langs
+        lines = (words for s, t in pairs for words in (tokenize(s, src), tokenize(t, tgt)))
+        return Counter(chain.from_iterable(lines))
+
+
+def prune_rare(counts: Counter[str]) -> Counter[str]:
+    """Return the counts without the rarest words if there are more than MAX_COUNTED_WORDS.
+
+    This bounds the memory. Words this rare in a corpus this large do not change the merges.
+    """
+    rare = 0
+    while len(counts) > MAX_COUNTED_WORDS:
+        rare += 1
+        counts = Counter({word: n for word, n in counts.items() if n > rare})
+    return counts
+
+
+_FORMATS = (
+    "segment.codes must be a file of fastBPE (lines LEFT RIGHT COUNT) or of subword-nmt 0.2 "
+    "(first line #version: 0.2, then lines LEFT RIGHT)"
+)
+
+# "@@" in a text would be read as a joiner and "</w>" as the end of a word. In words with these,
+# U+E000 replaces "@", and U+E001 marks the next character as literal.
+_MARKED = re.compile("\ue001(.)|\ue000", re.DOTALL)
+
+
+def escape(word: str) -> str:
+    """Return the word in a form without a joiner or a word end."""
+    if not any(sign in word for sign in (JOINER, WORD_END, "\ue000", "\ue001")):
+        return word
+    marked = word.replace("\ue001", "\ue001\ue001").replace("\ue000", "\ue001\ue000")
+    return marked.replace("@", "\ue000").replace(WORD_END, "<\ue001/w>")
+
+
+def unescape(text: str) -> str:
+    """Undo ``escape``."""
+    return _MARKED.sub(lambda m: m[1] or "@", text)
+
+
+def join(pieces: Iterable[str]) -> str:
+    """Return pieces as words with spaces."""
+    text = "".join(p[: -len(JOINER)] if p.endswith(JOINER) else p + " " for p in pieces)
+    return unescape(text.rstrip(" "))
+
+
+def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
+    """Return joint merges, from the counts of the words of both sides (Sennrich et al. 2016)."""
+    # the time grows with the square of the length of a word
+    words = {word: count for word, count in words.items() if len(word) <= MAX_WORD_LENGTH}
+    if all(len(word) == 1 for word in words):
+        return []  # there are no pairs to merge, and subword-nmt fails without any
+    frequent = Counter(words).most_common(MAX_LEARNED_WORDS)
+    listing = io.StringIO("".join(f"{escape(word)} {count}\n" for word, count in frequent))
+    learned = io.StringIO()
+    quiet = (
+        contextlib.nullcontext()
+        if sys.stderr.isatty()
+        else contextlib.redirect_stderr(io.StringIO())
+    )
+    with quiet:
+        learn_bpe.learn_bpe(listing, learned, merges, is_dict=True)
+    _, *lines = learned.getvalue().removesuffix("\n").split("\n")  # the first is the version
+    return [(left, right) for left, right in (line.split(" ") for line in lines)]
+
+
+def read_codes(path: Path) -> list[tuple[str, str]]:
+    """Read merges from a codes file of fastBPE or of subword-nmt.
+
+    The file is checked here, because fastBPE exits or crashes on a bad file. Of a duplicate merge
+    the first place counts, as in subword-nmt; fastBPE would use the last.
+
+    Raises:
+        UserError: the file is missing or empty, has a malformed line, or is of subword-nmt 0.1,
+            which merges the end of a word as a separate piece.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror}", at=str(path), fix="check segment.codes"
+        ) from error
+    try:
+        lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError("not UTF-8", at=f"{path}:{number}", fix=_FORMATS) from error
+    headed = lines[0].startswith("#version")
+    if lines == [""]:
+        lines = []
+    merges: dict[tuple[str, str], None] = {}
+    for number, line in enumerate(lines[headed:], 1 + headed):
+        parts = line.rstrip("\r").split(" ")
+        counted = len(parts) == 3 and parts[2].isdecimal()
+        if not (counted or (headed and len(parts) == 2)) or not all(parts[:2]):
+            what, fix = f"not a merge: {line[:60]!r}", _FORMATS
+            if len(parts) == 2 and all(parts):
+                if parts[1].isdecimal():
+                    what = f"a vocabulary entry (WORD COUNT), not a merge: {line[:60]!r}"
+                    fix = f"use the codes file, not the vocabulary file; {_FORMATS}"
+                else:
+                    what = "two columns, but the first line is not #version: 0.2"
+                    fix = f'add the line "#version: 0.2" if subword-nmt 0.2 wrote it; {_FORMATS}'
+            raise UserError(what, at=f"{path}:{number}", fix=fix)
+        if WORD_END in parts[:2]:
+            raise UserError(
+                "a merge in the format of subword-nmt 0.1, which is not supported",
+                at=f"{path}:{number}",
+                fix="learn the codes again: set segment.codes=learn, or use subword-nmt 0.2",
+            )
+        merges.setdefault((parts[0], parts[1]))
+    if not merges:
+        raise UserError(
+            "the file has no merges",
+            at=str(path),
+            fix="use another codes file, or set segment.codes=learn",
+        )
+    return list(merges)
+
+
+def codes_text(merges: Sequence[tuple[str, str]]) -> str:
+    """Return merges in fastBPE's format."""
+    return "".join(f"{left} {right} 0\n" for left, right in merges)
+
+
+def _in_blocks(word: str, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the pieces of a word; a very long word is split block by block."""
+    if len(word) <= MAX_WORD_LENGTH:
+        return split(word)
+    *blocks, rest = (word[i : i + MAX_WORD_LENGTH] for i in range(0, len(word), MAX_WORD_LENGTH))
+    pieces: list[str] = []
+    for block in blocks:
+        *inner, last = split(block)
+        pieces += [*inner, last + JOINER]
+    return pieces + split(rest)
+
+
+class _Cache(dict[str, list[str]]):
+    """Map words to pieces, split on first use; a full cache is emptied."""
+
+    def __init__(self, split: Callable[[str], list[str]]) -> None:
+        super().__init__()
+        self._split = split
+
+    def __missing__(self, word: str) -> list[str]:
+        if len(self) >= MAX_CACHED_WORDS:
+            self.clear()
+        pieces = self[word] = list(map(sys.intern, _in_blocks(escape(word), self._split)))
+        return pieces
+
+
+class WordSplitter:
+    """Split words into pieces, with a cache.
+
+    Args:
+        merges: in order of priority.
+        kept: pieces in the vocabulary (``vocab_threshold``); others are split again. None = all.
+    """
+
+    def __init__(self, merges: Sequence[tuple[str, str]], kept: set[str] | None = None) -> None:
+        self.merges, self.kept = list(merges), kept
+        self._cache = _Cache(self._split)
+        self._fast: Any = None  # created on first use, in each process
+        self._slow: Any = None
+
+    def __call__(self, words: Iterable[str]) -> list[str]:
+        """Return the pieces of words; all but the last of a word end with the joiner."""
+        return list(chain.from_iterable(map(self._cache.__getitem__, words)))
+
+    def encode_with_dropout(self, word: str, dropout: float) -> list[str]:
+        """Return the pieces of a word, with merges skipped at random.
+
+        This is BPE-dropout (Provilkov et al. 2020). It draws from Python's global ``random``.
+        """
+        return _in_blocks(escape(word), lambda block: self._subword_nmt(block, dropout))
+
+    def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
+        """Return how often each piece occurs in a text with these counts of words."""
+        counts: Counter[str] = Counter()
+        for word, count in words.items():
+            for piece in _in_blocks(escape(word), self._split):
+                counts[piece] += count
+        return counts
+
+    def _split(self, word: str) -> list[str]:
+        if fastBPE is None or self.kept is not None:
+            return self._subword_nmt(word, 0.0)
+        if self._fast is None:
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".codes") as file:
+                file.write(codes_text(self.merges))
+                file.flush()
+                with _silent():
+                    self._fast = fastBPE.fastBPE(file.name)
+        return self._fast.apply([word])[0].split(" ")
+
+    def _subword_nmt(self, word: str, dropout: float) -> list[str]:
+        if not self.merges:  # subword-nmt rejects a file without merges
+            return [char + JOINER for char in word[:-1]] + [word[-1]]
+        if self._slow is None:
+            lines = "".join(f"{left} {right}\n" for left, right in self.merges)
+            self._slow = apply_bpe.BPE(io.StringIO("#version: 0.2\n" + lines))
+        engine = self._slow
+        parts = apply_bpe.encode(
+            word,
+            engine.bpe_codes,
+            engine.bpe_codes_reverse,
+            self.kept,
+            JOINER,
+            engine.version,
+            {},
+            None,
+            dropout,
+        )
+        return [part + JOINER for part in parts[:-1]] + [parts[-1]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WordSplitter, (self.merges, self.kept)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Discard what C++ code writes to standard error."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

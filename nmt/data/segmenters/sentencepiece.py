@@ -1,0 +1,192 @@
+"""SentencePiece: pieces of plain text with its white space, without a tokenizer."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from nmt.data.segmenters.base import Pairs, Segmenter
+from nmt.data.text import clean_line
+from nmt.data.tokenizer import Moses
+from nmt.errors import UserError
+
+CHARACTER_COVERAGE = 0.9995  # share of the characters that get pieces; the others become bytes
+BYTE_SURFACE = "\U000f0000"  # surface of byte 0, in a private plane; byte b is this plus b
+SPACE = "\u2581"  # SentencePiece's sign for a space
+
+
+class SentencePiece(Segmenter):
+    """A SentencePiece model over plain text, or over tokenized text if the corpus is tokenized."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, moses: Moses, model: bytes) -> None:
+        super().__init__(moses)
+        self._model = model
+        self._open()
+
+    @classmethod
+    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> SentencePiece:
+        """Learn a model over both sides, or read the file that the recipe names.
+
+        Raises:
+            UserError: the corpus has more characters than ``vocab_size``, or cannot be learned
+                from; or the file cannot be read or is not a model.
+        """
+        if config.model != "learn":
+            return cls._from_file(config, moses)
+        model = io.BytesIO()
+        failure: BaseException | None = None
+
+        def sentences() -> Iterator[str]:
+            # the trainer replaces any exception of its input by one of its own
+            nonlocal failure
+            try:
+                for pair in pairs():
+                    yield from (_single_spaces(moses.normalize(line)) for line in pair)
+            except (Exception, KeyboardInterrupt) as error:
+                failure = error
+                raise
+
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=sentences(),
+                model_writer=model,
+                vocab_size=config.vocab_size,
+                model_type=config.model_type,
+                # byte pieces must occur in training, otherwise their embeddings learn nothing
+                character_coverage=CHARACTER_COVERAGE if config.byte_fallback else 1.0,
+                byte_fallback=config.byte_fallback,
+                hard_vocab_limit=False,
+                normalization_rule_name="identity",
+                max_sentence_length=100_000,
+                num_threads=1,  # with more, unigram models differ from run to run
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            if failure is not None:
+                raise failure from None
+            raise _training_error(str(error), config) from error
+        return cls(moses, model.getvalue())
+
+    @classmethod
+    def _from_file(cls, config: Any, moses: Moses) -> SentencePiece:
+        try:
+            segmenter = cls(moses, Path(config.model).read_bytes())
+        except OSError as error:
+            raise UserError(
+                f"cannot be read: {error.strerror}", at=config.model, fix="check segment.model"
+            ) from error
+        except ValueError as error:
+            raise UserError(
+                str(error),
+                at=config.model,
+                fix="segment.model must be a .model file that SentencePiece wrote; or set "
+                "segment.model=learn",
+            ) from error
+        if config.byte_fallback and not segmenter.alphabet():
+            raise UserError(
+                "segment.byte_fallback is true, but this model was trained without byte_fallback",
+                at=config.model,
+                fix="set segment.byte_fallback=false, or use a model trained with byte_fallback",
+            )
+        return segmenter
+
+    @classmethod
+    def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> SentencePiece:
+        """Read the model from a folder."""
+        return cls(moses, (folder / "spm.model").read_bytes())
+
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Return the pieces of an input line; U+2581 begins a word."""
+        return self._processor.encode(_single_spaces(self.moses.normalize(line)), out_type=str)
+
+    def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
+        """Return pieces as tokenized text."""
+        return self.moses.tokenize_reference(self._text(pieces), lang)
+
+    def decode(self, pieces: Sequence[str], lang: str) -> str:
+        """Return pieces as plain text."""
+        text = self._text(pieces)
+        return self.moses.detokenize(text, lang) if self.moses.tokenized else text
+
+    def surface(self, piece: str) -> str:
+        """Return what a piece adds to tokenized text; a word begins with a space.
+
+        A byte that is not an ASCII character becomes a character of a private plane, so that
+        phrases with such bytes can be compared like others.
+        """
+        byte = self._bytes.get(piece)
+        if byte is None:
+            return piece.replace(SPACE, " ")
+        return chr(byte) if 0x20 <= byte < 0x7F else chr(ord(BYTE_SURFACE) + byte)
+
+    def alphabet(self) -> list[str]:
+        """Return all pieces of a model with byte fallback, which can encode any text."""
+        model = self._processor
+        return [
+            model.id_to_piece(i)
+            for i in range(model.get_piece_size() if self._bytes else 0)
+            if not (model.is_control(i) or model.is_unknown(i))
+        ]
+
+    def files(self) -> dict[str, bytes]:
+        """Return the model."""
+        return {"spm.model": self._model}
+
+    def _open(self) -> None:
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor()
+            self._processor.LoadFromSerializedProto(self._model)  # the constructor ignores b""
+        except RuntimeError as error:
+            raise ValueError("not a SentencePiece model") from error
+        ids = range(self._processor.get_piece_size())
+        pieces = map(self._processor.id_to_piece, filter(self._processor.is_byte, ids))
+        self._bytes = {piece: byte for byte, piece in enumerate(pieces)}
+
+    def _text(self, pieces: Sequence[str]) -> str:
+        if self._bytes.keys().isdisjoint(pieces):
+            text = "".join(pieces)
+        else:  # a translation model may produce invalid UTF-8 or control characters
+            values = (self._bytes.get(p) for p in pieces)
+            data = (
+                p.encode() if b is None else bytes([b]) for p, b in zip(pieces, values, strict=True)
+            )
+            text = clean_line(b"".join(data).decode(errors="replace"))
+        return text.replace(SPACE, " ").strip(" ")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"moses": self.moses, "_model": self._model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+
+def _training_error(reason: str, config: Any) -> UserError:
+    """Return SentencePiece's error in terms of the recipe."""
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", reason):
+        needed = "one for each character"
+        if config.byte_fallback:
+            needed += " except the rarest, and 256 for bytes"
+        return UserError(
+            f"a vocabulary of {config.vocab_size:,} is too small: this corpus needs "
+            f"{int(found[1]):,} types, {needed}",
+            at="segment.vocab_size",
+            fix=f"set segment.vocab_size={found[1]} or more",
+        )
+    return UserError(
+        f"SentencePiece cannot learn from this corpus: {reason.strip().rpartition('] ')[2]}",
+        at="data.train",
+        fix="check that the training files contain text; nmt-prepare lists dropped pairs",
+    )
+
+
+def _single_spaces(line: str) -> str:
+    """Return words separated by one space each, with U+2581 replaced."""
+    return " ".join(line.replace(SPACE, "_").split())
