@@ -1,1 +1,1 @@
-"""Search and translation."""
+"""Beam search, sampling and scoring, and the Translator of a run folder."""

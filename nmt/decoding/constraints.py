@@ -61,8 +61,8 @@ def with_constraints(
     prefix: Iterable[str] | None,
     require: Iterable[Sequence[str]] | None,
     forbid: Iterable[Sequence[str]] | None,
-) -> Iterator[tuple[str, LineConstraints]]:
-    """Yield each line with its constraints.
+) -> Iterator[tuple[int, str, LineConstraints]]:
+    """Yield the number of each line, from 1, the line and its constraints.
 
     Raises:
         UserError: one of the three has fewer or more items than there are lines.
@@ -82,7 +82,8 @@ def with_constraints(
                 raise _uneven(name, f"ends before line {number} of the input") from None
             if name != "prefix":
                 require_list(f"{name}=[[phrase]]", **{name: of_line[name]})
-        yield line, LineConstraints(**of_line) if of_line else UNCONSTRAINED  # type: ignore[arg-type]
+        constraints = LineConstraints(**of_line) if of_line else UNCONSTRAINED  # type: ignore[arg-type]
+        yield number, line, constraints
     for name, values in given.items():
         if next(values, None) is not None:
             raise _uneven(name, f"has more than the {number} lines of the input")

@@ -21,10 +21,18 @@ class SearchOptions(DecodeConfig):
     """The recipe's ``decode`` keys, and options that a recipe does not have."""
 
     n_best: int = option(
-        1, "hypotheses per line: LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE", "O", ge=1, le=1000
+        1,
+        "translations per line; above 1, written as LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE",
+        "O",
+        ge=1,
+        le=1000,
     )
-    sample: bool = option(False, "draw n_best samples instead of searching", "O")
-    temperature: float = option(1.0, "divides the logits before sampling", "O", gt=0)
+    sample: bool = option(
+        False, "draw random translations instead of searching, n_best of each line", "O"
+    )
+    temperature: float = option(
+        1.0, "divides the logits before sampling; above 1, samples vary more", "O", gt=0
+    )
     top_k: int | None = option(
         None, "sample from the k most likely tokens", "Fan 2018", ge=1, le=1_000_000
     )
@@ -37,27 +45,34 @@ class SearchOptions(DecodeConfig):
     )
     seed: int = option(1, "seed of the samples", "O", ge=0, le=2**63 - 1)
     groups: int = option(
-        1, "groups of beams that differ (diverse beam search)", "Vijayakumar 2016", ge=1, le=1000
+        1,
+        "split the beam into groups that differ (diverse beam search); 1 = off",
+        "Vijayakumar 2016",
+        ge=1,
+        le=1000,
     )
     diversity: float = option(
-        0.5, "cost of a token that an earlier group has", "Vijayakumar 2016", ge=0
+        0.5,
+        "log-probability that a token costs for each earlier group that has it at this position",
+        "Vijayakumar 2016",
+        ge=0,
     )
     no_repeat_ngram: int = option(
         0, "never repeat n pieces in a row; 0 = off", "Paulus 2018", ge=0, le=1000
     )
     forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
     token_scores: bool = option(
-        False, "log-probability of each piece; writes one JSON object per hypothesis", "O"
+        False, "write one JSON object per translation, with the log-probability of each piece", "O"
     )
     align: bool = option(
-        False, "word alignment SOURCE-TARGET, from 0: TEXT ||| 0-0 1-2", "Garg 2019"
+        False, "add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2", "Garg 2019"
     )
     mbr: Literal["chrf", "bleu"] | None = option(
         None,
-        "minimum Bayes risk: output the candidate with the highest average similarity",
+        "output the candidate with the highest average similarity to all, by this metric",
         "Kumar 2004",
     )
-    candidates: int = option(16, "translations that mbr chooses from", "O", ge=2, le=1000)
+    candidates: int = option(16, "number of translations that mbr chooses from", "O", ge=2, le=1000)
 
     @property
     def wanted(self) -> int:

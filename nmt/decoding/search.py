@@ -64,6 +64,20 @@ class Beams:
         """Return the beams of some sentences, by index or mask."""
         return Beams(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
+    def of_columns(self, columns: slice) -> Beams:
+        """Return some of the K beams of each sentence."""
+        return self._map(lambda tensors: tensors[0][:, columns])
+
+    def concatenate(self, *others: Beams) -> Beams:
+        """Return these beams and others of the same sentences, one after the other."""
+        return self._map(lambda tensors: torch.cat(tensors, dim=1), *others)
+
+    def _map(self, function: Callable[[list[Tensor]], Tensor], *others: Beams) -> Beams:
+        beams = (self, *others)
+        names = ("ids", "log_prob", "score", "finished")
+        tensors = {name: function([getattr(one, name) for one in beams]) for name in names}
+        return Beams(**tensors, sentence=self.sentence)
+
 
 class LogitsProcessor(Protocol):
     """Decides which tokens may follow. A function of the beams, so it has no state to reorder."""

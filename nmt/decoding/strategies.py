@@ -145,13 +145,7 @@ class DiverseBeams:
         parts, parents = [], []
         for first in range(0, logits.shape[1], size):
             columns = slice(first, first + size)
-            group = Beams(
-                beams.ids[:, columns],
-                beams.log_prob[:, columns],
-                beams.score[:, columns],
-                beams.finished[:, columns],
-                beams.sentence,
-            )
+            group = beams.of_columns(columns)
             cost = self.strength * count[:, None]
             expanded, origin = beam_step(
                 group, logits[:, columns] - cost, log_sum_exp[:, columns], alpha
@@ -164,11 +158,4 @@ class DiverseBeams:
             count = count.scatter_add(1, token, running.to(count.dtype))
             parts.append(expanded)
             parents.append(origin + first)
-        joined = Beams(
-            torch.cat([part.ids for part in parts], dim=1),
-            torch.cat([part.log_prob for part in parts], dim=1),
-            torch.cat([part.score for part in parts], dim=1),
-            torch.cat([part.finished for part in parts], dim=1),
-            beams.sentence,
-        )
-        return joined, torch.cat(parents, dim=1)
+        return parts[0].concatenate(*parts[1:]), torch.cat(parents, dim=1)

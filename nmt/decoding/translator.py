@@ -218,12 +218,12 @@ class Translator:
         constraints = zip(NAMES, (prefix, require, forbid), strict=True)
         checked = self.check_options(options, {name for name, of in constraints if of is not None})
         constrained = with_constraints(lines, prefix, require, forbid)
-        numbered = itertools.islice(enumerate(constrained, 1), skip, None)
+        numbered = itertools.islice(constrained, skip, None)
         return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
 
     def _stream(
         self,
-        numbered: Iterator[tuple[int, tuple[str, LineConstraints]]],
+        numbered: Iterator[tuple[int, str, LineConstraints]],
         options: SearchOptions,
         chunk_size: int,
         progress: Callable[[int], None],
@@ -231,8 +231,8 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         ranker = MbrRanker(options.mbr, self.tgt) if options.mbr else None
         banned = self.codec.patterns(options.forbid_all, "forbid_all")
-        for chunk in read_chunks(numbered, chunk_size, lambda line: len(line[1][0]), ready):
-            parts = [self.codec.encode_line(number, *line, banned) for number, line in chunk]
+        for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
+            parts = [self.codec.encode_line(*item, banned) for item in chunk]
             progress(sum(not of_line for of_line in parts))  # blank lines
             results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
