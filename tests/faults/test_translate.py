@@ -303,7 +303,7 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
         (["--length-alpha", "nan"], "--length-alpha: nan is not a number"),
         (["--batch-tokens", "0"], "--batch-tokens: 0 is not an integer of at least 1"),
         (["--device", "abacus"], '"abacus" is not auto, cpu, cuda or cuda:N'),
-        (["--checkpoint", "u000009"], "no checkpoint 'u000009'; there are: u000002"),
+        (["--checkpoint", "u000009"], "no checkpoint 'u000009'; the run has: u000002"),
         (["--checkpoint", "../../x"], "no checkpoint"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else "",
@@ -344,20 +344,21 @@ def test_files_of_another_model_are_refused(translate: Command, run: Path) -> No
     lines = vocab.read_text(encoding="utf-8").splitlines(keepends=True)
     vocab.write_text("".join(lines[:-1]), encoding="utf-8")
     err = refused(translate, run=run)
-    assert f"the vocabulary has {len(lines) + 3} types, the checkpoint {len(lines) + 4}" in err
+    count = len(lines) + 4  # with the specials
+    assert f"the vocabulary has {count - 1} types, but the checkpoint has {count}" in err
     vocab.write_text("".join([lines[1], lines[0], *lines[2:]]), encoding="utf-8")
-    assert "vocab.txt or segmenter.json is not what checkpoint" in refused(translate, run=run)
+    assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(translate, run=run)
     vocab.unlink()
     assert "vocab.txt" in refused(translate, run=run)
     vocab.write_text("".join(lines), encoding="utf-8")
     segmenter = run / "segmenter.json"
     metadata = segmenter.read_text()
     segmenter.write_text(metadata.replace('"tokenised": true', '"tokenised": false'))
-    assert "vocab.txt or segmenter.json is not what checkpoint" in refused(translate, run=run)
+    assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(translate, run=run)
     segmenter.write_text(metadata)
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("ffn_dim: 32", "ffn_dim: 48"))
-    assert "config.yaml describes another model" in refused(translate, run=run)
+    assert "config.yaml does not describe the model of checkpoint" in refused(translate, run=run)
 
 
 # ---------------------------------------------------------------- processes
