@@ -347,14 +347,18 @@ def test_files_of_another_model_are_refused(translate: Command, run: Path) -> No
     count = len(lines) + 4  # with the specials
     assert f"the vocabulary has {count - 1} types, but the checkpoint has {count}" in err
     vocab.write_text("".join([lines[1], lines[0], *lines[2:]]), encoding="utf-8")
-    assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(translate, run=run)
+    assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(
+        translate, run=run
+    )
     vocab.unlink()
     assert "vocab.txt" in refused(translate, run=run)
     vocab.write_text("".join(lines), encoding="utf-8")
     segmenter = run / "segmenter.json"
     metadata = segmenter.read_text()
     segmenter.write_text(metadata.replace('"tokenised": true', '"tokenised": false'))
-    assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(translate, run=run)
+    assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(
+        translate, run=run
+    )
     segmenter.write_text(metadata)
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("ffn_dim: 32", "ffn_dim: 48"))
