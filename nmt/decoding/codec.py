@@ -140,7 +140,7 @@ class TextCodec:
 
     @functools.cached_property
     def strings(self) -> PieceStrings:
-        """The string that each type adds to target text."""
+        """Return the string that each type adds to target text."""
         return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property

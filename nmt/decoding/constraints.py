@@ -186,7 +186,7 @@ class TargetPieces:
 
     @property
     def symbols(self) -> list[Symbol]:
-        """The ids, with the piece itself in place of UNK."""
+        """Return the ids, with the piece itself in place of UNK."""
         pairs = zip(self.pieces, self.ids, strict=True)
         return [piece if token == UNK else token for piece, token in pairs]
 

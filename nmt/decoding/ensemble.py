@@ -41,7 +41,7 @@ class Ensemble(nn.Module):
 
     @property
     def for_inference(self) -> bool:
-        """Whether the weights of no model can change any more."""
+        """Return whether the weights of no model can change any more."""
         return all(model.for_inference for model in self.members())
 
     def forward(self, batch: Batch) -> Tensor:

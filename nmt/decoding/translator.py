@@ -143,7 +143,7 @@ class Translator:
 
     @property
     def transformer(self) -> Transformer:
-        """The model of a translator that is not an ensemble."""
+        """Return the model of a translator that is not an ensemble."""
         from nmt.model.transformer import Transformer
 
         assert isinstance(self.model, Transformer)
@@ -151,12 +151,12 @@ class Translator:
 
     @property
     def text_hash(self) -> str:
-        """The SHA-256 of vocabulary and segmenter, which give ids their meaning."""
+        """Return the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
         return text_hash(self.vocab, self.segmenter)
 
     @property
     def unknown(self) -> UnknownPieces:
-        """Counts of the source pieces so far that the model does not know."""
+        """Return the counts of source pieces so far that the model does not know."""
         return self.codec.unknown
 
     def model_hash(self) -> str:

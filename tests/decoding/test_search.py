@@ -62,7 +62,7 @@ def test_a_beam_wide_enough_finds_every_output_in_order(alpha: float, max_len: i
         assert_same(of_sentence, expected)
 
 
-def test_a_beam_of_one_is_the_greedy_loop() -> None:
+def test_a_beam_of_one_is_greedy_search() -> None:
     scores, limit = random_scores(2), 8
     found, _ = search(scores, 1, [limit] * 20)
     for sentence, of_sentence in enumerate(found):
@@ -89,7 +89,7 @@ def test_the_early_stop_changes_no_result(alpha: float, beam: int, n_best: int) 
         assert_same(of_sentence, expected[:n_best])
 
 
-def test_the_early_stop_happens() -> None:
+def test_the_search_stops_early() -> None:
     """One hypothesis ends early with nearly all the probability; the others never end."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -107,9 +107,9 @@ def test_the_early_stop_happens() -> None:
 
 @pytest.mark.parametrize("end", [False, True])
 def test_equal_scores_are_ordered_by_beam(end: bool) -> None:
-    """All tokens are alike, so every continuation of beam 0 comes before any of beam 1.
+    """With equal scores, every continuation of beam 0 comes before any of beam 1.
 
-    Or each beam ends at the second position, and they stay in their order.
+    If all beams end at the second position, they keep their order.
     """
     types, beam = 40, 32
 
@@ -127,11 +127,11 @@ def test_equal_scores_are_ordered_by_beam(end: bool) -> None:
         assert later == [[*first[0], *first[0], *ids] for ids in first]
 
 
-# ---------------------------------------------------------------- the score
+# ---------------------------------------------------------------- scores
 
 
 def test_the_score_is_divided_by_the_length_penalty() -> None:
-    """((5 + n) / 6)^alpha with EOS counted; n = 7 by hand."""
+    """The penalty is ((5 + n) / 6)^alpha; n includes EOS."""
     assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
     assert length_penalty(1, 0.6) == 1.0
     scores = ending_after([6])
@@ -168,7 +168,7 @@ def test_a_high_penalty_prefers_the_longer_output() -> None:
 
 
 def test_a_finished_hypothesis_keeps_its_place_and_its_score() -> None:
-    """3 ends with probability 0.4; 4 goes on for sure with 0.6, and beside it nothing else."""
+    """Token 3 ends with probability 0.4; token 4 has 0.6 and is repeated with probability 1."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
         row = np.full(5, -60.0)
@@ -197,19 +197,19 @@ def test_eos_is_never_first() -> None:
     assert [of_sentence[0].finished for of_sentence in found] == [False, True, True, True]
 
 
-def test_the_length_limit_cuts_and_says_so() -> None:
+def test_outputs_at_the_length_limit_are_not_finished() -> None:
     limits = [1, 2, 5, 9]
     found, state = search(ending_after([99] * 4), 3, limits, n_best=3)
     for limit, of_sentence in zip(limits, found, strict=True):
         assert all(len(f.ids) == limit and not f.finished for f in of_sentence)
     assert state.steps == 9
-    # EOS is one of the tokens counted
+    # the limit includes EOS
     ended, _ = search(ending_after([4, 4]), 2, [4, 5])
     assert [(len(f[0].ids), f[0].finished) for f in ended] == [(4, False), (4, True)]
 
 
-def test_forbidden_tokens_are_never_produced_and_keep_their_probability() -> None:
-    """However likely they are; and what is left is not scaled up to 1."""
+def test_forbidden_tokens_are_not_produced_and_others_are_not_rescaled() -> None:
+    """Even very likely ones; the other probabilities are not rescaled to sum to 1."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
         row = random_scores(8)(sentence, prefix)
@@ -224,14 +224,14 @@ def test_forbidden_tokens_are_never_produced_and_keep_their_probability() -> Non
         assert of_sentence[0].log_prob < -15.0
 
 
-def test_fewer_outputs_than_asked_for() -> None:
-    """Two types and two positions allow three outputs, whatever the beam."""
+def test_fewer_outputs_than_requested() -> None:
+    """Two types and two positions allow only these outputs, with any beam."""
     found, _ = search(random_scores(9), 8, [2], n_best=8, forbidden=[0, 1, 3])
     assert sorted((f.ids, f.finished) for f in found[0]) == [([4], True), ([4, 4], False)]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 10.0])
-def test_an_extreme_penalty_gives_numbers(alpha: float) -> None:
+def test_an_extreme_penalty_gives_finite_scores(alpha: float) -> None:
     found, _ = search(random_scores(10), 8, [40] * 4, alpha, n_best=8, forbidden=[0, 1, 3])
     for of_sentence in found:
         assert len(of_sentence) == 8
@@ -273,7 +273,7 @@ def test_results_do_not_depend_on_the_batch_or_its_order() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_ended_sentences_leave_the_batch(beam: int) -> None:
+def test_finished_sentences_leave_the_batch(beam: int) -> None:
     """At most a tenth more hypotheses are advanced than if each sentence were searched alone."""
     lengths = np.random.default_rng(14).integers(1, 25, size=32).tolist()
     scores = ending_after(lengths)
