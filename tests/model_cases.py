@@ -46,7 +46,7 @@ def tiny(**keys: Any) -> ModelConfig:
 
 
 def batch_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
-    """A batch from lists of ids; ``sources`` end with EOS, ``targets`` have neither BOS nor EOS."""
+    """Return a batch of lists of ids; sources end with EOS, targets have neither BOS nor EOS."""
 
     def flat(rows: list[list[int]]) -> Tensor:
         return torch.tensor([kind for row in rows for kind in row], dtype=torch.int64)
@@ -62,9 +62,9 @@ def batch_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]])
 
 
 def build(config: ModelConfig, seed: int = 1, noise: float = 0.2) -> Transformer:
-    """A model in eval mode, every parameter moved off its start by normal noise.
+    """Return a model in eval mode with normal noise added to every parameter.
 
-    Noise on gains and biases too: at their starting values a forgotten one would go unseen.
+    Gains and biases get noise too, because at their start values a missing one has no effect.
     """
     generator = torch.Generator().manual_seed(seed)
     model = Transformer(config, TYPES, ALLOWED)
@@ -81,7 +81,7 @@ def log_probs(model: Transformer, batch: Batch) -> Tensor:
 
 
 def random_variants(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Random but consistent combinations of every model key that changes the function computed."""
+    """Yield random valid combinations of all model keys that change the computed function."""
     rng = Random(seed)
     flags = ("head_scale", "post_attn_norm", "ffn_norm", "qkv_norm", "bias", "out_bias")
     flags += ("logit_mask", "fixnorm")
@@ -102,7 +102,7 @@ def random_variants(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def short(keys: dict[str, Any]) -> str:
-    """A readable test id."""
+    """Return a readable test id."""
     return "-".join(
         name if value is True else f"no_{name}" if value is False else str(value)
         for name, value in keys.items()

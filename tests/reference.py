@@ -1,11 +1,11 @@
-"""Slow second implementations, written from the papers' text: what the tests hold the model to.
+"""Slow second implementations, written from the papers' text, to which tests compare the model.
 
-Plain numpy in float64, one sentence at a time, attention by loops, no batching, no masks, no cache.
+Plain NumPy in float64: one sentence at a time, attention by loops, no batches, masks or caches.
 T = Nguyen & Salazar 2019 (Transformers without Tears), N = Shleifer et al. 2021 (NormFormer),
-V = Vaswani et al. 2017, Z = Zhang & Sennrich 2019 (RMSNorm), W = Wu et al. 2016. Nothing here looks
-at ``nmt.model``; only the names of the parameters are shared.
+V = Vaswani et al. 2017, Z = Zhang & Sennrich 2019 (RMSNorm), W = Wu et al. 2016. Nothing here
+imports ``nmt.model``; only parameter names are shared.
 
-Legend: L source length, T target length, D model dim, E dim of a head, F inner dim, U types.
+Shapes: L source length, T target length, D model dim, E dim of a head, F inner dim, U types.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fix_norm(table: Array, eps: float = 1e-5) -> Array:
 
 
 def xavier_std(fan_in: int, fan_out: int) -> float:
-    """T equation 4."""
+    """Return sqrt(2 / (fan_in + fan_out)) (T equation 4)."""
     return math.sqrt(2 / (fan_in + fan_out))
 
 
@@ -140,8 +140,8 @@ class Reference:
     """The encoder-decoder of T with the additions of N, for one configuration and its weights.
 
     Args:
-        config: the same object that the real model gets; dropout is not modeled.
-        state: the real model's ``state_dict()``.
+        config: the model's configuration; dropout is not implemented.
+        state: the model's ``state_dict()``.
         allowed: [U] bool, the types that may be produced, or None for all.
     """
 

@@ -1,12 +1,13 @@
 """Parity with the released code of "Transformers without Tears", guarded by stored numbers.
 
-tests/fixtures/authors.json holds what that code (github.com/tnq177/transformers_without_tears at
-the commit named in the file; run apart, nothing of it is here) gives for weights and batches that
-this file makes from a seed: log-probabilities, losses, gradients, parameter counts and beam-search
-output, for ScaleNorm and LayerNorm, PreNorm and PostNorm, with and without FixNorm. Its language
-embedding, which the paper does not have, was zero. Its beam search runs one sentence at a time,
-because there the length limit of a sentence depends on its batch. ``initial`` is how that code
-starts a larger model: size, mean and standard deviation of each group of parameters.
+tests/fixtures/authors.json stores the results of that code (github.com/tnq177/
+transformers_without_tears at the commit named in the file; this repository has no part of it).
+Weights and batches are made here from a seed. The results are log-probabilities, losses, gradients,
+parameter counts and beam-search output, for ScaleNorm and LayerNorm, PreNorm and PostNorm, with and
+without FixNorm. The language embedding, which the paper does not have, was zero. The beam search
+ran one sentence at a time, because in that code the length limit depends on the batch. ``initial``
+describes how that code starts a larger model: size, mean and standard deviation of each group of
+parameters.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def config_of(case: dict[str, Any]) -> ModelConfig:
 
 
 def model_of(case: dict[str, Any]) -> Transformer:
-    """Weights from a seed, in the order of their names; gains near where they start."""
+    """Return a model with weights from a seed, in the order of their names; gains near 1."""
     rng = np.random.default_rng(20)
     allowed = rng.random(V) > 0.3
     allowed[:4] = [False, False, True, True]
@@ -87,7 +88,7 @@ def batch_of(model: Transformer) -> tuple[Batch, list[np.ndarray]]:
 @pytest.mark.parametrize(
     "case", STORED["cases"], ids=lambda c: f"{c['norm']}-{c['norm_place']}-fix{c['fixnorm']}"
 )
-def test_our_numbers_are_the_authors(case: dict[str, Any]):
+def test_our_numbers_equal_those_of_the_authors(case: dict[str, Any]):
     model = model_of(case)
     batch, sources = batch_of(model)
     logits = model(batch)
@@ -117,7 +118,7 @@ def test_our_numbers_are_the_authors(case: dict[str, Any]):
 
 
 def initial_groups(case: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Our parameters of an untrained model, those of one kind and stack together."""
+    """Return the parameters of an untrained model, grouped by kind and stack."""
     sizes = {"dim": 128, "ffn_dim": 384, "heads": 4, "enc_layers": 2, "dec_layers": 2}
     model = Transformer(
         ModelConfig(**sizes, **{key: case[key] for key in ("norm", "norm_place", "fixnorm")}), 600
@@ -134,10 +135,10 @@ def initial_groups(case: dict[str, Any]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     "case", STORED["initial"], ids=lambda c: f"{c['norm']}-{c['norm_place']}-fix{c['fixnorm']}"
 )
-def test_our_models_start_as_the_authors_do(case: dict[str, Any]):
-    """Two samples of one distribution: means and deviations differ by five standard errors at most.
+def test_our_initial_weights_have_the_distribution_of_the_authors(case: dict[str, Any]):
+    """Means and standard deviations differ by at most five standard errors.
 
-    A constant, as a gain or a bias starts, has deviation 0, so there they are equal.
+    Gains and biases start constant, so their deviation is 0 and they must be equal.
     """
     groups = initial_groups(case)
     assert sorted(groups) == sorted(case["groups"])

@@ -1,6 +1,6 @@
-"""What an update costs in operations, the same on every machine with one torch: it may not grow.
+"""The number of operations of an update must not grow; it is equal on machines with one torch.
 
-Padding, the other such figure, is guarded in tests/data/test_batches.py.
+tests/data/test_batches.py guards the other such figure, padding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPERATIONS = {"layernorm": {1: 339, 2: 573}, "scalenorm": {1: 430, 2: 729}}
 
 
 class Lengths:
-    """A corpus of sentences of given lengths."""
+    """A corpus whose sentences grow by one token from row to row."""
 
     def src(self, row: int) -> np.ndarray:
         return np.arange(4, 8 + row)
@@ -36,7 +36,7 @@ def batch() -> Batch:
 
 
 def update(norm: str, layers: int, batch: Batch) -> int:
-    """Operations of forward, loss, backward and optimizer, dropout and clipping included."""
+    """Return operations of forward, loss, backward and optimizer, with dropout and clipping."""
     config = ModelConfig(
         dim=16, ffn_dim=32, heads=2, enc_layers=layers, dec_layers=layers, norm=norm
     )
@@ -49,7 +49,7 @@ def update(norm: str, layers: int, batch: Batch) -> int:
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
         take_step(optimizer, 1e-3, norm.clamp(min=1.0), ~norm.isfinite())
 
-    work()  # the optimizer makes its state
+    work()  # the optimizer allocates its state
     return count_operations(work)
 
 

@@ -1,4 +1,4 @@
-"""The benchmark for a GPU runs where there is none, at toy size."""
+"""The GPU benchmark also runs on a CPU, here at toy size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/papers.md: what it names is there, so that it cannot point into the void."""
+"""docs/papers.md: all code, recipes, keys, figures and links that it references exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS = [q for q in QUOTED if re.fullmatch(rf"({'|'.join(groups())})\.\w+(: .+)?"
 
 @functools.cache
 def definitions(file: Path) -> set[str]:
-    """Functions, classes, their methods, and variables at the top of a file."""
+    """Return functions, classes, methods and top-level variables of a file."""
     found = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -38,18 +38,18 @@ def definitions(file: Path) -> set[str]:
     return found
 
 
-def test_it_names_much():
+def test_the_page_has_many_references():
     assert min(len(PLACES), len(FILES), len(KEYS)) > 20
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_code_that_is_named_is_there(place: str):
+def test_referenced_code_exists(place: str):
     file, _, name = place.partition(":")
     assert name in definitions(ROOT / file)
 
 
 @pytest.mark.parametrize("named", FILES)
-def test_recipes_and_variants_that_are_named_are_read(named: str):
+def test_referenced_recipes_and_variants_load(named: str):
     name, _, variant = named.partition(" ")
     folder = ROOT if "/" in name else ROOT / "recipes"
     path = folder / ("ablations" if re.match("[tn]-", name) else "") / name
@@ -62,7 +62,7 @@ def test_recipes_and_variants_that_are_named_are_read(named: str):
 
 
 @pytest.mark.parametrize("named", KEYS)
-def test_keys_that_are_named_take_the_values_that_are_named(named: str):
+def test_referenced_keys_accept_their_values(named: str):
     path, _, value = named.partition(": ")
     group, _, key = path.partition(".")
     fields: list[FieldInfo] = [
@@ -77,12 +77,12 @@ def test_keys_that_are_named_take_the_values_that_are_named(named: str):
             TypeAdapter(field.annotation).validate_python(value)
 
 
-def test_figures_that_are_drawn_can_be_drawn():
+def test_referenced_figures_are_those_of_nmt_plot():
     drawn = {q.partition(" ")[2] for q in QUOTED if q.startswith("nmt-plot ")}
     assert drawn == set(FIGURES)
 
 
-def test_every_recipe_of_the_papers_is_in_it():
+def test_every_recipe_of_the_papers_is_listed():
     for path in (ROOT / "recipes/ablations").glob("[tn]-*.yaml"):
         assert path.name in TEXT
     for name in ("gl-en", "sk-en", "en-vi", "en-he", "ar-en", "wmt14-en-de"):
@@ -99,7 +99,7 @@ def test_every_part_of_the_papers_has_a_row():
     assert [row for row in rows if f"\n{row}" not in normformer] == []
 
 
-def test_links_lead_somewhere():
+def test_links_have_targets():
     for link in re.findall(r"\]\(([^)]+)\)", TEXT):
         file, _, anchor = link.partition("#")
         if link.startswith("https://"):

@@ -1,4 +1,4 @@
-"""Parameter names are the checkpoint's format: a change of any of these breaks old checkpoints."""
+"""Parameter names are part of the checkpoint format: a change breaks old checkpoints."""
 
 import pytest
 import torch

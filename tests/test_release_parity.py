@@ -1,14 +1,14 @@
 """Parity with NormFormer's release, guarded by stored numbers.
 
-tests/fixtures/normformer.json holds what the decoder layer of that release
-(github.com/facebookresearch/fairseq at the commit named in the file, without cross-attention; run
-apart, nothing of it is here) gives for weights and inputs that this file makes from a seed:
-outputs, and gradients of inputs and weights, with each operation alone and with all of them. Its
+tests/fixtures/normformer.json stores the results of the release's decoder layer without
+cross-attention (github.com/facebookresearch/fairseq at the commit named in the file; this
+repository has no part of it). Weights and inputs are made here from a seed. The results are outputs
+and gradients of inputs and weights, with each operation alone and with all of them. The release's
 switches are scale_heads, scale_attn, scale_fc and scale_resids.
 
-The release scales slices of the projected output (``head_scale_place: outside``); the paper's
-equation scales each head before the projection. The latter, which the release does not have, was
-had from it by putting gamma into the columns of the output projection, and gamma's gradient from
+The release scales slices of the projected output (``head_scale_place: outside``). The paper's
+equation scales each head before the projection, which the release cannot do. For that case, gamma
+was multiplied into the columns of the output projection, and gamma's gradient was computed from
 theirs.
 """
 
@@ -36,7 +36,7 @@ D, F, HEADS, LENGTHS = 8, 12, 2, (5, 3, 7)
 
 
 def block_of(keys: dict[str, Any]) -> Block:
-    """A decoder layer without cross-attention; weights from a seed, in order of their names."""
+    """Return a decoder layer without cross-attention, with weights from a seed by name order."""
     config = ModelConfig(dim=D, ffn_dim=F, heads=HEADS, dropout=0.0, norm="layernorm", **keys)
 
     def layer_norm(dim: int) -> LayerNorm:
@@ -55,7 +55,7 @@ def block_of(keys: dict[str, Any]) -> Block:
 
 
 def inputs() -> tuple[Tensor, Tensor]:
-    """Input and cotangent, [N, D] each, of sentences one after the other."""
+    """Return input and output gradient, [N, D] each, of all sentences in a row."""
     rng = np.random.default_rng(31)
     x, cotangent = (torch.from_numpy(rng.normal(size=(sum(LENGTHS), D))).float() for _ in "ab")
     return x.requires_grad_(), cotangent
@@ -71,7 +71,7 @@ def close(ours: Tensor | None, stored: list[float], name: str) -> None:
     json.loads(FIXTURE.read_text())["cases"],
     ids=lambda c: "-".join(f"{key}={value}" for key, value in c["keys"].items()),
 )
-def test_our_numbers_are_the_release_s(case: dict[str, Any]):
+def test_our_numbers_equal_those_of_the_release(case: dict[str, Any]):
     block = block_of(case["keys"])
     x, cotangent = inputs()
     out = block(x, *block.batch_attention(Layout.of(LENGTHS)))

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.slow
-def test_a_row_of_each_size(tmp_path):
+def test_the_benchmark_prints_a_row_and_removes_its_files(tmp_path):
     argv = [sys.executable, "-m", "benchmarks.scale", "--pairs", "2000", "--dir", str(tmp_path)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
     head, rule, row = done.stdout.splitlines()

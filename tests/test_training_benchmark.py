@@ -1,4 +1,4 @@
-"""Contenders of the training benchmark are one model, and learn; other toolkits where installed."""
+"""Contenders of the training benchmark compute the same model and learn, where installed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def workload() -> Workload:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_has_the_loss_of_the_baseline_and_learns(name, precision, workload):
+def test_a_peer_has_the_baseline_s_loss_and_learns(name, precision, workload):
     try:
         peer = PEERS[name](workload, precision)
     except ImportError as e:
@@ -45,7 +45,7 @@ def test_a_peer_has_the_loss_of_the_baseline_and_learns(name, precision, workloa
     assert peer.loss(0) < before - 0.1
 
 
-def test_a_toolkit_that_is_not_there_is_named(workload, tmp_path: Path):
+def test_a_missing_toolkit_is_reported(workload, tmp_path: Path):
     absent = [name for name, peer in PEERS.items() if not can_build(peer, workload)]
     if not absent:
         pytest.skip("all are installed")
@@ -63,7 +63,7 @@ def can_build(peer, workload: Workload) -> bool:
     return True
 
 
-def test_flops_of_a_token():
+def test_flops_of_a_token_by_hand():
     """One sentence of 3 + EOS on both sides, counted by hand."""
     d, f, types, n = 32, 64, TYPES, 4
     weights = n * (4 * d * d + 2 * d * f) + n * (8 * d * d + 2 * d * f)  # cross k, v: source tokens
@@ -74,5 +74,5 @@ def test_flops_of_a_token():
     assert flops_per_token(config, types, lengths, lengths) == pytest.approx(by_hand)
 
 
-def test_the_peak_is_a_speed():
+def test_the_peak_is_a_plausible_speed():
     assert peak_flops(torch.float32, torch.device("cpu"), width=64) > 1e6

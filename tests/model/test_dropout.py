@@ -32,7 +32,7 @@ def test_rate_and_scale(p):
     assert 1 - len(kept) / DRAWS == pytest.approx(p, abs=5 * (p * (1 - p) / DRAWS) ** 0.5)
 
 
-def test_calls_within_a_batch_draw_different_masks():
+def test_each_call_within_a_batch_draws_another_mask():
     dropout = Dropout(0.5, DropoutRng()).train()
     assert not dropout(torch.ones(99)).equal(dropout(torch.ones(99)))
 
@@ -45,20 +45,20 @@ def test_gradient_passes_where_the_value_passed():
     assert x.grad.equal(out.detach())
 
 
-def test_nothing_happens_in_eval_mode_or_at_rate_zero():
+def test_eval_mode_and_rate_zero_change_nothing():
     x = torch.ones(9)
     assert Dropout(0.5, DropoutRng()).eval()(x).equal(x)
     assert Dropout(0.0, DropoutRng()).train()(x).equal(x)
 
 
-def test_the_input_is_left_alone():
+def test_dropout_does_not_change_its_input():
     x = torch.ones(99)
     Dropout(0.5, DropoutRng()).train()(x)
     assert x.equal(torch.ones(99))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_mask_is_the_same_in_every_type(dtype):
+def test_masks_are_equal_in_every_dtype(dtype):
     rng = DropoutRng()
     rng.seed(1, 2, 3)
     exact = rng.mask(torch.Size((DRAWS,)), 0.1, torch.float64)

@@ -31,7 +31,7 @@ def test_without_fixnorm_rows_are_the_weights():
     assert embedding.table().equal(embedding.weight)
 
 
-def test_the_length_of_a_row_does_not_matter_under_fixnorm():
+def test_fixnorm_ignores_the_length_of_a_row():
     embedding = table(fixnorm=True)
     before = embedding.table().detach().clone()
     with torch.no_grad():
@@ -39,8 +39,8 @@ def test_the_length_of_a_row_does_not_matter_under_fixnorm():
     torch.testing.assert_close(embedding.table(), before)
 
 
-def test_fixnorm_gradient_is_at_right_angles_to_the_row():
-    """A direction has no gradient along itself: that is what fixing the length means."""
+def test_fixnorm_gradient_is_orthogonal_to_the_row():
+    """The length of a row is fixed, so the gradient has no component along the row."""
     embedding = table(fixnorm=True)
     (embedding.table() * torch.arange(40.0).view(5, 8)).sum().backward()
     along = (embedding.weight.grad * embedding.weight).sum(-1)
@@ -90,7 +90,7 @@ def test_sinusoids_by_hand():
     torch.testing.assert_close(second, torch.tensor(expected))
 
 
-def test_positions_grow_past_their_first_length_and_are_not_saved():
+def test_positions_grow_beyond_their_first_length_and_are_not_saved():
     positions = SinusoidalPositions(6, max_length=4)
     places = torch.tensor([0, 3, 900])
     out = positions(places, 901)
@@ -107,6 +107,6 @@ def test_positions_grow_past_their_first_length_and_are_not_saved():
         ("none", {"embed.weight", "src_embed.weight", "out_embed.weight"}),
     ],
 )
-def test_tie_says_how_many_tables_there_are(tie, tables):
+def test_tie_decides_the_number_of_tables(tie, tables):
     model = build(tiny(tie=tie))
     assert {name for name in model.state_dict() if "embed" in name} == tables

@@ -1,4 +1,4 @@
-"""Products with weights that stay as they are: the same numbers in fp32, close ones in bf16."""
+"""Layers prepared for inference: the same numbers in fp32, close ones in bf16."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.cpu
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 5, 300])
-@pytest.mark.parametrize("there", [True, False])
-def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
-    """With torch's packed layout, and without it, as on a torch that lacks the operations."""
-    if not there:
+@pytest.mark.parametrize("packable", [True, False])
+def test_packed_linear_equals_the_linear_layer(bias, rows, packable, monkeypatch):
+    """With packed weights, and as on a torch without the packing operations."""
+    if not packable:
         monkeypatch.setattr(inference, "ONEDNN_OPS", ("no_such_operation",) * 2)
     rng = torch.Generator().manual_seed(1)
     x, weight = torch.randn(rows, 24, generator=rng), torch.randn(37, 24, generator=rng)
@@ -42,8 +42,8 @@ def test_a_product_is_the_linear_layer(bias, rows, there, monkeypatch):
 
 @pytest.mark.parametrize(("types", "computed"), [(64, 64), (127, 128), (129, 129), (1025, 1088)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, monkeypatch):
-    """Unless that is over a sixteenth more; those that are none have no probability."""
+def test_logits_are_padded_to_a_multiple_of_types(types, computed, dtype, monkeypatch):
+    """Except where that adds over a sixteenth; the padding has logits of -inf."""
     widths = []
 
     def watched(weight, *args):
@@ -62,24 +62,24 @@ def test_logits_are_computed_for_whole_numbers_of_types(types, computed, dtype, 
     torch.testing.assert_close(found[:, :types].float(), F.linear(x, rows, bias), rtol=0, atol=atol)
 
 
-def test_a_frozen_model_translates_and_scores_as_before():
-    plain, frozen_one = untrained(), untrained()
-    frozen_one.transformer.prepare_for_inference(torch.float32)
-    layers = [m for m in frozen_one.transformer.modules() if isinstance(m, InferenceLinear)]
+def test_a_model_prepared_for_inference_translates_and_scores_as_before():
+    plain, prepared = untrained(), untrained()
+    prepared.transformer.prepare_for_inference(torch.float32)
+    layers = [m for m in prepared.transformer.modules() if isinstance(m, InferenceLinear)]
     assert len(layers) == 4 + 2 * 7  # encoder layer: qkv, out, fc1, fc2; decoder: q, kv, out too
-    assert not any(isinstance(m, torch.nn.Linear) for m in frozen_one.transformer.modules())
-    assert frozen_one.model_hash() == plain.model_hash()
+    assert not any(isinstance(m, torch.nn.Linear) for m in prepared.transformer.modules())
+    assert prepared.model_hash() == plain.model_hash()
     translations = plain.translate(LINES)
-    assert frozen_one.translate(LINES) == translations
+    assert prepared.translate(LINES) == translations
     for ours, theirs in zip(
-        frozen_one.score(LINES, translations), plain.score(LINES, translations), strict=True
+        prepared.score(LINES, translations), plain.score(LINES, translations), strict=True
     ):
         assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
 
 
 @pytest.mark.parametrize("keys", [{"activation": "gelu"}, {"ffn_norm": True}, {"bias": False}])
-def test_what_is_more_than_relu_stays_between_the_products(keys):
-    """Alone it is computed with the first of them."""
+def test_only_a_plain_relu_is_fused_into_the_product(keys):
+    """With another activation or a norm after it, the product stays linear."""
     rng = torch.Generator().manual_seed(3)
     for of_model in ({}, keys):
         model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2, **of_model), 9)
@@ -92,20 +92,20 @@ def test_what_is_more_than_relu_stays_between_the_products(keys):
             assert (ffn.fc1(x).amin() == 0) == ("bias" in of_model or not of_model)
 
 
-def test_a_frozen_model_lays_its_output_out_once(monkeypatch):
-    """For the types of a plain search, and for all; a model that may be trained on, each time."""
+def test_a_model_prepared_for_inference_packs_its_output_projection_once(monkeypatch):
+    """Once for the types of a plain search and once for all; other models pack at each call."""
     made = []
     monkeypatch.setattr(
         transformer,
         "output_projection",
         lambda *args: made.append(len(args[0])) or output_projection(*args),
     )
-    plain, frozen_one = untrained(), untrained()
-    frozen_one.transformer.prepare_for_inference(torch.float32)
+    plain, prepared = untrained(), untrained()
+    prepared.transformer.prepare_for_inference(torch.float32)
     for _ in range(3):
-        frozen_one.translate(LINES, batch_tokens=40)
-        frozen_one.translate(LINES, no_repeat_ngram=2)
-    types = frozen_one.transformer.allowed
+        prepared.translate(LINES, batch_tokens=40)
+        prepared.translate(LINES, no_repeat_ngram=2)
+    types = prepared.transformer.allowed
     assert made == [int(types.sum()), len(types)]
     made.clear()
     plain.translate(LINES)
@@ -115,7 +115,7 @@ def test_a_frozen_model_lays_its_output_out_once(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_is_used_in_search_and_in_scores(dtype):
-    """In fp16, which the compiled loops of a CPU do not know, by torch's operations."""
+    """In fp16, which the kernels do not support, by torch's operations."""
     exact, rounded = untrained(), untrained()
     rounded.transformer.prepare_for_inference(dtype)
     found = [best[0] for best in rounded.stream(LINES)]
@@ -128,7 +128,7 @@ def test_half_precision_is_used_in_search_and_in_scores(dtype):
     assert [h.log_prob for h in scored] != [h.log_prob for h in same]
 
 
-def test_rows_that_are_needed_keep_their_values():
+def test_active_rows_keep_their_values():
     rng = torch.Generator().manual_seed(2)
     for total in (1, 7, 8, 40, 65):
         x = torch.arange(total)
@@ -143,8 +143,8 @@ def test_rows_that_are_needed_keep_their_values():
             assert torch.equal(spread[needed], x[needed])
 
 
-def test_a_row_that_is_not_needed_repeats_the_last_one_that_is():
-    """The beams of the first position count on it: the first of each sentence is needed."""
+def test_an_inactive_row_repeats_the_last_active_one():
+    """The first position relies on it: only the first beam of each sentence is active."""
     needed = torch.zeros(16, 5, dtype=torch.bool)
     needed[:, 0] = True
     rows = ActiveRows.from_mask(needed)

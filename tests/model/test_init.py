@@ -34,8 +34,8 @@ ATTENTION_PARTS = ("self_attn.qkv", "self_attn.out", "cross_attn.q", "cross_attn
 @pytest.mark.parametrize(
     ("init", "std"), [("small", small_init_std(DIM)), ("xavier", xavier_std(DIM, DIM))]
 )
-def test_attention_weights(init, std):
-    """Every d x d matrix has its own deviation, fused into one parameter or not."""
+def test_attention_weights_are_drawn_with_their_own_deviation(init, std):
+    """Also where several d x d matrices share one parameter."""
     weights = drawn(init=init)
     for part in (*ATTENTION_PARTS, "cross_attn.out"):
         assert_normal(weights[f"decoder.layers.0.{part}.weight"], std)
@@ -72,7 +72,7 @@ def test_word_tables_under_fixnorm_are_uniform_within_a_hundredth(tie):
 
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "scalenorm"])
 @pytest.mark.parametrize("res_scale", ["ffn", "all", "scalar"])
-def test_gains_start_neutral(norm, res_scale):
+def test_gains_start_at_one_and_biases_at_zero(norm, res_scale):
     weights = drawn(norm=norm, extra_norm=norm, res_scale=res_scale, **ALL_N_PARTS)
     seen = set()
     for name, value in weights.items():
@@ -97,7 +97,7 @@ def test_weights_are_a_function_of_the_generator():
     assert not one["embed.weight"].equal(other["embed.weight"])
 
 
-def test_no_two_matrices_share_their_draws():
+def test_no_two_matrices_start_equal():
     weights = drawn()
     encoder = weights["encoder.layers.0.self_attn.qkv.weight"]
     assert not encoder.equal(weights["decoder.layers.0.self_attn.qkv.weight"])

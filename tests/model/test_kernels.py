@@ -63,8 +63,8 @@ def reference(q: Tensor, kv: Tensor, visible: Tensor, beam: int) -> Tensor:
 
 @PRECISIONS
 @pytest.mark.parametrize("shared", [True, False])
-def test_attention_of_rows_is_that_of_torch(dtype, shared):
-    """To what each hypothesis sees alone, be it one slot; a row is computed where it is needed."""
+def test_cached_attention_equals_torch(dtype, shared):
+    """Each hypothesis attends to its visible slots only, even to a single one."""
     q, kv = numbers(B * K, 3 * D).to(dtype), numbers(B, C, 2 * D, seed=2).to(dtype)
     visible = numbers(B, 1 if shared else K, C - 3, seed=3) > 0
     visible[..., 0] = True
@@ -78,7 +78,7 @@ def test_attention_of_rows_is_that_of_torch(dtype, shared):
 
 
 @PRECISIONS
-def test_keys_and_values_are_those_after_other_columns(dtype):
+def test_cached_attention_reads_the_last_columns_of_the_cache(dtype):
     qkv = numbers(B * C, 3 * D).to(dtype)
     visible = torch.ones(B, 1, C, dtype=torch.bool)
     padded = qkv.view(B, C, 3 * D)
@@ -87,7 +87,7 @@ def test_keys_and_values_are_those_after_other_columns(dtype):
 
 
 @PRECISIONS
-def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
+def test_write_cache_copies_the_row_of_each_hypothesis(dtype):
     for place in (None, torch.tensor([0, 0, 1, 1, 1, 2])):
         qkv = numbers(B * K if place is None else 3, 3 * D).to(dtype)
         cache = torch.zeros(B, C, 2 * D, dtype=dtype)
@@ -98,7 +98,7 @@ def test_each_hypothesis_writes_the_keys_and_values_of_its_row(dtype):
         assert not cache[:, 4 + K :].any()
 
 
-def test_bits_of_another_number_format_are_not_copied():
+def test_write_cache_raises_for_another_dtype():
     cache = torch.zeros(B, C, 2 * D, dtype=torch.float32)
     with pytest.raises(TypeError, match=r"torch\.bfloat16, but their cache is torch\.float32"):
         kernels.write_cache(numbers(B * K, 3 * D).bfloat16(), None, cache, 4)
@@ -108,8 +108,8 @@ def test_bits_of_another_number_format_are_not_copied():
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("source", kernels.DTYPES)
 @PRECISIONS
-def test_a_norm_is_that_of_training(name, source, dtype):
-    """On rows of zeros too, and with whatever gains."""
+def test_compiled_norm_equals_the_norm_of_training(name, source, dtype):
+    """Also for rows of zeros, and for random gains."""
     norm = NORMS[name](D, 1e-5)
     for parameter in norm.parameters():
         parameter += numbers(*parameter.shape, seed=4)
@@ -124,7 +124,7 @@ def test_a_norm_is_that_of_training(name, source, dtype):
 
 @PRECISIONS
 @pytest.mark.parametrize("types", [3, 127, 128, 300])
-def test_log_sums_are_those_of_torch(dtype, types):
+def test_log_sum_exp_equals_torch(dtype, types):
     logits = numbers(2, 5, types).mul_(4).to(dtype)
     logits[0, 0, 1:] = -torch.inf
     logits[1, 1] -= 1000
@@ -135,7 +135,7 @@ def test_log_sums_are_those_of_torch(dtype, types):
     )
 
 
-def test_a_log_sum_of_one_is_exact():
+def test_log_sum_exp_of_one_number_is_exact():
     for x in (0.0, -3.25, 17.5):
         logits = torch.full((1, 200), -torch.inf)
         logits[0, 77] = x
@@ -145,7 +145,7 @@ def test_a_log_sum_of_one_is_exact():
 @PRECISIONS
 @pytest.mark.parametrize("types", [5, 31, 32, 33, 1000])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_highest_are_those_of_torch(dtype, types, count):
+def test_top_k_equals_torch(dtype, types, count):
     logits = numbers(2, 9, types).to(dtype).float()
     logits = logits.sort(dim=-1, descending=True).values
     for arranged in (torch.arange(types), torch.arange(types).flip(0), torch.randperm(types)):
@@ -155,7 +155,7 @@ def test_the_highest_are_those_of_torch(dtype, types, count):
         assert bool((place.sort(dim=-1).values.diff() > 0).all())
 
 
-def test_equal_ones_stand_in_order_and_what_is_not_allowed_comes_last():
+def test_top_k_sorts_equal_logits_by_column_and_masked_ones_last():
     logits = torch.full((1, 70), -torch.inf)
     logits[0, [3, 40, 66]] = torch.tensor([1.0, 2.0, 1.0])
     highest, place = kernels.top_k(logits, 5)
@@ -164,7 +164,7 @@ def test_equal_ones_stand_in_order_and_what_is_not_allowed_comes_last():
     assert bool((place < 70).all())
 
 
-def test_what_is_no_number_is_none_of_the_highest():
+def test_top_k_never_returns_nan():
     logits = numbers(1, 70)
     logits[0, 5] = torch.nan
     assert 5 not in kernels.top_k(logits, 3)[1]
@@ -184,7 +184,7 @@ VARIANTS = pytest.mark.parametrize(
 
 
 @VARIANTS
-def test_a_search_is_the_same_with_torch_operations(keys, monkeypatch):
+def test_a_search_is_equal_with_torch_operations(keys, monkeypatch):
     ours, plain = made(**keys), made(**keys)
     lines = [source for source, _ in pairs()[:30]]
     used = watch(monkeypatch)
@@ -198,8 +198,8 @@ def test_a_search_is_the_same_with_torch_operations(keys, monkeypatch):
 
 
 @VARIANTS
-def test_in_bf16_a_search_is_as_near_to_fp32_as_with_torch_operations(keys, monkeypatch):
-    """Each rounds in an order of its own, torch in that of the processor's instructions.
+def test_a_bf16_search_is_as_close_to_fp32_as_with_torch_operations(keys, monkeypatch):
+    """The kernels and torch round in different orders; torch's depends on the processor.
 
     So the two may differ by any one error; but errors of hundreds of tokens have the same mean:
     that of the kernels was 0.95 to 1.08 of torch's with AVX2.
@@ -245,7 +245,7 @@ def stepwise(translator: Translator) -> Tensor:
     return torch.cat(found, -1)
 
 
-def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
+def test_the_compiled_and_torch_s_encoder_attention_agree(monkeypatch):
     model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2), 50).eval()
     layout = Layout.of([7, 3, 1])
     ids = torch.arange(11) + 5
@@ -259,7 +259,7 @@ def test_short_sentences_are_encoded_as_long_ones(monkeypatch):
     assert len(asked) == model.config.enc_layers
 
 
-def test_kernels_are_for_cpus_and_not_for_training():
+def test_kernels_support_cpu_tensors_without_gradients():
     assert kernels.supports(torch.ones(1))
     assert not kernels.supports(torch.ones(1, dtype=torch.float64))
     assert not kernels.supports(torch.ones(1, device="meta"))
@@ -267,7 +267,7 @@ def test_kernels_are_for_cpus_and_not_for_training():
         assert not kernels.supports(torch.ones(1))
 
 
-def test_loops_are_loaded_before_enough_work_and_never_within_it(monkeypatch):
+def test_kernels_are_loaded_for_enough_tokens_only(monkeypatch):
     monkeypatch.setattr(kernels, "_compiled", None)
     kernels.load_if_worthwhile(kernels.MIN_TOKENS - 1)
     assert kernels._compiled is None
@@ -280,8 +280,8 @@ def test_loops_are_loaded_before_enough_work_and_never_within_it(monkeypatch):
     assert kernels.supports(torch.ones(1))
 
 
-def test_where_nothing_can_be_written_they_are_compiled_each_time(tmp_path):
-    """A package that belongs to the system, and a home that is not there."""
+def test_kernels_compile_without_a_writable_cache_folder(tmp_path):
+    """As for a package installed by the system and a user without a home folder."""
     code = "\n".join(
         [
             "import torch",

@@ -44,7 +44,7 @@ ATTENTION_VARIANTS = [
 @pytest.mark.parametrize("keys", ATTENTION_VARIANTS, ids=str)
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("training", [False, True], ids=["fused", "dropout_path"])
-def test_attention_is_the_loop_over_heads_and_positions(keys, kind, training):
+def test_attention_equals_a_loop_over_heads_and_positions(keys, kind, training):
     config = tiny(**keys, attn_dropout=1e-9)  # active, yet it drops nothing: the other code path
     model = build(config).train(training)
     side = model.encoder if kind == "encoder" else model.decoder
@@ -145,7 +145,7 @@ def test_residual_order(pre, branch_norm, scale, expected):
     assert residual(torch.ones(1, 1), lambda h: h + 5).item() == expected
 
 
-def test_residual_drops_out_the_branch_and_never_the_skip():
+def test_residual_applies_dropout_to_the_branch_only():
     residual = Residual(Times(1), Dropout(0.5, DropoutRng()), pre=True).train()
     out = residual(torch.full((2000, 1), 10.0), torch.ones_like).flatten()
     assert set(out.tolist()) == {10.0, 12.0}  # dropped, or kept and doubled
@@ -160,7 +160,7 @@ def copy_norms(theirs: list[nn.LayerNorm], ours: list[nn.Module]) -> None:
 @pytest.mark.parametrize("place", ["pre", "post"])
 @pytest.mark.parametrize("name", ["relu", "gelu"])
 @torch.no_grad()
-def test_encoder_block_is_torch_s_layer(place, name):
+def test_encoder_block_equals_torch_s_layer(place, name):
     config = tiny(norm="layernorm", norm_place=place, activation=name)
     block = build(config).encoder.layers[0]
     layer = nn.TransformerEncoderLayer(
@@ -182,7 +182,7 @@ def test_encoder_block_is_torch_s_layer(place, name):
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 @torch.no_grad()
-def test_decoder_block_is_torch_s_layer(place):
+def test_decoder_block_equals_torch_s_layer(place):
     config = tiny(norm="layernorm", norm_place=place)
     block = build(config).decoder.layers[0]
     layer = nn.TransformerDecoderLayer(

@@ -40,7 +40,7 @@ def fused(y: Tensor) -> bool:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_it_is_torch_s_linear_layer(dtype, bias):
+def test_linear_equals_torch_s_linear_layer(dtype, bias):
     for found, expected in zip(
         run(linear, inputs(dtype, bias)), run(F.linear, inputs(dtype, bias)), strict=True
     ):
@@ -48,7 +48,7 @@ def test_it_is_torch_s_linear_layer(dtype, bias):
         torch.testing.assert_close(found, expected)
 
 
-def test_under_autocast_it_computes_in_its_type_and_gradients_are_those_of_the_weights():
+def test_autocast_decides_the_dtype_and_gradients_have_that_of_the_weights():
     ours = run(linear, inputs(torch.float32), torch.bfloat16)
     theirs = run(F.linear, inputs(torch.float32), torch.bfloat16)
     assert [t.dtype for t in ours] == [torch.bfloat16] + [torch.float32] * 3
@@ -57,7 +57,7 @@ def test_under_autocast_it_computes_in_its_type_and_gradients_are_those_of_the_w
 
 
 @pytest.mark.skipif(not module.FUSED_DTYPES, reason="this torch has no such operation")
-def test_the_operation_is_asked_for_gradients_alone_and_where_it_can_be(monkeypatch):
+def test_the_fused_operation_is_used_only_with_gradients_and_supported_dtypes(monkeypatch):
     x, weight, bias = inputs(torch.float32)
     assert fused(linear(x, weight, bias))
     assert not fused(linear(x, weight, None))
@@ -67,7 +67,7 @@ def test_the_operation_is_asked_for_gradients_alone_and_where_it_can_be(monkeypa
         torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
 
 
-def test_a_torch_without_it_has_the_plain_one(monkeypatch):
+def test_without_the_fused_operation_linear_calls_torch(monkeypatch):
     expected = run(linear, inputs(torch.float32))
     monkeypatch.setattr(module, "FUSED_DTYPES", ())
     assert not fused(linear(*inputs(torch.float32)))
@@ -75,7 +75,7 @@ def test_a_torch_without_it_has_the_plain_one(monkeypatch):
         torch.testing.assert_close(found, plain)
 
 
-def test_the_layer_has_the_weights_of_torch_s():
+def test_the_layer_has_the_parameters_of_torch_s_layer():
     layer = Linear(24, 19)
     assert {name: tuple(p.shape) for name, p in layer.named_parameters()} == {
         "weight": (19, 24),

@@ -67,7 +67,7 @@ def test_scale_norm_clamps_the_length_instead_of_adding_to_it():
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
-def test_scale_norm_without_gradients_is_the_same(dtype):
+def test_scale_norm_without_gradients_equals_scale_norm_with_them(dtype):
     """A way of its own, for zero and short vectors too."""
     norm = randomized(ScaleNorm(DIM, 0.5)).to(dtype)
     x = (sample(4, DIM) * torch.tensor([[1.0], [1e-2], [0.0], [1e3]])).to(dtype)
@@ -115,13 +115,13 @@ def test_parameter_counts(name):
 
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("factor", [0.5, 7.0])
-def test_scale_of_the_input_does_not_matter(name, factor):
+def test_norms_ignore_the_scale_of_the_input(name, factor):
     norm, x = randomized(NORMS[name](DIM, 1e-9)), sample(5, DIM)
     torch.testing.assert_close(norm(factor * x), norm(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NORMS)
-def test_every_vector_is_on_its_own_in_any_shape(name):
+def test_norms_treat_every_vector_alone_in_any_shape(name):
     norm, x = randomized(NORMS[name](DIM, EPS)), sample(2, 3, DIM)
     torch.testing.assert_close(norm(x)[1, 2], norm(x[1, 2]))
     torch.testing.assert_close(norm(x).reshape(-1, DIM), norm(x.reshape(-1, DIM)))

@@ -61,7 +61,7 @@ VARIANTS = [*BASES, *ONE_BY_ONE, *random_variants(40, seed=7)]
 
 
 @pytest.mark.parametrize("keys", VARIANTS, ids=short)
-def test_log_probabilities_are_those_of_the_reference(keys):
+def test_log_probabilities_equal_the_reference(keys):
     config = tiny(**keys)
     model = build(config)
     ours = log_probs(model, batch_of(SOURCES, TARGETS))
@@ -75,7 +75,7 @@ def test_log_probabilities_are_those_of_the_reference(keys):
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 @torch.no_grad()
-def test_layernorm_model_is_torch_s_encoder_and_decoder(place):
+def test_layernorm_model_equals_torch_s_encoder_and_decoder(place):
     config = tiny(norm="layernorm", norm_place=place, fixnorm=False, logit_mask=False)
     model = build(config)
     args = (config.dim, config.heads, config.ffn_dim, 0.0)
@@ -104,7 +104,7 @@ def test_layernorm_model_is_torch_s_encoder_and_decoder(place):
 
 
 def copy_stack(ours: nn.Module, theirs: nn.Module) -> None:
-    """Weights of ours into torch's stack, through the public parameter names."""
+    """Copy our weights into torch's stack through the public parameter names."""
     has_cross = any(".cross_attn." in name for name in ours.state_dict())
     renamed = {
         "self_attn.qkv.": "self_attn.in_proj_",
@@ -128,7 +128,7 @@ def copy_stack(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 def test_logits_are_g_times_a_cosine_under_prenorm_scalenorm_and_fixnorm():
-    """T equation 6: never beyond g, and proportional to it."""
+    """T equation 6: logits are at most g in size, and proportional to g."""
     config = tiny(out_bias=False, logit_mask=False)
     model, batch = build(config), batch_of(SOURCES, TARGETS)
     g = model.decoder.norm.g
@@ -145,7 +145,7 @@ def test_no_tgt_types_means_no_mask():
     assert log_probs(model.eval(), batch_of(SOURCES, TARGETS)).min() > -1e3
 
 
-def test_logits_come_in_the_order_of_tgt_out():
+def test_logits_are_in_the_order_of_tgt_out():
     model = build(tiny())
     batch = batch_of(SOURCES, TARGETS)
     with torch.no_grad():
@@ -177,7 +177,9 @@ def test_normformer_adds_2d_2ffn_and_heads_per_encoder_layer(norm):
     ("dim", "layers", "heads", "plain", "extended"),
     [(768, 12, 12, 124_379_136, 124_471_296), (1024, 24, 16, 354_742_272, 354_988_032)],
 )
-def test_normformer_has_the_parameters_that_the_paper_prints(dim, layers, heads, plain, extended):
+def test_normformer_has_the_number_of_parameters_that_the_paper_prints(
+    dim, layers, heads, plain, extended
+):
     """N's early version, table 6, whose difference counts the two norms only, not HeadScale.
 
     What is left of both sizes beside our layers and last norm is a table of 51,202 words.
@@ -205,7 +207,7 @@ def test_qkv_norm_adds_three_norms_per_attention():
     assert count(qkv_norm=True) - count() == 6 * 3 * 2 * 8
 
 
-def test_norm_parameters_are_2d_d_and_one_per_norm():
+def test_each_norm_has_2d_d_or_one_parameters():
     """4 encoder sublayers, 6 decoder sublayers, one more norm at the end of each stack."""
     norms = 2 * 2 + 2 * 3 + 2
     assert count(norm="layernorm") - count(norm="scalenorm") == norms * (2 * 8 - 1)
@@ -244,7 +246,7 @@ def test_without_dropout_training_and_evaluation_agree():
 
 
 @pytest.mark.parametrize("kind", ["dropout", "attn_dropout", "ffn_dropout", "word_dropout"])
-def test_each_dropout_acts_in_training_alone_and_depends_on_the_seed_alone(kind):
+def test_each_dropout_acts_only_in_training_and_depends_only_on_the_seed(kind):
     keys: dict[str, Any] = {"attn_dropout": 0.0, "ffn_dropout": 0.0, kind: 0.5}
     plain = log_probs(build(tiny(**keys)), batch_of(SOURCES, TARGETS))
     torch.testing.assert_close(plain, log_probs(build(tiny()), batch_of(SOURCES, TARGETS)))
@@ -254,7 +256,7 @@ def test_each_dropout_acts_in_training_alone_and_depends_on_the_seed_alone(kind)
     assert (one - plain).abs().max() > 1e-3
 
 
-def test_dropout_sits_on_embeddings_and_on_every_sublayer_output():
+def test_dropout_applies_to_embeddings_and_every_sublayer_output():
     """T appendix A. One site at a time; 4 encoder and 6 decoder sublayers, and the embeddings."""
     model = build(tiny(dropout=0.5, attn_dropout=0.0, ffn_dropout=0.0)).train()
     batch = batch_of(SOURCES, TARGETS)
@@ -275,7 +277,7 @@ def test_dropout_sits_on_embeddings_and_on_every_sublayer_output():
     assert shapes == [len(batch.src), len(batch.tgt_in)]
 
 
-def test_word_dropout_is_unk_in_the_place_of_input_tokens_and_leaves_the_batch_alone():
+def test_word_dropout_does_not_change_the_batch():
     model = build(tiny(word_dropout=0.5)).train()
     batch = batch_of(SOURCES, TARGETS)
     kept = batch.src.clone(), batch.tgt_in.clone(), batch.tgt_out.clone()
@@ -285,7 +287,7 @@ def test_word_dropout_is_unk_in_the_place_of_input_tokens_and_leaves_the_batch_a
     assert batch.tgt_out.equal(kept[2])
 
 
-def test_word_dropout_of_everything_is_a_batch_of_unk():
+def test_word_dropout_at_rate_one_replaces_every_input_token_by_unk():
     """A: BOS and EOS of the inputs are replaced as well; targets to predict never are."""
     model = build(tiny(word_dropout=0.999999)).train()
     dropped = log_probs(model, batch_of(SOURCES, TARGETS))
@@ -296,5 +298,5 @@ def test_word_dropout_of_everything_is_a_batch_of_unk():
     np.testing.assert_allclose(dropped[:, ALLOWED], slow[:, ALLOWED], rtol=1e-3, atol=2e-4)
 
 
-def test_end_of_sentence_can_be_predicted():
+def test_end_of_sentence_is_not_masked():
     assert log_probs(build(tiny()), batch_of(SOURCES, TARGETS))[:, EOS].min() > -100

@@ -1,4 +1,4 @@
-"""Recorded updates without a GPU: whoever records, the same work on the same buffers."""
+"""Captured updates, without a GPU: a fake capture repeats the work on the same buffers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ UPDATES = ["train.validate_every=6", "train.max_validations=2", "optim.accumulat
 Work = Callable[[], Tensor]
 
 
-class Recorder:
-    """Does recorded work again as it is; what the first recording gave must not be read late."""
+class FakeCapture:
+    """A capture that repeats the work and counts captures and replays."""
 
     def __init__(self) -> None:
-        self.recorded = self.replayed = 0
+        self.captured = self.replayed = 0
 
     def __call__(self, work: Work) -> Work:
-        self.recorded += 1
+        self.captured += 1
 
         def replay() -> Tensor:
             self.replayed += 1
@@ -54,7 +54,7 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch) -> None:
-    """Shapes are recorded at their second visit: a few updates are enough for a test."""
+    """Capture buckets at their second visit, so that a few updates are enough for a test."""
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 2)
 
 
@@ -71,7 +71,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
 
         def make(
             *overrides: str,
-            record: cuda_graphs.Capture | None = None,
+            capture: cuda_graphs.Capture | None = None,
             checkpoint: Checkpoint | None = None,
             stop_after: int = 10**9,
             device: str = "cpu",
@@ -90,8 +90,8 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
                 lambda: trainer.state.update >= stop_after,
                 checkpoint,
             )
-            if record is not None:
-                trainer.use_cuda_graphs(record)
+            if capture is not None:
+                trainer.use_cuda_graphs(capture)
             return trainer
 
         yield make
@@ -102,72 +102,74 @@ def weights(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def never(work: Work) -> Work:
-    raise AssertionError("recorded")
+    raise AssertionError("captured")
 
 
-def test_recorded_updates_equal_plain_ones(start):
-    plain, recorder = start(*NO_DROPOUT), Recorder()
-    recorded = start(*NO_DROPOUT, record=recorder)
-    homes = {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()}
-    for update, filled in zip(plain.updates(), recorded.updates(), strict=True):
+def test_captured_updates_equal_eager_ones(start):
+    plain, capture = start(*NO_DROPOUT), FakeCapture()
+    captured = start(*NO_DROPOUT, capture=capture)
+    homes = {n: p.grad.data_ptr() for n, p in captured.model.named_parameters()}
+    for trainer in (plain, captured):
+        trainer.started = 0.0
+    for update, filled in zip(plain.updates(), captured.updates(), strict=True):
         plain.update(update)
-        recorded.update(filled)
-        for p, q in zip(plain.model.parameters(), recorded.model.parameters(), strict=True):
+        captured.update(filled)
+        for p, q in zip(plain.model.parameters(), captured.model.parameters(), strict=True):
             torch.testing.assert_close(q.grad, p.grad, atol=1e-5, rtol=0)
             # so that an update's rounding does not become the next one's difference
             q.data.copy_(p.data)
         if plain.state.update == 10:
             break
-    assert recorder.recorded == len(recorded.cuda_graphs.graphs) > 1
-    assert recorder.replayed > 5
-    assert {n: p.grad.data_ptr() for n, p in recorded.model.named_parameters()} == homes
+    assert capture.captured == len(captured.cuda_graphs.graphs) > 1
+    assert capture.replayed > 5
+    assert {n: p.grad.data_ptr() for n, p in captured.model.named_parameters()} == homes
     plain.interval.store()
-    recorded.interval.store()
-    one, two = plain.state.interval, recorded.state.interval
+    captured.interval.store()
+    one, two = plain.state.interval, captured.state.interval
     assert (two.smoothed, two.nll) == pytest.approx((one.smoothed, one.nll), rel=1e-5)
     assert two.tokens == one.tokens
 
 
-def test_whether_a_batch_is_replayed_changes_nothing(start, monkeypatch):
-    """With dropout: masks come from (seed, epoch, batch) in both, so bit for bit."""
-    recorder = Recorder()
-    recorded = start(record=recorder)
-    recorded.run()
-    assert recorder.replayed > 5
+def test_replaying_a_batch_changes_no_weight(start, monkeypatch):
+    """With dropout, bit for bit: both draw masks from (seed, epoch, batch)."""
+    capture = FakeCapture()
+    captured = start(capture=capture)
+    captured.run()
+    assert capture.replayed > 5
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 10**9)
-    unrecorded = start(record=never)
-    unrecorded.run()
-    for name, tensor in weights(recorded).items():
-        assert torch.equal(weights(unrecorded)[name], tensor)
+    eager = start(capture=never)
+    eager.run()
+    for name, tensor in weights(captured).items():
+        assert torch.equal(weights(eager)[name], tensor)
 
 
 def test_a_resumed_run_equals_one_that_never_stopped(start):
-    whole = start(record=Recorder())
+    whole = start(capture=FakeCapture())
     whole.run()
-    stopped = start(record=Recorder(), stop_after=9)
+    stopped = start(capture=FakeCapture(), stop_after=9)
     assert stopped.run() is None
     checkpoint = load_checkpoint(stopped.run_folder)
     assert checkpoint.state.update == 9
-    resumed = start(record=Recorder(), checkpoint=checkpoint)
+    resumed = start(capture=FakeCapture(), checkpoint=checkpoint)
     resumed.run()
     for name, tensor in weights(whole).items():
         assert torch.equal(weights(resumed)[name], tensor)
 
 
-def test_failing_to_record_is_said_once_and_harmless(start):
-    recorder = Recorder()
+def test_a_failed_capture_is_reported_once_and_training_continues(start):
+    capture = FakeCapture()
 
     def failing(work: Work) -> Work:
-        if recorder.recorded:
+        if capture.captured:
             raise RuntimeError("no graphs today\nand a trace")
-        return recorder(work)
+        return capture(work)
 
-    failed, unrecorded = start(record=failing), start(record=Recorder())
-    unrecorded.cuda_graphs.failed = True
-    for trainer in (failed, unrecorded):
+    failed, eager = start(capture=failing), start(capture=FakeCapture())
+    eager.cuda_graphs.failed = True
+    for trainer in (failed, eager):
         trainer.run()
     for name, tensor in weights(failed).items():
-        assert torch.equal(weights(unrecorded)[name], tensor)
+        assert torch.equal(weights(eager)[name], tensor)
     assert not failed.cuda_graphs.graphs  # not even the one that was made
     notes = [line for line in failed.log.lines if line.startswith("note")]
     assert notes == [
@@ -176,16 +178,17 @@ def test_failing_to_record_is_said_once_and_harmless(start):
     ]
 
 
-def test_recordings_are_bounded(start, monkeypatch):
+def test_the_number_of_graphs_is_limited(start, monkeypatch):
     monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 1)
-    recorder = Recorder()
-    trainer = start(record=recorder)
+    capture = FakeCapture()
+    trainer = start(capture=capture)
     trainer.run()
-    assert recorder.recorded == len(trainer.cuda_graphs.graphs) == 1
+    assert capture.captured == len(trainer.cuda_graphs.graphs) == 1
 
 
-def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
-    trainer = start(record=Recorder())
+def test_a_batch_without_a_bucket_runs_without_a_graph(start):
+    trainer = start(capture=FakeCapture())
+    trainer.started = 0.0
     update = next(trainer.updates())
     planned = next(start().updates()).planned
     assert planned[0].batch.bucket is None
@@ -193,25 +196,25 @@ def test_a_pair_beyond_all_shapes_is_computed_as_it_is(start):
     assert not trainer.cuda_graphs.visits
 
 
-def test_graphs_are_for_gpus(start):
+def test_a_cpu_uses_no_graphs(start):
     assert start().cuda_graphs is None
 
 
 class FakeCuda:
-    """torch.cuda as far as recording needs it; says what was asked of it."""
+    """The parts of torch.cuda that a capture uses; records the calls."""
 
     def __init__(self, monkeypatch) -> None:
-        self.asked: list[object] = []
+        self.calls: list[object] = []
         self.generator = SimpleNamespace(
-            device="cpu", initial_seed=lambda: 7, graphsafe_set_state=self.asked.append
+            device="cpu", initial_seed=lambda: 7, graphsafe_set_state=self.calls.append
         )
-        fresh = SimpleNamespace(manual_seed=self.asked.append, graphsafe_get_state=lambda: "new")
+        fresh = SimpleNamespace(manual_seed=self.calls.append, graphsafe_get_state=lambda: "new")
         stream = SimpleNamespace(device_index=0)
         replaced = {
             "graph_pool_handle": lambda: "pool",
-            "CUDAGraph": lambda: SimpleNamespace(replay=lambda: self.asked.append("replay")),
+            "CUDAGraph": lambda: SimpleNamespace(replay=lambda: self.calls.append("replay")),
             "current_stream": lambda: stream,
-            "set_stream": lambda s: self.asked.append(("stream", s is stream)),
+            "set_stream": lambda s: self.calls.append(("stream", s is stream)),
             "default_generators": (self.generator,),
             "graph": self.graph,
         }
@@ -221,39 +224,39 @@ class FakeCuda:
 
     @contextlib.contextmanager
     def graph(self, graph, pool, capture_error_mode):
-        self.asked.append((pool, capture_error_mode))
+        self.calls.append((pool, capture_error_mode))
         yield
 
 
-def test_a_cuda_recording_is_replayed_and_gives_its_tensor(monkeypatch):
+def test_a_cuda_graph_is_replayed_and_returns_its_tensor(monkeypatch):
     fake, result = FakeCuda(monkeypatch), torch.zeros(2)
     record = cuda_graphs.CudaCapture()
     replay = record(lambda: result)
-    assert fake.asked == [("pool", "thread_local")]
+    assert fake.calls == [("pool", "thread_local")]
     assert replay() is result
-    assert fake.asked[1:] == ["replay"]
+    assert fake.calls[1:] == ["replay"]
 
 
-def test_a_cuda_recording_that_fails_leaves_stream_and_generator_usable(monkeypatch):
+def test_a_failed_cuda_capture_restores_stream_and_generator(monkeypatch):
     def work() -> Tensor:
         raise RuntimeError("operation not permitted")
 
     fake = FakeCuda(monkeypatch)
     with pytest.raises(RuntimeError, match="not permitted"):
         cuda_graphs.CudaCapture()(work)
-    assert fake.asked[1:] == [("stream", True), 7, "new"]
+    assert fake.calls[1:] == [("stream", True), 7, "new"]
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_graphs_compute_what_unrecorded_kernels_compute(start, monkeypatch):
-    """With dropout: a replay draws the masks that the unrecorded work would draw."""
-    recorded = start(device="cuda")
-    recorded.run()
-    assert recorded.cuda_graphs.graphs
-    assert not recorded.cuda_graphs.failed
+def test_cuda_graphs_compute_what_eager_kernels_compute(start, monkeypatch):
+    """With dropout: a replay draws the same masks as eager work."""
+    captured = start(device="cuda")
+    captured.run()
+    assert captured.cuda_graphs.graphs
+    assert not captured.cuda_graphs.failed
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 10**9)
-    unrecorded = start(device="cuda")
-    unrecorded.run()
-    for name, tensor in weights(recorded).items():
-        torch.testing.assert_close(weights(unrecorded)[name], tensor, atol=1e-4, rtol=1e-3)
+    eager = start(device="cuda")
+    eager.run()
+    for name, tensor in weights(captured).items():
+        torch.testing.assert_close(weights(eager)[name], tensor, atol=1e-4, rtol=1e-3)

@@ -78,14 +78,14 @@ def start(recipe, tmp_path) -> Iterator[Start]:
 
 
 def at_scale(trainer: Trainer, scale: float, updates: int = 0) -> Trainer:
-    """As if it had got there by itself."""
+    """Set the scale and its count of finite updates."""
     found = trainer.loss_scaler._scaler
     found.load_state_dict({**found.state_dict(), "scale": scale, "_growth_tracker": updates})
     return trainer
 
 
-def test_it_learns_what_fp32_learns(start):
-    """fp16 keeps 11 bits: an error of 2^-11 a product; of the loss 2.6e-4 was the largest seen."""
+def test_fp16_losses_are_close_to_fp32_losses(start):
+    """fp16 has 11 bits, so a product has an error of 2^-11; the largest loss error was 2.6e-4."""
     losses = []
     for precision in ("fp32", "fp16"):
         trainer = start(precision=precision)
@@ -141,7 +141,7 @@ def test_activations_that_overflow_skip_the_update(start):
     assert trainer.loss_scaler.state() == (FIRST / 2, 0)
 
 
-def test_the_scale_has_a_floor_where_bad_updates_are_counted(start):
+def test_bad_updates_are_counted_at_the_minimum_of_the_scale(start):
     trainer = at_scale(start("train.max_bad_updates=3"), 4.0)
     spoil_gradients(trainer, set(range(1, 9)))
     updates, scales = trainer.updates(), []
@@ -157,8 +157,8 @@ def test_the_scale_has_a_floor_where_bad_updates_are_counted(start):
     assert "lower learning rate" in e.value.fix
 
 
-def test_gradients_are_seen_unscaled(start):
-    """By the log, by observers and by clipping; a scale that is a power of 2 rounds nothing."""
+def test_log_observers_and_clipping_see_unscaled_gradients(start):
+    """A scale that is a power of 2 does not round."""
     seen = []
     for precision in ("fp32", "fp16"):
         trainer = start(
@@ -177,7 +177,7 @@ def test_gradients_are_seen_unscaled(start):
 
 
 def test_a_resumed_run_equals_one_that_never_stopped(start):
-    """With overflows before and after the stop, and a scale that doubles in between."""
+    """With overflows before and after the stop, and with a scale that doubles between them."""
     keys = ("optim.accumulate=2", "train.validate_every=6", "train.max_validations=2")
 
     def run(**more: object) -> Trainer:
@@ -202,12 +202,12 @@ def test_a_resumed_run_equals_one_that_never_stopped(start):
     assert resumed.loss_scaler.state() == whole.loss_scaler.state()
 
 
-def test_a_checkpoint_of_an_older_version_begins_with_the_first_scale():
+def test_a_checkpoint_without_a_scale_starts_with_the_first_scale():
     assert TrainState.from_json('{"update": 3}') == TrainState(update=3)
     assert (TrainState().loss_scale, TrainState().loss_scale_updates) == (FIRST, 0)
 
 
-def test_other_precisions_have_no_scale(start):
+def test_other_precisions_do_not_scale_the_loss(start):
     trainer = start(precision="bf16")
     trainer.update(next(trainer.updates()))
     loss = torch.tensor(3.0)
@@ -227,7 +227,7 @@ def test_updates_read_nothing_between_log_lines(start):
     assert trainer.loss_scaler.state() == (2.0**37, 0)
 
 
-def test_recorded_updates_read_the_scale_where_it_stays(start, monkeypatch):
+def test_captured_updates_read_the_scale_at_a_fixed_address(start, monkeypatch):
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 2)
     found = []
     for record in (None, Recorder()):
@@ -253,7 +253,7 @@ class Other(World):
             tensors[0].view(-1)[0] = math.inf
 
 
-def test_an_overflow_of_another_process_is_skipped_by_all(start):
+def test_all_processes_skip_an_overflow_of_one(start):
     trainer = start(world=Other())
     updates = trainer.updates()
     trainer.update(next(updates))
@@ -264,7 +264,7 @@ def test_an_overflow_of_another_process_is_skipped_by_all(start):
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_an_emulated_precision_is_said_once(recipe, tmp_path, monkeypatch, precision):
+def test_an_emulated_precision_is_reported_once(recipe, tmp_path, monkeypatch, precision):
     monkeypatch.setattr(device, "_cpu_has_bf16", lambda: False)
     run = tmp_path / "run"
     short = ["train.validate_every=1", "train.max_validations=1"]

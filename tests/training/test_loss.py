@@ -28,7 +28,7 @@ def by_hand(values: torch.Tensor, smoothing: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_sums_are_those_by_hand(masked, smoothing):
+def test_sums_equal_sums_by_hand(masked, smoothing):
     sums = label_smoothed_loss(logits(masked), TARGETS, ALLOWED, smoothing)
     smoothed, true = by_hand(logits(masked), smoothing)
     assert sums.smoothed.item() == pytest.approx(smoothed, rel=1e-5)
@@ -36,7 +36,7 @@ def test_sums_are_those_by_hand(masked, smoothing):
     assert sums.tokens == 5
 
 
-def test_two_types_worked_out():
+def test_loss_of_two_types_by_hand():
     """p = (3/4, 1/4), gold first, smoothing 0.2: mass 0.9 and 0.1."""
     values = torch.tensor([[math.log(3), 0.0, -1e9]])
     allowed = torch.tensor([True, True, False])
@@ -46,7 +46,7 @@ def test_two_types_worked_out():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_without_a_mask_it_is_torch_s_own(smoothing):
+def test_without_a_mask_the_loss_equals_torch_s(smoothing):
     values, everything = logits(masked=False), torch.ones(7, dtype=torch.bool)
     theirs = F.cross_entropy(values, TARGETS, label_smoothing=smoothing, reduction="sum")
     ours = label_smoothed_loss(values, TARGETS, everything, smoothing).smoothed
@@ -63,7 +63,7 @@ def test_gradient_is_probability_minus_smoothed_target(smoothing):
     assert values.grad[:, ~ALLOWED].abs().max() == 0
 
 
-def test_the_caller_s_logits_are_left_alone():
+def test_the_caller_s_logits_do_not_change():
     values = logits().requires_grad_()
     label_smoothed_loss(values, TARGETS, ALLOWED, 0.1).smoothed.backward()
     assert values.detach().equal(logits())
@@ -80,7 +80,7 @@ def test_sums_add_up_over_batches():
     assert sum(part.tokens for part in parts) == whole.tokens
 
 
-def test_lowest_possible_value_is_the_entropy_of_the_smoothed_target():
+def test_the_minimum_of_the_loss_is_the_entropy_of_the_smoothed_target():
     """Reached where the model's probabilities are the smoothed target itself."""
     mass = 0.9 * F.one_hot(TARGETS, 7) + 0.1 * ALLOWED / ALLOWED.sum()
     best = label_smoothed_loss(mass.log().clamp(min=-1e9), TARGETS, ALLOWED, 0.1).smoothed
@@ -89,7 +89,7 @@ def test_lowest_possible_value_is_the_entropy_of_the_smoothed_target():
     assert label_smoothed_loss(logits(), TARGETS, ALLOWED, 0.1).smoothed > best
 
 
-def test_uniform_logits_cost_the_log_of_the_number_of_types():
+def test_the_loss_of_uniform_logits_is_the_log_of_the_number_of_types():
     sums = label_smoothed_loss(torch.zeros(5, 7), TARGETS, torch.ones(7, dtype=torch.bool), 0.1)
     assert sums.smoothed.item() == pytest.approx(5 * math.log(7))
     assert sums.nll.item() == pytest.approx(5 * math.log(7))
@@ -115,7 +115,7 @@ def test_huge_logits_stay_finite():
     assert values.grad.isfinite().all()
 
 
-def test_nll_carries_no_gradient():
+def test_nll_has_no_gradient():
     assert not label_smoothed_loss(
         logits().requires_grad_(), TARGETS, ALLOWED, 0.1
     ).nll.requires_grad

@@ -41,7 +41,7 @@ def step(optimizer: torch.optim.Optimizer, lr: float, skip: bool = False) -> Non
 
 
 @pytest.mark.parametrize("shape", [(24, 24), (16, 48), (48, 16)])
-def test_singular_values_become_about_one(shape):
+def test_orthogonalize_sets_singular_values_to_about_one(shape):
     x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
     u, s, v = torch.linalg.svd(x, full_matrices=False)
     rotated = u.mT @ orthogonalize(x) @ v.mT  # diagonal: the directions are those of x
@@ -52,7 +52,7 @@ def test_singular_values_become_about_one(shape):
 
 
 @pytest.mark.parametrize("shape", [(24, 24), (16, 48)])
-def test_the_gram_form_is_the_plain_iteration(shape):
+def test_orthogonalize_equals_the_plain_newton_schulz_iteration(shape):
     x = torch.randn(2, *shape, generator=torch.Generator().manual_seed(2))
     plain = x / x.norm(dim=(1, 2), keepdim=True)
     for _ in range(5):
@@ -61,7 +61,7 @@ def test_the_gram_form_is_the_plain_iteration(shape):
     torch.testing.assert_close(orthogonalize(x), plain, atol=1e-4, rtol=0)
 
 
-def test_steps_equal_those_of_torch():
+def test_steps_are_close_to_those_of_torch():
     """torch.optim.Muon computes in bf16: three steps of size 0.2 lr sqrt(48) agree to 5 %."""
     torch.manual_seed(1)
     ours, theirs = (nn.Parameter(torch.zeros(16, 48)) for _ in range(2))
@@ -79,7 +79,7 @@ def test_steps_equal_those_of_torch():
     assert (ours - theirs).norm() < 0.05 * theirs.norm()
 
 
-def test_only_weights_of_linear_layers_are_muons():
+def test_muon_updates_only_weights_of_linear_layers():
     model = model_with_gradients()
     optimizer = muon(model)
     step(optimizer, 1e-3)
@@ -91,7 +91,7 @@ def test_only_weights_of_linear_layers_are_muons():
     assert kinds.keys() == {name for name, _ in model.named_parameters()}
 
 
-def test_a_step_has_the_size_of_adams():
+def test_a_step_has_the_size_of_an_adam_step():
     model = model_with_gradients()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     step(muon(model), 1e-2)
@@ -102,7 +102,7 @@ def test_a_step_has_the_size_of_adams():
             assert 0.6 * 2e-3 < size < 1.25 * 2e-3
 
 
-def test_a_skipped_step_changes_nothing_and_nan_does_not_spread():
+def test_a_skipped_step_with_nan_changes_nothing():
     model = model_with_gradients()
     optimizer = muon(model)
     step(optimizer, 1e-3)
@@ -117,7 +117,7 @@ def test_a_skipped_step_changes_nothing_and_nan_does_not_spread():
         assert torch.equal(tensor, tensors[name]), name
 
 
-def test_weight_decay_shrinks_matrices_by_the_rate():
+def test_weight_decay_is_decoupled_and_scaled_by_the_learning_rate():
     plain, decayed = model_with_gradients(), model_with_gradients()
     name = "encoder.layers.0.ffn.fc2.weight"
     before = plain.get_parameter(name).detach().clone()
@@ -128,7 +128,7 @@ def test_weight_decay_shrinks_matrices_by_the_rate():
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon"])
-def test_a_checkpoint_is_compared_with_the_tensors_of_its_optimizer(kind):
+def test_optimizer_shapes_are_those_of_its_tensors(kind):
     model = model_with_gradients()
     optimizer = make_optimizer(OptimConfig(kind=kind), model)
     step(optimizer, 1e-3)
@@ -136,7 +136,7 @@ def test_a_checkpoint_is_compared_with_the_tensors_of_its_optimizer(kind):
     assert found == optimizer_shapes(kind, model)
 
 
-def test_stored_tensors_continue_exactly():
+def test_a_restored_optimizer_continues_exactly():
     model, other = model_with_gradients(), model_with_gradients()
     optimizer = muon(model)
     step(optimizer, 1e-3)

@@ -28,7 +28,7 @@ def history(*scores: float, every: int = 100, start: int = 100) -> list[tuple[in
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 @pytest.mark.parametrize("warmup", [1, 400, 8000])
 @pytest.mark.parametrize("update", [1, 2, 399, 400, 401, 7999, 8000, 8001, 100_000])
-def test_inverse_sqrt_is_equation_7(dim, scale, warmup, update):
+def test_inverse_sqrt_equals_equation_7(dim, scale, warmup, update):
     schedule = InverseSqrt(scale=scale, warmup_updates=warmup)
     expected = reference.inverse_sqrt_lr(update, dim, scale, warmup)
     assert schedule.lr(update, [], dim) == pytest.approx(expected, rel=1e-12)
@@ -43,18 +43,18 @@ def test_inverse_sqrt_by_hand():
     assert schedule.lr(400, [], 4) == pytest.approx(0.025)
 
 
-def test_twice_the_rate_peaks_at_about_a_thousandth_as_the_paper_says():
+def test_scale_two_peaks_at_about_one_thousandth():
     """T section 3.3: lambda = 2 gives a peak of about 10^-3 (d 512, 8k updates)."""
     assert InverseSqrt(scale=2.0).lr(8000, [], 512) == pytest.approx(1e-3, rel=0.02)
 
 
-def test_inverse_sqrt_without_warmup_only_falls():
+def test_inverse_sqrt_without_warmup_starts_at_its_peak():
     schedule = InverseSqrt(warmup_updates=0)
     assert schedule.lr(1, [], 4) == pytest.approx(0.5)
     assert schedule.lr(25, [], 4) == pytest.approx(0.1)
 
 
-def test_inverse_sqrt_and_constant_do_not_look_at_scores():
+def test_inverse_sqrt_and_constant_ignore_dev_scores():
     falling = history(5, 4, 3, 2, 1, 0, 0, 0, 0)
     assert InverseSqrt().lr(9000, falling, 512) == InverseSqrt().lr(9000, [], 512)
     assert Constant(lr=0.01).lr(9000, falling, 512) == 0.01
@@ -80,7 +80,7 @@ NO_GAIN = [
 
 
 @pytest.mark.parametrize(("scores", "decays"), NO_GAIN)
-def test_no_gain_decays_when_patience_validations_bring_no_new_best(scores, decays):
+def test_no_gain_decays_after_patience_validations_without_a_new_best(scores, decays):
     assert count_decays(history(*scores), 3, "no_gain") == decays
 
 
@@ -97,7 +97,7 @@ BELOW_ALL = [
 
 
 @pytest.mark.parametrize(("scores", "decays"), BELOW_ALL)
-def test_below_all_decays_when_the_newest_is_below_each_of_the_last_patience(scores, decays):
+def test_below_all_decays_when_a_score_is_below_each_of_the_last_patience(scores, decays):
     assert count_decays(history(*scores), 3, "below_all") == decays
 
 
@@ -112,7 +112,7 @@ def test_patience_is_the_number_of_validations():
     ]
 
 
-def test_val_decay_warms_up_as_equation_7_then_stays_until_scores_flatten():
+def test_val_decay_warms_up_as_equation_7_and_decays_on_plateaus():
     schedule = ValDecay(warmup_updates=400, decay=0.8, patience=3)
     peak = reference.inverse_sqrt_lr(400, 512, 1.0, 400)
     assert schedule.lr(200, [], 512) == pytest.approx(peak / 2)
@@ -124,7 +124,7 @@ def test_val_decay_warms_up_as_equation_7_then_stays_until_scores_flatten():
     assert schedule.lr(10_000, two, 512) == pytest.approx(0.64 * peak)
 
 
-def test_val_decay_counts_no_validation_of_the_warm_up():
+def test_val_decay_ignores_validations_during_the_warm_up():
     schedule = ValDecay(warmup_updates=400, patience=3)
     early = history(9, 8, 8, 8, start=100, every=90)  # the last one at update 370
     assert schedule.lr(380, early, 64) == pytest.approx(
@@ -135,7 +135,7 @@ def test_val_decay_counts_no_validation_of_the_warm_up():
     )
 
 
-def test_no_warmup_is_the_paper_s_rate_from_the_first_update():
+def test_no_warmup_starts_at_the_paper_s_rate():
     schedule = NoWarmup()
     assert schedule.lr(1, [], 512) == 3e-4
     assert schedule.lr(5000, history(9, 8, 8, 8), 512) == pytest.approx(3e-4 * 0.8)
@@ -143,7 +143,7 @@ def test_no_warmup_is_the_paper_s_rate_from_the_first_update():
     assert other.lr(5000, history(9, 8, 8), 512) == pytest.approx(1e-3 / 4)
 
 
-def test_rule_of_the_released_code_can_be_chosen():
+def test_the_decay_rule_of_the_released_code_can_be_chosen():
     scores = history(12, 11, 11, 11.5, 11)  # no gain for four; the last one is not below all
     assert NoWarmup(rule="no_gain").lr(9, scores, 512) == pytest.approx(3e-4 * 0.8)
     assert NoWarmup(rule="below_all").lr(9, scores, 512) == pytest.approx(3e-4)
@@ -157,13 +157,13 @@ def test_linear_by_hand():
     assert [schedule.finished(update, 1.0) for update in (299, 300, 301)] == [False, True, True]
 
 
-def test_linear_without_warmup_starts_near_its_peak():
+def test_linear_without_warmup_starts_below_its_peak():
     schedule = Linear(lr=1.0, warmup_updates=0, total_updates=10)
     assert schedule.lr(1, [], 8) == pytest.approx(0.9)
     assert schedule.lr(10, [], 8) == 0
 
 
-def test_ramp_rises_by_a_constant_until_the_loss_explodes():
+def test_ramp_rises_linearly_until_the_loss_explodes():
     """N section 4.1, figure 5: from 0, +5e-5 an update."""
     schedule = LrRamp()
     assert [schedule.lr(n, [], 512) for n in (1, 2, 100)] == pytest.approx([5e-5, 1e-4, 5e-3])
@@ -177,7 +177,7 @@ REQUIRED = {"linear": {"lr": 1e-3, "total_updates": 1000}, "constant": {"lr": 1e
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)
-def test_every_schedule_is_pure_positive_and_refuses_unknown_keys(kind):
+def test_every_schedule_is_pure_positive_and_rejects_unknown_keys(kind):
     keys = REQUIRED.get(kind, {})
     schedule = SCHEDULES[kind](**keys)
     scores = history(3, 2, 1, 1, 1)
@@ -199,6 +199,6 @@ def test_every_schedule_is_pure_positive_and_refuses_unknown_keys(kind):
         {"kind": "inverse_sqrt", "scale": -1},
     ],
 )
-def test_contradictions_and_ranges_are_refused(keys):
+def test_contradictions_and_values_out_of_range_are_rejected(keys):
     with pytest.raises(ValidationError):
         SCHEDULES[keys["kind"]](**keys)
