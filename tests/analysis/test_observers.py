@@ -17,7 +17,7 @@ from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed_loss
 from tests.model_cases import SOURCES, TARGETS, batch_of, tiny
 from tests.toy import toy_corpus, toy_recipe
-from tests.training.test_trainer import records
+from tests.training.helpers import records
 
 EVERYTHING = ["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_scale"]
 

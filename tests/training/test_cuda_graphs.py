@@ -3,53 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import functools
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.batches import Update
-from nmt.data.prepare import prepare
-from nmt.run.checkpoint import Checkpoint, load_checkpoint
-from nmt.run.lifecycle import TrainingFolder
+from nmt.run.checkpoint import load_checkpoint
 from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
-from tests.toy import toy_corpus, toy_recipe
+from tests.training.helpers import NO_DROPOUT, FakeCapture, Work, weights
 
-NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
 UPDATES = ["train.validate_every=6", "train.max_validations=2", "optim.accumulate=2"]
-Work = Callable[[], Tensor]
-
-
-class FakeCapture:
-    """A capture that repeats the work and counts captures and replays."""
-
-    def __init__(self) -> None:
-        self.captured = self.replayed = 0
-
-    def __call__(self, work: Work) -> Work:
-        self.captured += 1
-
-        def replay() -> Tensor:
-            self.replayed += 1
-            return work()
-
-        return replay
-
-
-class Log:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def text(self, line: str) -> None:
-        self.lines.append(line)
-
-    def record(self, values: dict) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)
@@ -58,47 +26,10 @@ def _soon(monkeypatch) -> None:
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 2)
 
 
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("digits")
-    toy_corpus(folder, {"train": 100, "dev": 4, "test": 4})
-    return toy_recipe(folder)
-
-
 @pytest.fixture
-def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
-    with contextlib.ExitStack() as stack:
-
-        def make(
-            *overrides: str,
-            capture: cuda_graphs.Capture | None = None,
-            checkpoint: Checkpoint | None = None,
-            stop_after: int = 10**9,
-            device: str = "cpu",
-        ) -> Trainer:
-            resolved = load_recipe(recipe, [*UPDATES, *overrides])
-            number = len(list(tmp_path.glob("run*")))
-            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
-            run, prepared = stack.enter_context(folder), prepare(resolved)
-            trainer = Trainer(
-                resolved,
-                prepared,
-                run,
-                torch.device(device),
-                "fp32",
-                Log(),
-                lambda: trainer.state.update >= stop_after,
-                checkpoint,
-            )
-            if capture is not None:
-                trainer.use_cuda_graphs(capture)
-            return trainer
-
-        yield make
-
-
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+def start(start) -> Callable[..., Trainer]:
+    """Return ``start`` with few updates, each of two batches."""
+    return functools.partial(start, *UPDATES)
 
 
 def never(work: Work) -> Work:
@@ -106,26 +37,24 @@ def never(work: Work) -> Work:
 
 
 def test_captured_updates_equal_eager_ones(start):
-    plain, capture = start(*NO_DROPOUT), FakeCapture()
+    eager, capture = start(*NO_DROPOUT), FakeCapture()
     captured = start(*NO_DROPOUT, capture=capture)
-    homes = {n: p.grad.data_ptr() for n, p in captured.model.named_parameters()}
-    for trainer in (plain, captured):
-        trainer.started = 0.0
-    for update, filled in zip(plain.updates(), captured.updates(), strict=True):
-        plain.update(update)
+    addresses = {n: p.grad.data_ptr() for n, p in captured.model.named_parameters()}
+    for update, filled in zip(eager.updates(), captured.updates(), strict=True):
+        eager.update(update)
         captured.update(filled)
-        for p, q in zip(plain.model.parameters(), captured.model.parameters(), strict=True):
+        for p, q in zip(eager.model.parameters(), captured.model.parameters(), strict=True):
             torch.testing.assert_close(q.grad, p.grad, atol=1e-5, rtol=0)
             # so that an update's rounding does not become the next one's difference
             q.data.copy_(p.data)
-        if plain.state.update == 10:
+        if eager.state.update == 10:
             break
     assert capture.captured == len(captured.cuda_graphs.graphs) > 1
     assert capture.replayed > 5
-    assert {n: p.grad.data_ptr() for n, p in captured.model.named_parameters()} == homes
-    plain.interval.store()
+    assert {n: p.grad.data_ptr() for n, p in captured.model.named_parameters()} == addresses
+    eager.interval.store()
     captured.interval.store()
-    one, two = plain.state.interval, captured.state.interval
+    one, two = eager.state.interval, captured.state.interval
     assert (two.smoothed, two.nll) == pytest.approx((one.smoothed, one.nll), rel=1e-5)
     assert two.tokens == one.tokens
 
@@ -171,11 +100,10 @@ def test_a_failed_capture_is_reported_once_and_training_continues(start):
     for name, tensor in weights(failed).items():
         assert torch.equal(weights(eager)[name], tensor)
     assert not failed.cuda_graphs.graphs  # not even the one that was made
-    notes = [line for line in failed.log.lines if line.startswith("note")]
-    assert notes == [
-        "note: training continues without CUDA graphs, which is slower, because a capture failed: "
-        "no graphs today"
-    ]
+    log = (failed.run_folder.path / "train.log").read_text()
+    note = "training continues without CUDA graphs, which is slower, because a capture failed: "
+    assert log.count("CUDA graphs") == 1
+    assert f"note: {note}no graphs today\n" in log
 
 
 def test_the_number_of_graphs_is_limited(start, monkeypatch):
@@ -188,7 +116,6 @@ def test_the_number_of_graphs_is_limited(start, monkeypatch):
 
 def test_a_batch_without_a_bucket_runs_without_a_graph(start):
     trainer = start(capture=FakeCapture())
-    trainer.started = 0.0
     update = next(trainer.updates())
     planned = next(start().updates()).planned
     assert planned[0].batch.bucket is None
@@ -230,8 +157,8 @@ class FakeCuda:
 
 def test_a_cuda_graph_is_replayed_and_returns_its_tensor(monkeypatch):
     fake, result = FakeCuda(monkeypatch), torch.zeros(2)
-    record = cuda_graphs.CudaCapture()
-    replay = record(lambda: result)
+    capture = cuda_graphs.CudaCapture()
+    replay = capture(lambda: result)
     assert fake.calls == [("pool", "thread_local")]
     assert replay() is result
     assert fake.calls[1:] == ["replay"]
@@ -249,7 +176,7 @@ def test_a_failed_cuda_capture_restores_stream_and_generator(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_graphs_compute_what_eager_kernels_compute(start, monkeypatch):
+def test_cuda_graphs_compute_the_same_as_eager_kernels(start, monkeypatch):
     """With dropout: a replay draws the same masks as eager work."""
     captured = start(device="cuda")
     captured.run()

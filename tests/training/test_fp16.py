@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 
 from nmt.cli.train import main
-from nmt.config.load import dump_recipe, load_recipe
-from nmt.data.prepare import prepare
 from nmt.errors import RunError
-from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
+from nmt.run.checkpoint import TrainState, load_checkpoint
 from nmt.runtime import device
 from nmt.runtime.distributed import World
 from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
-from tests.toy import toy_corpus, toy_recipe
-from tests.training.test_cuda_graphs import Recorder
-from tests.training.test_trainer import (
-    Reads,
+from tests.training.helpers import (
+    CountReads,
+    FakeCapture,
     equal,
     gradients,
     moments,
@@ -37,44 +30,13 @@ from tests.training.test_trainer import (
     weights,
 )
 
-CPU = torch.device("cpu")
 FIRST = 2.0**16
-Start = Callable[..., Trainer]
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("digits")
-    toy_corpus(folder, {"train": 100, "dev": 4, "test": 4})
-    return toy_recipe(folder)
 
 
 @pytest.fixture
-def start(recipe, tmp_path) -> Iterator[Start]:
-    """Makes trainers in fp16, each with a run folder of its own."""
-    with contextlib.ExitStack() as stack:
-
-        def make(
-            *overrides: str,
-            precision: str = "fp16",
-            checkpoint: Checkpoint | None = None,
-            stop_after: int = 10**9,
-            observe: Callable[[int, Transformer], None] = lambda update, model: None,
-            world: World = World(),  # noqa: B008  it cannot change
-        ) -> Trainer:
-            resolved = load_recipe(recipe, [*overrides])
-            number = len(list(tmp_path.glob("run*")))
-            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
-            run = stack.enter_context(folder)
-            log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
-            prepared = prepare(resolved)
-            trainer = Trainer(
-                resolved, prepared, run, CPU, precision, log,
-                lambda: trainer.state.update >= stop_after, checkpoint, observe, world,
-            )  # fmt: skip
-            return trainer
-
-        yield make
+def start(start) -> Callable[..., Trainer]:
+    """Return ``start`` for fp16."""
+    return functools.partial(start, precision="fp16")
 
 
 def at_scale(trainer: Trainer, scale: float, updates: int = 0) -> Trainer:
@@ -220,7 +182,7 @@ def test_updates_read_nothing_between_log_lines(start):
     trainer.check_every = 4  # as on a GPU
     at_scale(trainer, 2.0**40)
     updates = trainer.updates()
-    with Reads() as reads:
+    with CountReads() as reads:
         for _ in range(3):
             trainer.update(next(updates))
     assert reads.count == 0
@@ -230,9 +192,9 @@ def test_updates_read_nothing_between_log_lines(start):
 def test_captured_updates_read_the_scale_at_a_fixed_address(start, monkeypatch):
     monkeypatch.setattr(cuda_graphs, "CAPTURE_AT_VISIT", 2)
     found = []
-    for record in (None, Recorder()):
+    for capture in (None, FakeCapture()):
         trainer = at_scale(start("train.validate_every=8", "train.max_validations=1"), 2.0**22)
-        trainer.use_cuda_graphs(record or (lambda work: work))
+        trainer.use_cuda_graphs(capture or (lambda work: work))
         scale = trainer.loss_scaler._scaler._scale
         trainer.run()
         assert trainer.loss_scaler._scaler._scale is scale

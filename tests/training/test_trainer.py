@@ -2,106 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.cli.train import main
-from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.batches import PlannedBatch, Update, collate
-from nmt.data.prepare import prepare
 from nmt.errors import RunError
 from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
 from nmt.run.results import format_number, read_summary
 from nmt.runtime import memory
 from nmt.training.finish import finish
-from nmt.training.optimizer import optimizer_tensors
 from nmt.training.progress import LogInterval
 from nmt.training.trainer import Trainer
-from tests.toy import toy_corpus, toy_recipe
-
-CPU = torch.device("cpu")
-NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
-Start = Callable[..., Trainer]
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("digits")
-    toy_corpus(folder, {"train": 100, "dev": 6, "test": 6})
-    return toy_recipe(folder)
-
-
-@pytest.fixture
-def start(recipe, tmp_path) -> Iterator[Start]:
-    """Makes trainers, each with a run folder of its own."""
-    with contextlib.ExitStack() as stack:
-
-        def make(*overrides: str) -> Trainer:
-            resolved = load_recipe(recipe, [*overrides])
-            number = len(list(tmp_path.glob("run*")))
-            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
-            run = stack.enter_context(folder)
-            log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
-            return Trainer(resolved, prepare(resolved), run, CPU, "fp32", log, lambda: False)
-
-        yield make
+from tests.training.helpers import (
+    NO_DROPOUT,
+    CountReads,
+    equal,
+    gradients,
+    moments,
+    norm,
+    records,
+    spoil_gradients,
+    weights,
+)
 
 
 def first_update(trainer: Trainer) -> None:
-    """The first update of ``run``."""
+    """Run the first update."""
     trainer.update(next(trainer.updates()))
-
-
-def weights(trainer: Trainer) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-
-
-def gradients(trainer: Trainer) -> dict[str, Tensor]:
-    return {n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None}
-
-
-def moments(trainer: Trainer) -> dict[str, Tensor]:
-    found = optimizer_tensors(trainer.optimizer, trainer.model)
-    return {name: tensor.clone() for name, tensor in found.items()}
-
-
-def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
-def norm(tensors: dict[str, Tensor]) -> float:
-    return math.sqrt(sum(float(t.double().square().sum()) for t in tensors.values()))
-
-
-def records(run: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
-
-
-def spoil_gradients(trainer: Trainer, updates: set[int]) -> None:
-    """A gradient of these updates has one element that is not finite."""
-    values = iter([math.nan, math.inf] * 10)
-
-    def spoil(gradient: Tensor) -> Tensor:
-        if trainer.state.update + 1 in updates:
-            gradient = gradient.clone()
-            gradient.view(-1)[3] = next(values)
-        return gradient
-
-    trainer.model.embed.weight.register_hook(spoil)
 
 
 def script_scores(trainer: Trainer, scores: list[float]) -> None:
@@ -232,30 +166,17 @@ def test_the_summary_says_what_it_ran_on(start):
     assert summary["processor"]
 
 
-class Reads(TorchDispatchMode):
-    """Counts what makes the host wait for a GPU: a number read from a tensor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        self.count += name in ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero")
-        return func(*args, **(kwargs or {}))
-
-
 def test_updates_read_nothing_between_log_lines(start):
     trainer = start("train.log_every=4", "optim.accumulate=2", "train.max_bad_updates=3")
     trainer.check_every = 4  # as on a GPU
     spoil_gradients(trainer, {2, 3, 4, 5, 6, 7, 8})
     updates = trainer.updates()
-    with Reads() as reads:
+    with CountReads() as reads:
         for _ in range(3):
             trainer.update(next(updates))
     assert reads.count == 0
     assert trainer.state.update == 3
-    with Reads() as reads, pytest.raises(RunError, match="3 updates in a row, up to update 4"):
+    with CountReads() as reads, pytest.raises(RunError, match="3 updates in a row, up to update 4"):
         trainer.update(next(updates))
     assert reads.count > 0
 
