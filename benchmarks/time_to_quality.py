@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.eager_loop import EagerLoop, baseline_recipe
 from nmt.cli import limit_onednn_cache
-from nmt.cli.train import PRODUCTS
+from nmt.cli.train import CACHED_PRODUCTS
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--until", type=float, metavar="SCORE", required=True, help="dev score to reach")
     p.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
     args = p.parse_intermixed_args(argv)
-    limit_onednn_cache(PRODUCTS)
+    limit_onednn_cache(CACHED_PRODUCTS)
     with tempfile.TemporaryDirectory() as scratch:
         recipe = load_recipe(args.recipe, [*args.overrides, f"out={scratch}/run"])
         if recipe.optim.accumulate > 1:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
 from nmt.cli import limit_onednn_cache
-from nmt.cli.train import PRODUCTS
+from nmt.cli.train import CACHED_PRODUCTS
 from nmt.config.recipe import ModelConfig, OptimConfig, Recipe
 from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
@@ -63,7 +63,7 @@ class Ours:
     """``Trainer.update`` as nmt-train calls it, with Adam."""
 
     def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
-        limit_onednn_cache(PRODUCTS)
+        limit_onednn_cache(CACHED_PRODUCTS)
         prepared = prepare(recipe, progress=False)
         model = model_config(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)
