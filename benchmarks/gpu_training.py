@@ -1,4 +1,4 @@
-"""How fast does nmt-train train on a GPU, with and without CUDA graphs and beside an eager loop?
+"""How fast does nmt-train train on a GPU, with and without CUDA graphs compared with an eager loop?
 
     python -m benchmarks.gpu_training RECIPE [key=value ...] [--batch-tokens 4096 16384]
 

@@ -1,4 +1,4 @@
-"""Dropout: rate, scale, and masks that depend on (seed, epoch, batch) alone."""
+"""Dropout: rate, scale, and masks that depend only on (seed, epoch, batch)."""
 
 import pytest
 import torch

@@ -24,7 +24,7 @@ def assert_normal(weight: torch.Tensor, std: float) -> None:
     count = weight.numel()
     assert weight.mean().item() == pytest.approx(0, abs=5 * std / math.sqrt(count))
     assert weight.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * count))
-    # a normal, not a uniform distribution of the same deviation: that ends at 1.73 deviations
+    # normal, not uniform: a uniform distribution ends at 1.73 standard deviations
     assert 2.5 * std < weight.abs().max().item() < 6 * std
 
 

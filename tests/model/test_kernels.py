@@ -47,14 +47,14 @@ def numbers(*shape: int, seed: int = 1) -> Tensor:
 
 
 def assert_close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
-    """Sums are fp32, so what is left is the rounding of the result."""
+    """Compare up to the rounding of the result, as sums are fp32."""
     assert found.dtype == dtype
     rounding = 2e-6 if dtype == torch.float32 else 2**-8
     torch.testing.assert_close(found.float(), expected, rtol=rounding, atol=rounding)
 
 
 def reference(q: Tensor, kv: Tensor, visible: Tensor, beam: int) -> Tensor:
-    """Attention of all hypotheses: [N, D], [B, C, 2D], [B, K or 1, C] -> [N, H, E], fp32."""
+    """Return attention of all hypotheses by torch: [N, D], [B, C, 2D], [B, K or 1, C] -> [N, H, E], fp32."""
     q, k, v = (x.float().unflatten(-1, (H, E)) for x in (q, kv[..., :D], kv[..., D:]))
     q, k, v = (x.transpose(1, 2) for x in (q.unflatten(0, (-1, beam)), k, v))
     mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=visible[:, None])
@@ -88,11 +88,11 @@ def test_cached_attention_reads_the_last_columns_of_the_cache(dtype):
 
 @PRECISIONS
 def test_write_cache_copies_the_row_of_each_hypothesis(dtype):
-    for place in (None, torch.tensor([0, 0, 1, 1, 1, 2])):
-        qkv = numbers(B * K if place is None else 3, 3 * D).to(dtype)
+    for positions in (None, torch.tensor([0, 0, 1, 1, 1, 2])):
+        qkv = numbers(B * K if positions is None else 3, 3 * D).to(dtype)
         cache = torch.zeros(B, C, 2 * D, dtype=dtype)
-        kernels.write_cache(qkv, place, cache, 4)
-        rows = qkv if place is None else qkv[place]
+        kernels.write_cache(qkv, positions, cache, 4)
+        rows = qkv if positions is None else qkv[positions]
         assert torch.equal(cache[:, 4 : 4 + K], rows[:, D:].unflatten(0, (B, K)))
         assert not cache[:, :4].any()
         assert not cache[:, 4 + K :].any()
@@ -149,19 +149,19 @@ def test_top_k_equals_torch(dtype, types, count):
     logits = numbers(2, 9, types).to(dtype).float()
     logits = logits.sort(dim=-1, descending=True).values
     for arranged in (torch.arange(types), torch.arange(types).flip(0), torch.randperm(types)):
-        highest, place = kernels.top_k(logits[..., arranged].to(dtype), count)
-        assert torch.equal(highest, logits[..., :count])
-        assert torch.equal(logits[..., arranged].gather(-1, place), highest)
-        assert bool((place.sort(dim=-1).values.diff() > 0).all())
+        values, columns = kernels.top_k(logits[..., arranged].to(dtype), count)
+        assert torch.equal(values, logits[..., :count])
+        assert torch.equal(logits[..., arranged].gather(-1, columns), values)
+        assert bool((columns.sort(dim=-1).values.diff() > 0).all())
 
 
 def test_top_k_sorts_equal_logits_by_column_and_masked_ones_last():
     logits = torch.full((1, 70), -torch.inf)
     logits[0, [3, 40, 66]] = torch.tensor([1.0, 2.0, 1.0])
-    highest, place = kernels.top_k(logits, 5)
-    assert highest.tolist() == [[2.0, 1.0, 1.0, -torch.inf, -torch.inf]]
-    assert place[0, :3].tolist() == [40, 3, 66]
-    assert bool((place < 70).all())
+    values, columns = kernels.top_k(logits, 5)
+    assert values.tolist() == [[2.0, 1.0, 1.0, -torch.inf, -torch.inf]]
+    assert columns[0, :3].tolist() == [40, 3, 66]
+    assert bool((columns < 70).all())
 
 
 def test_top_k_never_returns_nan():
@@ -201,8 +201,8 @@ def test_a_search_is_equal_with_torch_operations(keys, monkeypatch):
 def test_a_bf16_search_is_as_close_to_fp32_as_with_torch_operations(keys, monkeypatch):
     """The kernels and torch round in different orders; torch's depends on the processor.
 
-    So the two may differ by any one error; but errors of hundreds of tokens have the same mean:
-    that of the kernels was 0.95 to 1.08 of torch's with AVX2.
+    Single errors therefore differ, but the means over hundreds of tokens agree: with AVX2, the
+    kernels' mean error was 0.95 to 1.08 of torch's.
     """
     exact, ours, plain = (made(**keys) for _ in range(3))
     for one in (ours, plain):
@@ -217,7 +217,7 @@ def test_a_bf16_search_is_as_close_to_fp32_as_with_torch_operations(keys, monkey
 
 
 def watch(monkeypatch) -> set[str]:
-    """The names of compiled functions that are called from now on."""
+    """Return a set that collects the names of compiled functions when they are called."""
     used: set[str] = set()
     for name in COMPILED:
         compiled = getattr(numba_kernels, name)
@@ -227,20 +227,20 @@ def watch(monkeypatch) -> set[str]:
 
 
 def stepwise(translator: Translator) -> Tensor:
-    """Log-probabilities of given tokens, found position by position as in a search: [B, K, T].
+    """Return log-probabilities of given tokens, decoded position by position: [B, K, T].
 
-    Hypothesis k of a sentence is the translation of the k-th one after it.
+    Hypothesis k of a sentence is the reference of the k-th sentence after it.
     """
     sources, targets = (list(side) for side in zip(*ids()[:30], strict=True))
     length = 8
-    told = torch.from_numpy(np.stack([np.resize(target, length) for target in targets]))
-    told = torch.stack([told.roll(-k, 0) for k in range(3)], 1)
+    given = torch.from_numpy(np.stack([np.resize(target, length) for target in targets]))
+    given = torch.stack([given.roll(-k, 0) for k in range(3)], 1)
     src, layout = collate_sources(sources)
     state = translator.transformer.start_decoding(src, layout, 3, length)
-    tokens, found = torch.full(told.shape[:2], BOS), []
+    tokens, found = torch.full(given.shape[:2], BOS), []
     for step in range(length):
         logits = state.advance(tokens).unflatten(0, tokens.shape)
-        tokens = told[..., step]
+        tokens = given[..., step]
         found.append(logits.float().gather(-1, tokens[..., None]) - kernels.log_sum_exp(logits))
     return torch.cat(found, -1)
 
@@ -249,14 +249,14 @@ def test_the_compiled_and_torch_s_encoder_attention_agree(monkeypatch):
     model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2), 50).eval()
     layout = Layout.of([7, 3, 1])
     ids = torch.arange(11) + 5
-    rows, asked = model.embedding_tables()[0], []
+    table, calls = model.embedding_tables()[0], []
     attend = kernels.cached_attention
-    monkeypatch.setattr(kernels, "cached_attention", lambda *args: asked.append(1) or attend(*args))
-    short = model.encode(ids, layout, rows)
-    assert len(asked) == model.config.enc_layers
+    monkeypatch.setattr(kernels, "cached_attention", lambda *args: calls.append(1) or attend(*args))
+    short = model.encode(ids, layout, table)
+    assert len(calls) == model.config.enc_layers
     monkeypatch.setattr(attention, "MIN_TORCH_LENGTH", 7)
-    torch.testing.assert_close(short, model.encode(ids, layout, rows), rtol=0, atol=1e-5)
-    assert len(asked) == model.config.enc_layers
+    torch.testing.assert_close(short, model.encode(ids, layout, table), rtol=0, atol=1e-5)
+    assert len(calls) == model.config.enc_layers
 
 
 def test_kernels_support_cpu_tensors_without_gradients():
@@ -272,9 +272,7 @@ def test_kernels_are_loaded_for_enough_tokens_only(monkeypatch):
     kernels.load_if_worthwhile(kernels.MIN_TOKENS - 1)
     assert kernels._compiled is None
     assert not kernels.supports(torch.ones(10**6))
-    assert kernels.supports(
-        torch.ones(10, dtype=torch.bfloat16)
-    )  # torch's own would round more often
+    assert kernels.supports(torch.ones(10, dtype=torch.bfloat16))  # torch would round more often
     kernels.load_if_worthwhile(kernels.MIN_TOKENS)
     assert kernels._compiled is numba_kernels
     assert kernels.supports(torch.ones(1))

@@ -45,7 +45,9 @@ ATTENTION_VARIANTS = [
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("training", [False, True], ids=["fused", "dropout_path"])
 def test_attention_equals_a_loop_over_heads_and_positions(keys, kind, training):
-    config = tiny(**keys, attn_dropout=1e-9)  # active, yet it drops nothing: the other code path
+    config = tiny(
+        **keys, attn_dropout=1e-9
+    )  # active but drops nothing: selects the other code path
     model = build(config).train(training)
     side = model.encoder if kind == "encoder" else model.decoder
     module = side.layers[0].cross_attn if kind == "cross" else side.layers[0].self_attn
@@ -67,7 +69,7 @@ def test_attention_equals_a_loop_over_heads_and_positions(keys, kind, training):
 
 
 def test_head_scale_comes_before_the_output_projection():
-    """N 2.1: a head with gamma 0 adds nothing to the output, whatever the output projection."""
+    """N 2.1: a head with gamma 0 adds nothing to the output, with any output projection."""
     module = MultiHeadAttention(DIM, 2, Dropout(0.0, DropoutRng()), bias=False, head_scale=True)
     layout, x = Layout.of([4]), normal(4, DIM)
     with torch.no_grad():

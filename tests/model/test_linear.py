@@ -1,4 +1,4 @@
-"""The linear layer with its own gradient is torch's: results, gradients, types."""
+"""The fused linear layer against torch's: results, gradients, dtypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = [torch.float32, torch.bfloat16, torch.float64]
 
 
 def inputs(dtype: torch.dtype, bias: bool = True) -> list[Tensor | None]:
-    """Numbers that bf16 holds exactly: x [37, 24], weight [19, 24], bias [19]."""
+    """Return numbers that are exact in bf16: x [37, 24], weight [19, 24], bias [19]."""
     rng = torch.Generator().manual_seed(1)
     shapes = [(37, 24), (19, 24), (19,)]
     made: list[Tensor | None] = [
@@ -27,7 +27,7 @@ def inputs(dtype: torch.dtype, bias: bool = True) -> list[Tensor | None]:
 
 
 def run(f, parts: list[Tensor | None], dtype: torch.dtype | None = None) -> list[Tensor]:
-    """The result, and the gradients of what its squares sum to; autocast to ``dtype``."""
+    """Return the result under autocast, and the gradients of the sum of its squares."""
     with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
         y = f(*parts)
     y.float().square().sum().backward()

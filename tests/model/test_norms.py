@@ -1,4 +1,4 @@
-"""Norms against their formulas, and at the edges: zero vectors, half precision, huge values."""
+"""Norms against their formulas, with zero vectors, half precision and huge values."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_the_table_has_the_three_norms_of_the_papers():
     assert set(NORMS) == {"layernorm", "rmsnorm", "scalenorm"}
 
 
-# A large eps shows its place in the formula, which 1e-5 would hide.
+# A large eps shows where it is in the formula; 1e-5 would hide that.
 @pytest.mark.parametrize("eps", [EPS, 0.5])
 def test_layer_norm_is_the_formula(eps):
     norm, x = randomized(LayerNorm(DIM, eps)), sample(4, DIM)
@@ -62,13 +62,13 @@ def test_scale_norm_clamps_the_length_instead_of_adding_to_it():
     short = torch.full((1, 4), 0.1)  # length 0.2, below an eps of 0.5
     norm = ScaleNorm(4, 0.5)
     torch.testing.assert_close(norm(short), norm.g.detach() * short / 0.5)
-    long = torch.full((1, 4), 1.0)  # length 2, above it: no trace of eps
+    long = torch.full((1, 4), 1.0)  # length 2, above eps: eps has no effect
     torch.testing.assert_close(norm(long), norm.g.detach() * long / 2)
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_scale_norm_without_gradients_equals_scale_norm_with_them(dtype):
-    """A way of its own, for zero and short vectors too."""
+    """Without gradients it takes another code path; zero and short vectors are included."""
     norm = randomized(ScaleNorm(DIM, 0.5)).to(dtype)
     x = (sample(4, DIM) * torch.tensor([[1.0], [1e-2], [0.0], [1e3]])).to(dtype)
     with torch.no_grad():
@@ -152,7 +152,7 @@ def test_half_precision_takes_statistics_in_fp32(name, dtype):
 
 
 # Lengths from just above eps to 2,000, gradients as large as a loss scale makes them: g / length,
-# 1 / length and gradient times x are beyond the range of fp16, the results are not.
+# 1 / length and gradient times x exceed the range of fp16, but the results do not.
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("size", [1e-5, 1e-3, 1.0, 900.0])
 @pytest.mark.parametrize("dtype", HALF, ids=str)

@@ -1,4 +1,4 @@
-"""The whole model against the sentence-by-sentence reference, against torch, and by arithmetic."""
+"""The model against the sentence-by-sentence reference, torch, and parameter arithmetic."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ from tests.reference import Reference, sinusoid
 
 INPUTS = [[BOS, *row] for row in TARGETS]
 
-# Every key that changes the function, by itself, on top of T's own model.
+# Every key that changes the function, one at a time, on top of T's model.
 ONE_BY_ONE: list[dict[str, Any]] = [
     {"activation": "gelu"},
     {"activation": "relu2"},
@@ -180,9 +180,9 @@ def test_normformer_adds_2d_2ffn_and_heads_per_encoder_layer(norm):
 def test_normformer_has_the_number_of_parameters_that_the_paper_prints(
     dim, layers, heads, plain, extended
 ):
-    """N's early version, table 6, whose difference counts the two norms only, not HeadScale.
+    """N's early version, table 6, whose difference counts the two norms without HeadScale.
 
-    What is left of both sizes beside our layers and last norm is a table of 51,202 words.
+    The rest of both sizes, without our layers and last norm, is a table of 51,202 words.
     """
     keys = {"dim": dim, "ffn_dim": 4 * dim, "heads": heads, "enc_layers": layers, "dec_layers": 1}
     with torch.device("meta"):
@@ -288,7 +288,7 @@ def test_word_dropout_does_not_change_the_batch():
 
 
 def test_word_dropout_at_rate_one_replaces_every_input_token_by_unk():
-    """A: BOS and EOS of the inputs are replaced as well; targets to predict never are."""
+    """A: BOS and EOS of the inputs are replaced as well; predicted targets are not."""
     model = build(tiny(word_dropout=0.999999)).train()
     dropped = log_probs(model, batch_of(SOURCES, TARGETS))
     lengths = [(len(src), len(tgt)) for src, tgt in zip(SOURCES, TARGETS, strict=True)]

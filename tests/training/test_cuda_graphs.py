@@ -45,7 +45,7 @@ def test_captured_updates_equal_eager_ones(start):
         captured.update(filled)
         for p, q in zip(eager.model.parameters(), captured.model.parameters(), strict=True):
             torch.testing.assert_close(q.grad, p.grad, atol=1e-5, rtol=0)
-            # so that an update's rounding does not become the next one's difference
+            # equal weights again, so that rounding does not add up over updates
             q.data.copy_(p.data)
         if eager.state.update == 10:
             break
@@ -99,7 +99,7 @@ def test_a_failed_capture_is_reported_once_and_training_continues(start):
         trainer.run()
     for name, tensor in weights(failed).items():
         assert torch.equal(weights(eager)[name], tensor)
-    assert not failed.cuda_graphs.graphs  # not even the one that was made
+    assert not failed.cuda_graphs.graphs  # also without the first graph
     log = (failed.run_folder.path / "train.log").read_text()
     note = "training continues without CUDA graphs, which is slower, because a capture failed: "
     assert log.count("CUDA graphs") == 1

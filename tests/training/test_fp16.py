@@ -1,4 +1,4 @@
-"""Training in fp16 on a CPU: the loss scale, what it skips, and that a resumed run is the same."""
+"""Training in fp16 on a CPU: the loss scale, skipped updates, and exact resume."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
         assert equal(weights(trainer), kept_weights)
         assert equal(moments(trainer), kept_moments)
     assert int(trainer.bad_updates) == 0
-    assert trainer.state.update == 3  # batches and rates move on
+    assert trainer.state.update == 3  # batches and learning rates advance
     at_scale(trainer, 2.0**10)
     trainer.update(next(updates))
     assert trainer.loss_scaler.state() == (2.0**10, 1)

@@ -81,7 +81,7 @@ def test_sums_add_up_over_batches():
 
 
 def test_the_minimum_of_the_loss_is_the_entropy_of_the_smoothed_target():
-    """Reached where the model's probabilities are the smoothed target itself."""
+    """It is reached when the model's probabilities equal the smoothed target."""
     mass = 0.9 * F.one_hot(TARGETS, 7) + 0.1 * ALLOWED / ALLOWED.sum()
     best = label_smoothed_loss(mass.log().clamp(min=-1e9), TARGETS, ALLOWED, 0.1).smoothed
     entropy = -(mass * mass.log().nan_to_num(neginf=0)).sum()

@@ -1,4 +1,4 @@
-"""Muon against closed forms, torch's own Muon, and the promises of every optimizer."""
+"""Muon against closed forms, torch's own Muon, and the guarantees of every optimizer."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ NO_GAIN = [
     ([10, 9, 9], 0),  # two without a gain
     ([10, 9, 9, 9], 1),  # 10, 9, 9, 9*
     ([10, 10, 10, 10], 1),  # a tie is no gain
-    ([10, 9, 9, 9, 9, 9], 1),  # counted anew after the decay: 2 of 3
+    ([10, 9, 9, 9, 9, 9], 1),  # counts from 0 after the decay: 2 of 3
     ([10, 9, 9, 9, 9, 9, 9], 2),  # 10, 9, 9, 9*, 9, 9, 9*
     ([10, 9, 9, 11, 9, 9], 0),  # 11 is a gain just in time
     ([10, 9, 9, 9, 9.5, 9.7, 9.9], 2),  # rising, but below the best: still no gain
@@ -89,7 +89,7 @@ BELOW_ALL = [
     ([10, 11, 12], 0),
     ([10, 11, 12, 9], 1),  # 9 < 10, 11, 12
     ([10, 11, 12, 10], 0),  # equal to the lowest is not below it
-    ([10, 11, 12, 9, 8], 2),  # 8 < 11, 12, 9: at once again
+    ([10, 11, 12, 9, 8], 2),  # 8 < 11, 12, 9: again, one validation later
     ([12, 11, 10, 11, 10, 11], 0),  # no gain for five, but never below all three
     ([10, 11, 9], 0),  # only two before it
     ([10, 11, 12, NAN], 0),  # NaN is not below anything
