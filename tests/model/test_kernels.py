@@ -54,7 +54,7 @@ def assert_close(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
 
 
 def reference(q: Tensor, kv: Tensor, visible: Tensor, beam: int) -> Tensor:
-    """Return attention of all hypotheses by torch: [N, D], [B, C, 2D], [B, K or 1, C] -> [N, H, E], fp32."""
+    """Return torch's attention: [N, D], [B, C, 2D], [B, K or 1, C] -> [N, H, E], fp32."""
     q, k, v = (x.float().unflatten(-1, (H, E)) for x in (q, kv[..., :D], kv[..., D:]))
     q, k, v = (x.transpose(1, 2) for x in (q.unflatten(0, (-1, beam)), k, v))
     mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=visible[:, None])
