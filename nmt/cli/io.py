@@ -69,13 +69,12 @@ def read_input(name: str | None) -> Input:
     return Input(read_lines(path, clean=False), total)
 
 
-def read_parallel(name: str, total: int | None, content: str) -> Iterator[str]:
+def read_parallel(name: str, total: int | None) -> Iterator[str]:
     """Return the lines of a file that has one line for each line of the input.
 
     Args:
         name: the file.
         total: number of lines of the input, None = unknown.
-        content: what a line contains, for the message.
 
     Raises:
         UserError: the file cannot be read, or its number of lines differs.
@@ -85,7 +84,7 @@ def read_parallel(name: str, total: int | None, content: str) -> Iterator[str]:
         raise UserError(
             f"the file has {count:,} lines, but the input has {total:,}",
             at=name,
-            fix=f"give one line for each line of the input, with {content}",
+            fix="give exactly one line, which may be blank, for each line of the input",
         )
     return lines
 

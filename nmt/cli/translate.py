@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
-    from nmt.decoding.options import SearchOptions
+    from nmt.decoding.options import SearchOptions, as_flag
 
     search = p.add_argument_group("search", "defaults are the decode keys of the recipe")
     groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
@@ -124,10 +124,9 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"type": float, "metavar": "X"}
         elif str in types:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one a line"
-        flag = f"--{name.replace('_', '-')}"
-        group_of.get(name, search).add_argument(flag, default=None, help=meaning, **kind)
+        group_of.get(name, search).add_argument(as_flag(name), default=None, help=meaning, **kind)
     for name, meaning in CONSTRAINT_FILES.items():
-        group_of[name].add_argument(f"--{name}", metavar="FILE", help=meaning)
+        group_of[name].add_argument(as_flag(name), metavar="FILE", help=meaning)
     scores = groups["scores and alignment"]
     scores.add_argument(
         "--scores", action="store_true", help="write SCORE and a tab before each translation"
@@ -169,8 +168,20 @@ def _parallel_files(args: argparse.Namespace) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def _search_options(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
-    """Return the search options and constraints, as arguments of ``Translator.stream``.
+def _search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the search options of the command line, None where not given."""
+    from nmt.data.text import read_lines
+    from nmt.decoding.options import SearchOptions
+
+    options = {name: getattr(args, name) for name in SearchOptions.model_fields}
+    if args.forbid_all is not None:
+        lines = read_lines(Path(args.forbid_all))
+        options["forbid_all"] = tuple(phrase for phrase in lines if phrase.strip())
+    return options
+
+
+def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
+    """Return the constraints of each line, as arguments of ``Translator.stream``.
 
     Args:
         args: of the command line.
@@ -180,22 +191,16 @@ def _search_options(args: argparse.Namespace, total: int | None) -> dict[str, An
         UserError: a file cannot be read, or its number of lines differs from the input's.
     """
     from nmt.cli.io import read_parallel
-    from nmt.data.text import read_lines
-    from nmt.decoding.options import SearchOptions
 
-    options = {name: getattr(args, name) for name in SearchOptions.model_fields}
-    if args.forbid_all is not None:
-        lines = read_lines(Path(args.forbid_all))
-        options["forbid_all"] = tuple(phrase for phrase in lines if phrase.strip())
+    def phrases(line: str) -> list[str]:
+        return [phrase for phrase in line.split("\t") if phrase.strip()]
+
+    constraints: dict[str, Any] = {}
     for name in CONSTRAINT_FILES:
         if (file := getattr(args, name)) is not None:
-            parallel = read_parallel(file, total, f"the --{name} of that line, or blank")
-            options[name] = parallel if name == "prefix" else map(_phrases, parallel)
-    return options
-
-
-def _phrases(line: str) -> list[str]:
-    return [phrase for phrase in line.split("\t") if phrase.strip()]
+            lines = read_parallel(file, total)
+            constraints[name] = lines if name == "prefix" else map(phrases, lines)
+    return constraints
 
 
 # ---------------------------------------------------------------- translating
@@ -224,32 +229,28 @@ def _translate(args: argparse.Namespace) -> None:
 
     from nmt.cli.io import is_interactive, open_output, read_input, read_parallel
     from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.constraints import NAMES
     from nmt.decoding.options import as_flag, search_options
 
     lines, total, ready = read_input(args.input)
     targets = None
     if args.score_target is not None:
-        targets = read_parallel(args.score_target, total, "its translation")
-    given = _search_options(args, total)
-    constraints = {name for name in NAMES if given.get(name) is not None}
-    chosen = {name: value for name, value in given.items() if name not in NAMES}
+        targets = read_parallel(args.score_target, total)
+    constraints, chosen = _constraints(args, total), _search_options(args)
     # report errors before torch is loaded
-    search_options(DecodeConfig(), chosen, constraints, as_flag)
+    search_options(DecodeConfig(), chosen, constraints.keys(), as_flag)
     translator = _load(args)
     enable_gc()
-    options = translator.check_options(chosen, constraints)
+    options = translator.check_options(chosen, constraints.keys())
     output_format = _output_format(args, options)
     signature = _signature(args, translator, options)
-    with open_output(args.output, signature, args.resume, output_format.line_number) as (
-        output,
-        finished,
-    ):
+    opening = open_output(args.output, signature, args.resume, output_format.line_number)
+    with opening as (output, finished):
         # no progress bar in a terminal where a person types the input or reads the output
         quiet = True if is_interactive(args.input) or _is_terminal_output(args.output) else None
         # smoothing=0: long lines come first, so only the mean rate predicts the time left
         with tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet) as bar:
-            settings = {"progress": bar.update, "skip": finished, "ready": ready, **given}
+            settings: dict[str, Any] = {**chosen, **constraints}
+            settings |= {"progress": bar.update, "skip": finished, "ready": ready}
             if targets is None:
                 translations = translator.stream(lines, **settings)
             else:
@@ -322,8 +323,8 @@ def _note_unknown(unknown: UnknownPieces) -> None:
     if unknown.share > MAX_UNKNOWN:
         print(
             f"note: {unknown.share:.1%} of the source pieces are unknown to the model, in "
-            f"{unknown.lines_with_unknown:,} of {unknown.lines:,} lines; check the language and script of "
-            "the input",
+            f"{unknown.lines_with_unknown:,} of {unknown.lines:,} lines; check the language and "
+            "script of the input",
             file=sys.stderr,
         )
     if unknown.lines_all_unknown:

@@ -31,6 +31,7 @@ from nmt.errors import UserError
 SPACE_SIGN = "\u2581"  # what SentencePiece writes for a space
 NO_PIECES = TargetPieces()
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
+MAX_PHRASE_LENGTH = 1000  # characters of a forbidden phrase: memory grows with the square
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
 
 
@@ -227,10 +228,18 @@ class TextCodec:
             at: where the phrases are given, for messages.
 
         Raises:
-            UserError: a phrase has a sign that the segmenter cannot represent.
+            UserError: a phrase is too long or has a sign that the segmenter cannot represent.
         """
         patterns = []
         for phrase in phrases:
+            if len(phrase) > MAX_PHRASE_LENGTH:
+                raise UserError(
+                    f"a forbidden phrase has {len(phrase):,} characters; at most "
+                    f"{MAX_PHRASE_LENGTH:,} are allowed",
+                    at=at,
+                    fix="give shorter phrases: one a line with --forbid-all, separated by tabs "
+                    "with --forbid",
+                )
             if phrase.strip():
                 self._check_space_sign(phrase, self.segmenter.encode(phrase, self.tgt), at)
                 patterns += self.strings.patterns(phrase)

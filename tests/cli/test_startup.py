@@ -100,7 +100,7 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     ("command", "argv", "late"),
     [
         ("train", ["x.yaml"], "nmt.config.load"),
-        ("translate", ["run"], "nmt.decoding.constraints"),
+        ("translate", ["run"], "nmt.config.recipe"),
         ("score", ["run"], "nmt.scoring.report"),
     ],
 )

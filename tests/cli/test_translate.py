@@ -243,11 +243,11 @@ def test_a_parallel_file_may_be_a_pipe(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.write(write, b"x\n\n")
     os.close(write)
-    assert list(read_parallel(f"/dev/fd/{read}", 2, "a line")) == ["x", ""]
+    assert list(read_parallel(f"/dev/fd/{read}", 2)) == ["x", ""]
     os.close(read)
     (tmp_path / "short").write_text("x\n")
     with pytest.raises(UserError, match="the file has 1 lines, but the input has 2"):
-        read_parallel(str(tmp_path / "short"), 2, "a line")
+        read_parallel(str(tmp_path / "short"), 2)
 
 
 def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

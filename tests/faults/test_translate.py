@@ -321,6 +321,16 @@ def test_extreme_options_work(translate: Command) -> None:
         assert (code, out.count(b"\n")) == (0, len(LINES))
 
 
+def test_a_forbidden_phrase_has_a_maximum_length(translate: Command, tmp_path: Path) -> None:
+    phrases = tmp_path / "phrases"
+    for flag, at in (("--forbid-all", "forbid_all"), ("--forbid", "line 1")):
+        phrases.write_text("x" * 1000 + "\n")
+        assert translate(flag, phrases, stdin=b"3 1\n")[0] == 0
+        phrases.write_text("x" * 1001 + "\n")
+        err = refused(translate, flag, phrases, stdin=b"3 1\n")
+        assert f"{at}: a forbidden phrase has 1,001 characters; at most 1,000 are allowed" in err
+
+
 # ---------------------------------------------------------------- the run
 
 
