@@ -137,41 +137,41 @@ def test_finished_lines_survive_a_signal(
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
     """Return a terminal of 80 columns for a command, and a function that reads what it shows."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    os.set_blocking(ours, False)
+    test_end, child_end = pty.openpty()
+    fcntl.ioctl(child_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.set_blocking(test_end, False)
 
     def written() -> str:
         try:
-            return os.read(ours, 1 << 16).decode()
+            return os.read(test_end, 1 << 16).decode()
         except BlockingIOError:
             return ""
 
-    yield theirs, written
-    os.close(theirs)
-    os.close(ours)
+    yield child_end, written
+    os.close(child_end)
+    os.close(test_end)
 
 
 def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
     tmp_path: Path, terminal: tuple[int, Callable[[], str]]
 ) -> None:
     """The number of lines is known for a file, also as standard input, but not for a pipe."""
-    theirs, written = terminal
+    child_end, written = terminal
     source = tmp_path / "in"
     source.write_text("a\n" * 7)
     with start("--input", source, "--output", tmp_path / "quiet") as process:
         assert process.communicate(timeout=60) == (b"", b"")
-    with start("--input", source, "--output", tmp_path / "out", stderr=theirs) as process:
+    with start("--input", source, "--output", tmp_path / "out", stderr=child_end) as process:
         assert process.wait(60) == 0
     bar = written()
     assert "7/7" in bar
     assert "lines/s" in bar
     assert "<" in bar  # elapsed<left
     assert (tmp_path / "out").read_bytes() == b"A\n" * 7
-    with source.open("rb") as stdin, start(stdin=stdin, stderr=theirs) as process:
+    with source.open("rb") as stdin, start(stdin=stdin, stderr=child_end) as process:
         assert process.communicate(timeout=60) == (b"A\n" * 7, None)
     assert "7/7" in written()
-    with start(stderr=theirs) as process:
+    with start(stderr=child_end) as process:
         assert process.communicate(b"a\n" * 7, timeout=60) == (b"A\n" * 7, None)
     bar = written()
     assert "7 lines" in bar
@@ -182,11 +182,11 @@ def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
 def test_there_is_no_progress_bar_where_a_person_types_or_reads(
     terminal: tuple[int, Callable[[], str]],
 ) -> None:
-    theirs, written = terminal
-    with start(stdout=theirs, stderr=theirs) as process:
+    child_end, written = terminal
+    with start(stdout=child_end, stderr=child_end) as process:
         process.communicate(b"a\n" * 7, timeout=60)
     assert written().split() == ["A"] * 7
-    with start(stdin=theirs, stderr=theirs) as process:
+    with start(stdin=child_end, stderr=child_end) as process:
         assert process.stdout is not None
         deadline = time.monotonic() + 60
         while "Ctrl-D" not in written():
