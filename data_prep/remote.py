@@ -23,6 +23,10 @@ from nmt.errors import MachineError, UserError
 CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
 _RETRIES = 2
 _CHUNK = 1 << 20  # bytes
+_WRONG_FILE = (
+    "download it again, or pass a correct copy with --from; a truncated file, an error page or "
+    "another version looks like this"
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
         raise UserError(
             f"this is not the pinned {file.filename}: {'; '.join(wrong)} ({size:,} bytes)",
             at=at or str(path),
-            fix="get the file again: this copy is truncated, an error page or another version",
+            fix=_WRONG_FILE,
         )
 
 
@@ -111,7 +115,7 @@ def check_tree(paths: Sequence[Path], tree: str, what: str) -> None:
         raise UserError(
             f"these are not the pinned files of {what}: git tree {found} instead of {tree}",
             at=os.path.commonpath(paths),
-            fix="get the files again: one is truncated, an error page or another version",
+            fix=_WRONG_FILE,
         )
 
 

@@ -1,12 +1,17 @@
-"""Every corpus that a recipe may name has a prepare and a command."""
+"""Every corpus that a recipe may name has a prepare, a command and a row in docs/data.md."""
 
+import dataclasses
+import gzip
 import importlib
+import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from data_prep import CORPORA
+from data_prep.write import Request
 
 FOLDER = Path(__file__).parents[2]
 GENERIC = sorted(path.stem for path in (FOLDER / "data_prep").glob("from_*.py"))
@@ -19,7 +24,7 @@ def test_recipes_name_them():
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_prepare_is_there(name):
+def test_each_corpus_has_prepare(name):
     assert callable(importlib.import_module(f"data_prep.{name}").prepare)
 
 
@@ -35,7 +40,41 @@ def test_help(name, capsys):
 
 def test_the_documentation_has_a_row_for_each():
     text = (FOLDER / "docs" / "data.md").read_text("utf-8")
-    rows = [line.split("|")[1].strip(" `") for line in text.splitlines() if line.startswith("| `")]
+    table = text.partition("\n| NAME |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1].strip(" `") for line in table.splitlines()[2:]]
     assert sorted(rows) == sorted(CORPORA)
     for name in GENERIC:
         assert f"python -m data_prep.{name} " in text
+
+
+def test_a_module_registers_by_its_file_name():
+    assert {"ted_talks", "ui_sk_en", "wmt14_en_de"} <= set(CORPORA)
+    assert not {"command", "from_tsv", "pairs", "remote"} & set(CORPORA)
+
+
+@pytest.mark.parametrize(("src", "tgt"), [("en", "cy"), ("cym", "eng")])
+def test_the_example_of_the_documentation_works(tmp_path, src, tgt):
+    text = (FOLDER / "docs" / "data.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    path = tmp_path / "example_en_cy.py"
+    path.write_text(code, "utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.SOURCE = dataclasses.replace(module.SOURCE, sha256="")
+    module.HELD_OUT = {"dev": 30, "test": 30}
+
+    letters = [chr(ord("a") + i) for i in range(26)]
+    words = [a + b + c for a in letters for b in letters for c in letters]
+    rows = [f"{' '.join(words[5 * i : 5 * i + 5])}\t cy{words[i]}  x\t{i // 3}" for i in range(300)]
+    (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
+    out = tmp_path / "out"
+    module.prepare(Request(out, src, tgt, local=tmp_path))
+    sizes = {
+        split: [len((out / f"{split}.{lang}").read_text().splitlines()) for lang in (src, tgt)]
+        for split in ("train", "dev", "test")
+    }
+    assert sizes["dev"][0] > 0
+    assert all(one == other for one, other in sizes.values())
+    welsh = src if src.startswith("cy") else tgt
+    assert (out / f"train.{welsh}").read_text().startswith("cy")
