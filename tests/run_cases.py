@@ -1,4 +1,4 @@
-"""A tiny training's files, shared by the tests of run folders and their faults."""
+"""Run folders with tiny checkpoints, for the tests of run folders and their faults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def save(run: RunFolder, update: int, best: int | None = None, keep: int = 1) ->
 
 
 def trained(path: Path, *updates: int, keep: int = 9, recipe: str = RECIPE) -> RunFolder:
-    """A run folder that was left after checkpoints at these updates."""
+    """Return an unlocked run folder with checkpoints at these updates."""
     run = TrainingFolder(path, recipe)
     with run:
         for update in updates:
@@ -65,9 +65,9 @@ def reopen(path: Path) -> RunFolder:
 
 
 def load(run: RunFolder, which: str = "latest") -> tuple[Checkpoint, list[str]]:
-    """A checkpoint, and what was said."""
-    said: list[str] = []
-    return load_checkpoint(run, which, note=said.append), said
+    """Return a checkpoint and the notes of loading it."""
+    notes: list[str] = []
+    return load_checkpoint(run, which, note=notes.append), notes
 
 
 def holds(checkpoint: Checkpoint, update: int) -> bool:
@@ -79,7 +79,7 @@ def holds(checkpoint: Checkpoint, update: int) -> bool:
 
 
 def resign(folder: Path) -> None:
-    """Makes the manifest fit the files, as one who means harm would."""
+    """Make the manifest fit the files, as an attacker would."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     for name in manifest["files"]:
@@ -89,7 +89,7 @@ def resign(folder: Path) -> None:
 
 
 class Steps:
-    """Counts the file operations of a save, and acts before the n-th."""
+    """Count the file operations of a save, and act before the n-th."""
 
     def __init__(self, monkeypatch, act, at: int | None) -> None:
         self.count, self.act, self.at = 0, act, at

@@ -37,7 +37,9 @@ FLOORS = {
 }
 NO_TORCH = [
     "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare",
-    "nmt.data.segmenters", "nmt.data.vocab", "nmt.data.encoded",
+    "nmt.data.segmenters", "nmt.data.vocab", "nmt.data.encoded", "nmt.run.lifecycle",
+    "nmt.run.metrics_log", "nmt.run.results", "nmt.runtime.distributed", "nmt.runtime.files",
+    "nmt.runtime.signals",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A run that was stopped and resumed equals one that never stopped, bit for bit."""
+"""A run that was stopped and resumed equals an uninterrupted one, bit for bit."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def recipe(corpus) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(recipe, tmp_path_factory) -> dict[str, Any]:
-    run = tmp_path_factory.mktemp("whole") / "run"
+def uninterrupted(recipe, tmp_path_factory) -> dict[str, Any]:
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
     assert main([recipe, f"out={run}"]) == 0
     return result(run)
 
 
 def result(run: Path) -> dict[str, Any]:
-    """Everything a run leaves, apart from times and words for people."""
+    """Return everything that a run writes, except times and lines for people."""
     left: dict[str, Any] = {}
     left["metrics"] = [
         timeless(json.loads(line)) for line in (run / "metrics.jsonl").read_text().splitlines()
@@ -79,7 +79,7 @@ def timeless(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_after(monkeypatch, owner: type, name: str, act: Callable[[Any], None]) -> None:
-    """``act`` runs at the end of each call of a method."""
+    """Call ``act`` at the end of each call of a method."""
     real = getattr(owner, name)
 
     def method(self, *arguments, **named):
@@ -91,7 +91,7 @@ def call_after(monkeypatch, owner: type, name: str, act: Callable[[Any], None]) 
 
 
 def terminate_after(monkeypatch, owner: type, name: str, call: int) -> None:
-    """SIGTERM arrives at the end of the ``call``-th call of a method."""
+    """Send SIGTERM at the end of the ``call``-th call of a method."""
     calls = itertools.count(1)
 
     def act(_: Any) -> None:
@@ -115,61 +115,61 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     return [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
 
 
-def test_the_uninterrupted_run_is_what_these_tests_mean(whole):
-    state = whole[f"checkpoints/u{UPDATES:06d}/state.json"]
+def test_the_uninterrupted_run_covers_what_is_tested(uninterrupted):
+    state = uninterrupted[f"checkpoints/u{UPDATES:06d}/state.json"]
     assert state["update"] == UPDATES
-    assert state["epoch"] >= 1  # a stop falls within a later pass too
+    assert state["epoch"] >= 1  # a stop can fall into a later epoch
     assert len(state["history"]) == 3
-    assert [r["kind"] for r in whole["metrics"]].count("train") == UPDATES // 3
-    lrs = {r["lr"] for r in whole["metrics"] if r["kind"] == "train"}
+    assert [r["kind"] for r in uninterrupted["metrics"]].count("train") == UPDATES // 3
+    lrs = {r["lr"] for r in uninterrupted["metrics"] if r["kind"] == "train"}
     assert len(lrs) > 1  # history has decayed the rate
 
 
-def test_two_uninterrupted_runs_are_equal(whole, recipe, tmp_path):
+def test_two_uninterrupted_runs_are_equal(uninterrupted, recipe, tmp_path):
     run = tmp_path / "run"
     assert main([recipe, f"out={run}"]) == 0
-    assert not difference(result(run), whole)
+    assert not difference(result(run), uninterrupted)
 
 
-# 4, 8 and 12 are validations: the stop comes before them, and the resumed run makes up for them
+# 4, 8 and 12 are validations: the stop comes first, and the resumed run validates
 @pytest.mark.parametrize("update", [1, 3, 4, 6, 7, 8, 11, 12])
-def test_stopped_after_an_update(update, whole, recipe, tmp_path, monkeypatch):
+def test_stopped_after_an_update(update, uninterrupted, recipe, tmp_path, monkeypatch):
     found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "update", update)
-    assert not difference(found, whole)
+    assert not difference(found, uninterrupted)
 
 
 @pytest.mark.parametrize("validation", [1, 2, 3])
-def test_stopped_after_a_validation(validation, whole, recipe, tmp_path, monkeypatch):
+def test_stopped_after_a_validation(validation, uninterrupted, recipe, tmp_path, monkeypatch):
     found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "validate", validation)
-    assert not difference(found, whole)
+    assert not difference(found, uninterrupted)
 
 
 # the first call of a validation is the model's on dev pairs; the fourth evaluation is the test's
 @pytest.mark.parametrize("evaluation", [1, 2, 4])
-def test_stopped_within_an_evaluation(evaluation, whole, recipe, tmp_path, monkeypatch):
+def test_stopped_during_an_evaluation(evaluation, uninterrupted, recipe, tmp_path, monkeypatch):
     run = tmp_path / "run"
     found = stop_and_resume(recipe, run, monkeypatch, Transformer, "eval", 2 * evaluation - 1)
-    assert not difference(found, whole)
+    assert not difference(found, uninterrupted)
 
 
-def test_stopped_before_the_first_update(whole, recipe, tmp_path, monkeypatch):
+def test_stopped_before_the_first_update(uninterrupted, recipe, tmp_path, monkeypatch):
     found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "__init__", 1)
-    assert not difference(found, whole)
+    assert not difference(found, uninterrupted)
 
 
-def test_stopped_time_and_again(whole, recipe, tmp_path, monkeypatch):
+def test_stopped_several_times(uninterrupted, recipe, tmp_path, monkeypatch):
     command = [recipe, f"out={tmp_path / 'run'}"]
-    for update in (2, 3, 1):  # 2, 5 and 6 of the whole run
+    for update in (2, 3, 1):  # 2, 5 and 6 of the uninterrupted run
         with monkeypatch.context() as patch:
             terminate_after(patch, Trainer, "update", update)
             assert main(command) == 143
         command = [recipe, f"out={tmp_path / 'run'}", "--resume"]
     assert main(command) == 0
-    assert not difference(result(tmp_path / "run"), whole)
+    assert not difference(result(tmp_path / "run"), uninterrupted)
 
 
-def test_killed_without_a_save_goes_on_from_the_last_validation(
-    whole, recipe, tmp_path, monkeypatch
+def test_killed_without_a_save_continues_from_the_last_validation(
+    uninterrupted, recipe, tmp_path, monkeypatch
 ):
     def killed(trainer: Trainer) -> None:
         if trainer.state.update == 7:
@@ -179,15 +179,15 @@ def test_killed_without_a_save_goes_on_from_the_last_validation(
         call_after(patch, Trainer, "update", killed)
         assert main([recipe, f"out={tmp_path / 'run'}"]) == 3
     assert main([recipe, f"out={tmp_path / 'run'}", "--resume"]) == 0
-    assert not difference(result(tmp_path / "run"), whole)
+    assert not difference(result(tmp_path / "run"), uninterrupted)
 
 
 def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypatch):
     averaging = [recipe, "train.average=2"]
-    assert main([*averaging, f"out={tmp_path / 'whole'}"]) == 0
+    assert main([*averaging, f"out={tmp_path / 'uninterrupted'}"]) == 0
     run = tmp_path / "run"
     stops = [
-        (Trainer, "update", 11),  # what this stop saves is not averaged
+        (Trainer, "update", 11),  # the checkpoint of this stop is not averaged
         (Transformer, "eval", 7),  # the average's evaluation on dev
         (Transformer, "eval", 9),  # the test's
     ]
@@ -196,18 +196,18 @@ def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypat
             terminate_after(patch, owner, name, call)
             assert main([*averaging, f"out={run}", "--fresh"]) == 143
         assert main([*averaging, f"out={run}", "--resume"]) == 0
-        assert not difference(result(run), result(tmp_path / "whole"))
+        assert not difference(result(run), result(tmp_path / "uninterrupted"))
 
 
-def test_a_ramp_remembers_its_lowest_loss(recipe, tmp_path, monkeypatch):
-    """The ramp ends by the ratio to the lowest loss before the stop."""
+def test_a_resumed_lr_ramp_knows_its_lowest_loss(recipe, tmp_path, monkeypatch):
+    """It ends by the ratio to the lowest loss, which may lie before the stop."""
     ramp = [recipe, "schedule.kind=lr_ramp", "schedule.lr_per_update=0.05"]
     ramp += ["schedule.stop_loss_ratio=1.02", "train.log_every=1"]
-    assert main([*ramp, f"out={tmp_path / 'whole'}"]) == 0
-    whole = result(tmp_path / "whole")
-    assert whole["summary"]["reason"] == "the lr_ramp schedule ended"
-    last = whole["summary"]["updates"]
-    losses = [r["loss"] for r in whole["metrics"] if r["kind"] == "train"]
+    assert main([*ramp, f"out={tmp_path / 'uninterrupted'}"]) == 0
+    uninterrupted = result(tmp_path / "uninterrupted")
+    assert uninterrupted["summary"]["reason"] == "the lr_ramp schedule ended"
+    last = uninterrupted["summary"]["updates"]
+    losses = [r["loss"] for r in uninterrupted["metrics"] if r["kind"] == "train"]
     assert losses.index(min(losses)) < last - 1
     for update in (last - 1, last):
         run = tmp_path / f"run{update}"
@@ -215,12 +215,12 @@ def test_a_ramp_remembers_its_lowest_loss(recipe, tmp_path, monkeypatch):
             terminate_after(patch, Trainer, "update", update)
             assert main([*ramp, f"out={run}"]) == 143
         assert main([*ramp, f"out={run}", "--resume"]) == 0
-        assert not difference(result(run), whole)
+        assert not difference(result(run), uninterrupted)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signal_to_the_command(number, code, recipe, tmp_path):
+def test_a_signal_stops_the_command(number, code, recipe, tmp_path):
     run = tmp_path / "run"
     command = [
         sys.executable,
@@ -238,8 +238,8 @@ def test_signal_to_the_command(number, code, recipe, tmp_path):
             assert time.monotonic() - started < 120
             time.sleep(0.1)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == code
     saved = max(run.glob("checkpoints/u*"))
-    assert f"{signal.Signals(number).name}: saved update {int(saved.name[1:])}" in said
+    assert f"{signal.Signals(number).name}: saved update {int(saved.name[1:])}" in err
     assert main([recipe, f"out={run}", "train.max_validations=1", "--resume"]) == 0

@@ -83,7 +83,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
     from nmt.runtime.device import resolve_device, resolve_precision
     from nmt.runtime.memory import parameter_count, require_memory
     from nmt.training.finish import finish, write_diverged
-    from nmt.training.resume import model_without_memory
+    from nmt.training.resume import model_without_memory, prepare_to_resume
     from nmt.training.validation import Stopped
 
     enable_gc()
@@ -96,7 +96,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
         print(f"{recipe.out}: this run has already finished ({reason})", file=sys.stderr)
         return 0
     if run.resuming:
-        prepared, precision = prepare_resume(recipe, run, world, device)
+        prepared, precision = prepare_to_resume(recipe, run, world.size, device)
     else:
         prepared = prepare(recipe)
     print(describe_report(prepared.report), file=sys.stderr)
@@ -160,33 +160,6 @@ def run_other_process(world: World) -> int:
         )
         trainer.run()
     return 0
-
-
-def prepare_resume(
-    recipe: Recipe, run: TrainingFolder, world: World, device: torch.device
-) -> tuple[Prepared, str]:
-    """Return the corpora and the precision of a run to resume; write nothing.
-
-    Raises:
-        UserError: what the run would continue with differs from what it began with.
-    """
-    from nmt.run.checkpoint import load_checkpoint
-    from nmt.training.resume import (
-        prepare_resumed,
-        require_complete,
-        require_same_update,
-        resumed_precision,
-    )
-
-    checkpoint = load_checkpoint(run, note=lambda text: None)
-    state = checkpoint.state
-    changed = any(change.startswith("optim.accumulate:") for change in run.changes)
-    require_same_update(state, recipe.optim.accumulate, world.size, changed)
-    before = state.precision or run.recipe().precision
-    precision = resumed_precision(recipe.precision, before, device)
-    prepared = prepare_resumed(recipe, run.path, state)
-    require_complete(recipe, checkpoint, len(prepared.vocab))
-    return prepared, precision
 
 
 def make_trainer(

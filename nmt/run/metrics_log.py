@@ -1,4 +1,4 @@
-"""What a training says: lines for people, one JSON object a line for machines, TensorBoard."""
+"""The logs of a training: lines for people, JSON records for machines, TensorBoard."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from nmt.runtime.files import append_line, disk_errors, write_atomic
 
 
 def to_stderr(line: str) -> None:
-    """A line on standard error, at once; a terminal that has gone away is no reason to stop."""
+    """Print a line on standard error; a closed terminal does not stop the training."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 class Logger(Protocol):
-    """What a training needs to speak."""
+    """Where a training logs."""
 
     def text(self, line: str) -> None:
-        """A line for people."""
+        """Log a line for people."""
 
     def record(self, values: dict[str, Any]) -> None:
-        """A record for machines."""
+        """Log a record for machines."""
 
 
 class NullLogger:
-    """The log of a process that leaves speaking to another."""
+    """A logger that does nothing, for all processes except the main one."""
 
     def text(self, line: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def record(self, values: dict[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class MetricsLog:
-    """train.log, metrics.jsonl and TensorBoard of one run.
+    """Log to train.log, metrics.jsonl and TensorBoard of one run.
 
-    Call ``rewind`` once before the first record. TensorBoard is used when it is installed; when it
-    fails there is one warning and training goes on.
+    Call ``rewind`` once before the first record. TensorBoard is used if it is installed; if it
+    fails, there is one warning and training continues.
     """
 
     def __init__(self, run: RunFolder, echo: Callable[[str], None] = to_stderr) -> None:
@@ -58,35 +58,36 @@ class MetricsLog:
             run.metrics_file.touch()
 
     def text(self, line: str) -> None:
-        """A line for people: on standard error, and with the time in train.log."""
+        """Write a line on standard error, and with the time to train.log."""
         self._echo(line)
         append_line(self._run.log_file, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
 
     def record(self, values: dict[str, Any]) -> None:
-        """A record for machines; ``update`` places it, ``kind`` groups its curves.
+        """Append a record to metrics.jsonl; NaN and infinity become null.
 
-        NaN and infinity, which JSON does not have, become null.
+        Args:
+            values: ``update`` is the step and ``kind`` the group of its curves in TensorBoard.
         """
-        line = json.dumps(_plain(values), ensure_ascii=False, allow_nan=False)
+        line = json.dumps(_to_json_values(values), ensure_ascii=False, allow_nan=False)
         append_line(self._run.metrics_file, line)
         self._draw(values)
 
     def rewind(self, update: int) -> None:
-        """Drops what a resumed run writes again, and broken lines.
+        """Remove broken lines and what a resumed run writes again.
 
-        That is records after ``update``, and the test score of an end that was not the last.
+        That is every record after ``update``, and the test score of an earlier end.
         """
         with disk_errors(self._run.metrics_file):
             text = self._run.metrics_file.read_text(encoding="utf-8", errors="replace")
         lines = text.split("\n")
-        kept = [line for line in lines if _stays(line, update)]
+        kept = [line for line in lines if _is_kept(line, update)]
         repaired = "".join(line + "\n" for line in kept)
         if repaired != text:
             write_atomic(self._run.metrics_file, repaired)
         self._update = update
 
     def close(self) -> None:
-        """Flushes TensorBoard's file."""
+        """Flush TensorBoard's file."""
         if self._board is not None:
             self._try_board(self._board.close)
             self._board = None
@@ -125,7 +126,7 @@ class MetricsLog:
             self.text(f"warning: TensorBoard is off, it failed: {error}")
 
 
-def _stays(line: str, update: int) -> bool:
+def _is_kept(line: str, update: int) -> bool:
     try:
         values = json.loads(line)
         old = isinstance(values, dict) and int(values.get("update", 0)) <= update
@@ -134,12 +135,12 @@ def _stays(line: str, update: int) -> bool:
         return False
 
 
-def _plain(value: Any) -> Any:
-    """Numbers of NumPy and torch as Python's, non-finite ones as None."""
+def _to_json_values(value: Any) -> Any:
+    """Convert numbers of NumPy and torch to Python numbers, and non-finite ones to None."""
     if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): _to_json_values(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [_to_json_values(inner) for inner in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Files, disk, checkpoints: whatever happens, nothing is lost or half believed."""
+"""Faults of files and disks: no checkpoint is lost, and no incomplete one is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.run_cases import FILES, RECIPE, Steps, count_steps, holds, load, reop
 
 
 def outcome(act) -> str | None:
-    """What a MachineError says, None when all went well."""
+    """Return the text of a MachineError, or None without an error."""
     try:
         act()
     except MachineError as error:
@@ -53,14 +53,14 @@ def test_sigkill_at_every_step_of_a_save(tmp_path, update):
                 os._exit(1)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
-        with reopen(path) as run:  # the dead process' lock is stale
-            found, said = load(run)
+        with reopen(path) as run:  # the lock of the killed process is free
+            found, notes = load(run)
             assert holds(found, 1) or holds(found, update)
             if update > 1 and holds(found, 1):
                 drafts = list(run.checkpoints_dir.glob(".tmp-*"))
-                assert bool(drafts) == bool(said)
-                assert set(said) <= {"checkpoint u000002 is incomplete, using u000001"}
-            for folder in run.checkpoints():  # a name that is there is complete
+                assert bool(drafts) == bool(notes)
+                assert set(notes) <= {"checkpoint u000002 is incomplete, using u000001"}
+            for folder in run.checkpoints():  # each name is a complete checkpoint
                 name = folder.name.removeprefix(".old-")
                 assert holds(load(run, name)[0], update_of(name))
             assert load(run, "best")[0].state.update in (1, update)
@@ -69,7 +69,7 @@ def test_sigkill_at_every_step_of_a_save(tmp_path, update):
             assert run.best() == "u000003"
 
 
-def test_a_checkpoint_whose_replacement_was_killed_comes_back(tmp_path):
+def test_a_checkpoint_is_restored_after_a_kill_during_its_replacement(tmp_path):
     run = trained(tmp_path / "run", 1)
     run.checkpoints()[0].rename(run.checkpoints_dir / ".old-u000001")
     with reopen(run.path) as run:
@@ -90,45 +90,45 @@ def test_drafts_of_a_killed_start_are_removed(tmp_path):
         assert not any(draft.exists() for draft in drafts)
 
 
-def test_a_checkpoint_cut_at_any_byte_is_not_believed(tmp_path):
+def test_a_truncated_checkpoint_is_refused(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
     newest = run.checkpoints()[-1]
     for name in FILES:
-        whole = (newest / name).read_bytes()
-        for size in range(0, len(whole), 7):
-            (newest / name).write_bytes(whole[:size])
-            found, said = load(run)
+        intact = (newest / name).read_bytes()
+        for size in range(0, len(intact), 7):
+            (newest / name).write_bytes(intact[:size])
+            found, notes = load(run)
             assert holds(found, 1)
-            assert name in said[0]
-            assert said[-1] == "using checkpoint u000001 instead"
-        (newest / name).write_bytes(whole)
+            assert name in notes[0]
+            assert notes[-1] == "using checkpoint u000001 instead"
+        (newest / name).write_bytes(intact)
     assert holds(load(run)[0], 2)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
-def test_a_flipped_bit_anywhere_is_not_believed(tmp_path, name):
+def test_a_flipped_bit_is_detected(tmp_path, name):
     run = trained(tmp_path / "run", 1, 2)
     path = run.checkpoints()[-1] / name
-    whole = path.read_bytes()
-    for place in range(0, len(whole), 5):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        found, said = load(run)
+    intact = path.read_bytes()
+    for place in range(0, len(intact), 5):
+        path.write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
+        found, notes = load(run)
         assert holds(found, 1)
-        assert f"{name}: damaged: its SHA-256" in said[0]
+        assert f"{name}: damaged: its SHA-256" in notes[0]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(tmp_path, name):
     run = trained(tmp_path / "run", 1, 2)
     (run.checkpoints()[-1] / name).unlink()
-    found, said = load(run)
+    found, notes = load(run)
     assert holds(found, 1)
-    assert f"{name}: missing" in said[0]
+    assert f"{name}: missing" in notes[0]
     with pytest.raises(UserError, match=f"{name}: missing"):
         load(run, "u000002")
 
 
-def test_a_damaged_best_is_an_error_not_another_model(tmp_path):
+def test_a_damaged_best_checkpoint_is_an_error(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1, keep=9)
         save(run, 2, best=1, keep=9)
@@ -137,7 +137,7 @@ def test_a_damaged_best_is_an_error_not_another_model(tmp_path):
         load(run, "best")
 
 
-def test_all_damaged_lists_each(tmp_path):
+def test_the_error_lists_each_damaged_checkpoint(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
     for folder in run.checkpoints():
         (folder / "model.safetensors").write_bytes(b"")
@@ -145,7 +145,7 @@ def test_all_damaged_lists_each(tmp_path):
         load(run)
 
 
-def test_after_a_fallback_the_damaged_one_does_not_outlive_the_good(tmp_path):
+def test_after_a_fallback_later_damaged_checkpoints_are_removed(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 10, best=10, keep=2)
         save(run, 20, best=20, keep=2)
@@ -158,7 +158,7 @@ def test_after_a_fallback_the_damaged_one_does_not_outlive_the_good(tmp_path):
         assert holds(load(run)[0], 15)
 
 
-def test_a_power_cut_finds_everything_flushed_before_its_name(tmp_path, monkeypatch):
+def test_files_are_flushed_before_the_rename(tmp_path, monkeypatch):
     events: list[str] = []
     real_fsync, real_rename = os.fsync, os.rename
 
@@ -198,9 +198,9 @@ def test_disk_full_at_every_step_of_a_save(tmp_path, code):
             with pytest.MonkeyPatch.context() as patch:
                 Steps(patch, full, at)
                 message = outcome(lambda update=update: save(run, update, best=update))
-            found, said = load(run)
-            assert said == []
-            if message is None:  # removing old ones may fail, the save is whole
+            found, notes = load(run)
+            assert notes == []
+            if message is None:  # removing old ones may fail after a complete save
                 assert found.state.update == update
             else:
                 assert re.search("full.*needed, .* free", message)
@@ -210,7 +210,7 @@ def test_disk_full_at_every_step_of_a_save(tmp_path, code):
             assert holds(best, best.state.update)
 
 
-def test_too_little_room_is_found_before_a_byte_is_written(tmp_path, monkeypatch):
+def test_missing_disk_space_is_found_before_writing(tmp_path, monkeypatch):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1)
         usage = shutil.disk_usage(tmp_path)
@@ -220,7 +220,7 @@ def test_too_little_room_is_found_before_a_byte_is_written(tmp_path, monkeypatch
         assert [path.name for path in run.checkpoints_dir.iterdir()] == ["u000001"]
 
 
-def test_disk_full_in_the_logs_leaves_no_torn_line(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_partial_log_line(tmp_path, monkeypatch):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         log = MetricsLog(run, echo=lambda line: None)
         log.record({"update": 1})
@@ -235,7 +235,7 @@ def test_disk_full_in_the_logs_leaves_no_torn_line(tmp_path, monkeypatch):
         assert run.log_file.read_text() == ""
 
 
-def test_disk_full_in_a_report_keeps_the_old_one(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_old_summary(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -267,7 +267,7 @@ def test_a_read_only_file_system_names_the_path(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("gone", ["deleted", "renamed"])
-def test_a_folder_that_goes_away_during_the_run_is_not_made_anew(tmp_path, gone):
+def test_a_folder_that_disappears_is_not_created_again(tmp_path, gone):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         log = MetricsLog(run, echo=lambda line: None)
         save(run, 1)
@@ -288,7 +288,7 @@ def test_a_folder_that_goes_away_during_the_run_is_not_made_anew(tmp_path, gone)
     assert not run.path.exists()
 
 
-def test_a_strict_umask_and_no_home(tmp_path, monkeypatch):
+def test_a_strict_umask_and_a_missing_home_work(tmp_path, monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
     before = os.umask(0o077)
     try:
@@ -299,7 +299,7 @@ def test_a_strict_umask_and_no_home(tmp_path, monkeypatch):
     assert (run.checkpoints()[0] / "state.json").stat().st_mode & 0o077 == 0
 
 
-def test_a_checkpoint_replaced_while_it_is_read(tmp_path, monkeypatch):
+def test_a_checkpoint_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         reader = RunFolder.open(run.path)
@@ -315,16 +315,16 @@ def test_a_checkpoint_replaced_while_it_is_read(tmp_path, monkeypatch):
             assert holds(load(reader, which)[0], update)
 
 
-def test_metrics_torn_at_any_byte_are_repaired(tmp_path):
+def test_metrics_truncated_at_any_byte_are_repaired(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         log = MetricsLog(run, echo=lambda line: None)
         for update in (1, 2, 3):
             log.record({"update": update, "text": "é"})
-        whole = run.metrics_file.read_bytes()
-        for size in range(len(whole)):
-            run.metrics_file.write_bytes(whole[:size])
+        intact = run.metrics_file.read_bytes()
+        for size in range(len(intact)):
+            run.metrics_file.write_bytes(intact[:size])
             log.rewind(3)
             log.record({"update": 4})
             updates = [json.loads(line)["update"] for line in run.metrics_file.open()]
-            complete = whole[:size].count(b"}")
+            complete = intact[:size].count(b"}")
             assert updates == [*range(1, complete + 1), 4]

@@ -1,4 +1,4 @@
-"""Two trainings in one folder, and stop signals in the middle of a save."""
+"""Two trainings in one folder, and stop signals during a save."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
         assert holds(load(run)[0], 1)
 
 
-def test_two_that_start_at_once(tmp_path):
+def test_of_two_simultaneous_starts_one_is_refused(tmp_path):
     first = TrainingFolder(tmp_path / "run", RECIPE)
     second = TrainingFolder(tmp_path / "run", RECIPE)
     with first:
         save(first, 1)
         with pytest.raises(MachineError, match="in use"):
             second.__enter__()
-    with pytest.raises(UserError, match="--resume"):  # the first one's work is there now
+    with pytest.raises(UserError, match="--resume"):  # the first one has saved a checkpoint
         second.__enter__()
     assert holds(load(RunFolder.open(tmp_path / "run"))[0], 1)
     assert not first.lock.in_use()
 
 
-def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
+def test_a_training_that_lost_its_lock_writes_nothing(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1)
         (run.path / "lock").unlink()
@@ -60,7 +60,7 @@ def test_a_training_that_lost_its_folder_writes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_signal_during_a_save_lets_it_end(tmp_path, number):
+def test_a_stop_signal_during_a_save_waits_for_its_end(tmp_path, number):
     with TrainingFolder(tmp_path / "run", RECIPE) as run, stop_signals() as stop:
         with pytest.MonkeyPatch.context() as patch:
             Steps(patch, lambda: os.kill(os.getpid(), number), 3)
@@ -69,7 +69,7 @@ def test_a_stop_signal_during_a_save_lets_it_end(tmp_path, number):
         assert holds(load(run)[0], 1)
 
 
-def test_the_second_ctrl_c_at_every_step_of_a_save(tmp_path):
+def test_a_second_ctrl_c_at_every_step_of_a_save(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         steps = count_steps(run, 2)

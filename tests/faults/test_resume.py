@@ -1,4 +1,4 @@
-"""A run that is resumed elsewhere, later, or after damage: the same training, or a refusal."""
+"""A run that is resumed elsewhere, later or after damage: the same training, or an error."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ KEYS = {
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A folder with a corpus, a recipe, and two runs: one that ended, and one that was stopped."""
+    """Return a folder with a corpus, a recipe, a finished run and a stopped run."""
     folder = tmp_path_factory.mktemp("stopped")
     toy_corpus(folder, {"train": 80, "dev": 4, "test": 4})
     recipe = str(toy_recipe(folder, KEYS))
-    assert main([recipe, f"out={folder / 'whole'}"]) == 0
+    assert main([recipe, f"out={folder / 'uninterrupted'}"]) == 0
     with pytest.MonkeyPatch.context() as patch:
         terminate_after(patch, Trainer, "update", 7)
         assert main([recipe]) == 143
@@ -44,7 +44,7 @@ def stopped(tmp_path_factory):
 
 @pytest.fixture
 def here(stopped, tmp_path) -> Path:
-    """A copy of that folder for one test; the copied recipe names the copy."""
+    """Return a copy of that folder for one test, with the copy's paths in the recipe."""
     shutil.copytree(stopped, tmp_path / "copy")
     toy_recipe(tmp_path / "copy", KEYS)
     return tmp_path / "copy"
@@ -58,9 +58,9 @@ def resumed(here: Path, *more: str) -> int:
     return main([str(here / "toy.yaml"), *more, "--resume"])
 
 
-def test_a_moved_corpus_goes_on_as_if_it_had_not_moved(here):
-    assert resumed(here) == 0  # its paths are those of the copy
-    assert not difference(result(here / "run"), result(here / "whole"))
+def test_a_moved_corpus_changes_nothing(here):
+    assert resumed(here) == 0  # with the paths of the copy
+    assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
 @pytest.mark.parametrize("role", ["train", "dev", "test"])
@@ -70,37 +70,37 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
     path.write_text("".join([lines[1], lines[0], *lines[2:]]))
     before = content(here / "run")
     assert resumed(here, "data.checks=off", "train.max_validations=4") == 2
-    said = capsys.readouterr().err
-    assert "data.checks" in said  # a key that is not free
+    err = capsys.readouterr().err
+    assert "data.checks" in err  # this key must not change
     assert resumed(here) == 2
-    said = capsys.readouterr().err
-    assert f"the data changed since this run began:\n  data.{role} ({here / role}): SHA-256" in said
+    err = capsys.readouterr().err
+    assert f"the data changed since this run began:\n  data.{role} ({here / role}): SHA-256" in err
     assert content(here / "run") == before
 
 
-def test_another_version_learns_other_pieces_and_the_run_keeps_its_own(here, monkeypatch):
-    """The cache is gone, and the library that learns the segmentation is another version."""
+def test_a_run_keeps_its_own_segmentation(here, monkeypatch):
+    """Even without the cache, and if a new version of a library learns other pieces."""
     shutil.rmtree(here / ".cache")
     monkeypatch.setattr(bpe, "learn_codes", lambda counts, merges: [("1", "2</w>")])
     texts = {name: (here / "run" / name).read_bytes() for name in ("vocab.txt", "segmenter.json")}
     assert resumed(here) == 0
     assert texts == {name: (here / "run" / name).read_bytes() for name in texts}
-    assert not difference(result(here / "run"), result(here / "whole"))
+    assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
-def test_another_tokenizer_is_refused_and_nothing_is_overwritten(here, monkeypatch, capsys):
+def test_another_tokenizer_is_refused(here, monkeypatch, capsys):
     shutil.rmtree(here / ".cache")
     real = bpe.FastBpe.encode
     monkeypatch.setattr(bpe.FastBpe, "encode", lambda *a: [*real(*a), "."])
     before = content(here / "run")
     assert resumed(here) == 2
-    said = capsys.readouterr().err
-    assert "the same corpora give other pieces than when this run began" in said
-    assert "out=PATH" in said
+    err = capsys.readouterr().err
+    assert "the same corpora give other pieces than when this run began" in err
+    assert "out=PATH" in err
     assert content(here / "run") == before
 
 
-def test_a_changed_vocabulary_is_refused_before_the_training(here, capsys):
+def test_a_changed_vocabulary_is_refused(here, capsys):
     path = here / "run" / "vocab.txt"
     first, second, *others = path.read_text().splitlines(keepends=True)
     path.write_text("".join([second, first, *others]))
@@ -110,8 +110,8 @@ def test_a_changed_vocabulary_is_refused_before_the_training(here, capsys):
     )
 
 
-def test_the_precision_of_the_beginning_stays(monkeypatch):
-    """``auto`` on a machine that would choose another."""
+def test_auto_precision_keeps_the_first_one(monkeypatch):
+    """Even on a machine for which ``auto`` would choose another."""
 
     def resolve(name: str, device: torch.device) -> str:
         if name == "fp16":
@@ -122,19 +122,19 @@ def test_the_precision_of_the_beginning_stays(monkeypatch):
     cpu = torch.device("cpu")
     assert resume.resumed_precision("auto", "fp32", cpu) == "fp32"
     assert resume.resumed_precision("auto", "auto", cpu) == "bf16"  # not known
-    assert resume.resumed_precision("bf16", "fp32", cpu) == "bf16"  # the user's wish
+    assert resume.resumed_precision("bf16", "fp32", cpu) == "bf16"  # requested by the user
     with pytest.raises(MachineError, match=r"no fp16, and this run began in fp16\n  -> resume on"):
         resume.resumed_precision("auto", "fp16", cpu)
 
 
-def test_another_precision_is_said(here):
+def test_another_precision_is_noted(here):
     assert resumed(here, "precision=bf16") == 0
     assert "this run began in fp32 and continues in bf16" in (here / "run/train.log").read_text()
 
 
-def test_auto_after_an_explicit_precision_is_no_other_recipe(here):
+def test_auto_after_an_explicit_precision_is_allowed(here):
     assert resumed(here, "precision=auto") == 0
-    assert not difference(result(here / "run"), result(here / "whole"))
+    assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
 # --- damaged checkpoints ------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def damage(checkpoint: Path) -> None:
 
 
 def best_of(run: Path, update: int) -> None:
-    """Make a checkpoint the best, as if its dev score had been the highest."""
+    """Make a checkpoint the best by giving it the highest dev score."""
     folder = RunFolder.open(run)
     for path in folder.checkpoints():
         state = json.loads((path / "state.json").read_text())
@@ -159,7 +159,7 @@ def best_of(run: Path, update: int) -> None:
     folder.set_best(f"u{update:06d}")
 
 
-def test_a_damaged_best_is_found_at_the_start_and_another_takes_its_place(here):
+def test_a_damaged_best_is_replaced_at_the_start(here):
     run = here / "run"
     assert [p.name for p in RunFolder.open(run).checkpoints()] == ["u000002", "u000006", "u000007"]
     best_of(run, 2)
@@ -175,7 +175,7 @@ def test_a_damaged_best_is_found_at_the_start_and_another_takes_its_place(here):
     assert summary["best"] in ("u000006", "u000008")
 
 
-def test_a_best_that_is_damaged_during_the_training_does_not_keep_it_from_ending(here, monkeypatch):
+def test_a_best_damaged_during_training_is_replaced_at_the_end(here, monkeypatch):
     run = here / "run"
     best_of(run, 2)
 
@@ -189,7 +189,7 @@ def test_a_best_that_is_damaged_during_the_training_does_not_keep_it_from_ending
     assert json.loads((run / "summary.json").read_text())["best"] == "u000006"
 
 
-def test_without_another_validated_checkpoint_the_next_validation_is_best(here):
+def test_without_another_validated_checkpoint_the_next_one_is_best(here):
     run = here / "run"
     best_of(run, 2)
     damage(run / "checkpoints" / "u000002")
@@ -238,38 +238,36 @@ def reseal(checkpoint: Path, file: str, change) -> None:
     ],
     ids=["shape", "missing", "unknown", "moment missing", "moment shape", "no optimizer"],
 )
-def test_a_resealed_checkpoint_that_does_not_fit_is_refused_by_name(
-    here, file, change, says, capsys
-):
+def test_a_checkpoint_with_other_tensors_is_refused(here, file, change, says, capsys):
     run = here / "run"
     reseal(run / "checkpoints" / "u000007", file, change)
     before = content(run)
     assert resumed(here) == 2
-    said = capsys.readouterr().err
-    assert f"u000007/{file}: " in said
-    assert re.search(says, said), said
-    assert "-> restore the checkpoint from a copy" in said
+    err = capsys.readouterr().err
+    assert f"u000007/{file}: " in err
+    assert re.search(says, err), err
+    assert "-> restore the checkpoint from a copy" in err
     assert content(run) == before
 
 
-def test_a_checkpoint_of_a_newer_version_is_left_alone(here, capsys):
-    """An older version must not fall back and give up what the newer one has trained."""
+def test_a_checkpoint_of_a_newer_version_is_kept(here, capsys):
+    """An older version must not fall back and lose what the newer one has trained."""
     run = here / "run"
     path = run / "checkpoints" / "u000007" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, "format": 99, "nmt": "9.9"}))
     before = content(run)
     assert resumed(here) == 2
-    said = capsys.readouterr().err
-    assert "install version 9.9 or newer" in said
-    assert "--fresh" not in said
+    err = capsys.readouterr().err
+    assert "install version 9.9 or newer" in err
+    assert "--fresh" not in err
     assert content(run) == before
 
 
 @pytest.mark.parametrize("newer", [True, False], ids=["newer version", "damaged"])
 @pytest.mark.parametrize("command", ["average", "translate", "export"])
-def test_no_command_advises_to_give_a_run_up(here, command, newer, capsys, monkeypatch):
-    """Nor names an option of another command."""
+def test_no_command_advises_to_abandon_a_run(here, command, newer, capsys, monkeypatch):
+    """Nor to use an option of another command."""
     for checkpoint in (here / "run" / "checkpoints").iterdir():
         path = checkpoint / "manifest.json"
         manifest = json.loads(path.read_text())
@@ -279,7 +277,7 @@ def test_no_command_advises_to_give_a_run_up(here, command, newer, capsys, monke
     options = {"average": ["--last", "2"], "translate": ["--checkpoint", "latest"], "export": []}
     main = importlib.import_module(f"nmt.cli.{command}").main
     assert main([run, *options[command]]) == 2
-    said = capsys.readouterr().err
-    assert "--fresh" not in said
-    assert "out=PATH" not in said
-    assert ("-> install version 9.9 or newer" if newer else "-> restore the ") in said
+    err = capsys.readouterr().err
+    assert "--fresh" not in err
+    assert "out=PATH" not in err
+    assert ("-> install version 9.9 or newer" if newer else "-> restore the ") in err

@@ -23,7 +23,7 @@ def names(run: RunFolder) -> list[str]:
     return sorted(path.name for path in run.checkpoints_dir.iterdir())
 
 
-def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
+def test_a_saved_checkpoint_loads_bit_for_bit(tmp_path):
     model = {
         "w": torch.randn(3, 5, generator=torch.Generator().manual_seed(1)),
         "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
@@ -43,7 +43,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path):
     assert loaded.model["half"].dtype == torch.bfloat16
 
 
-def test_translation_reads_no_optimizer(tmp_path):
+def test_translation_does_not_read_the_optimizer(tmp_path):
     run = trained(tmp_path / "run", 1)
     (run.checkpoints()[0] / "optimizer.safetensors").unlink()
     loaded = load_checkpoint(run, with_optimizer=False)
@@ -51,7 +51,7 @@ def test_translation_reads_no_optimizer(tmp_path):
     assert same(loaded.model, weights(1))
 
 
-def test_state_keeps_floats_exact_and_a_nan_score():
+def test_state_keeps_exact_floats_and_nan():
     before = TrainState(history=[(1, 0.1 + 0.2), (2, math.nan)], seconds=1e-17)
     after = TrainState.from_json(before.to_json())
     assert after.history[0] == (1, 0.1 + 0.2)
@@ -60,7 +60,7 @@ def test_state_keeps_floats_exact_and_a_nan_score():
 
 
 @pytest.mark.parametrize("text", ['{"update": "7"}', '{"history": [[1]]}', "[]", "{", "[" * 10**5])
-def test_state_of_wrong_types_is_refused(text):
+def test_a_state_with_wrong_types_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - pydantic's ValidationError is one
         TrainState.from_json(text)
 
@@ -82,7 +82,7 @@ def test_updates_beyond_six_digits_stay_in_order(tmp_path):
     assert load_checkpoint(run).state.update == 1_000_000
 
 
-def test_saving_an_update_again_replaces_it(tmp_path):
+def test_saving_the_same_update_replaces_its_checkpoint(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 5)
         later = state(5, best=5)
@@ -92,14 +92,14 @@ def test_saving_an_update_again_replaces_it(tmp_path):
     assert load_checkpoint(run).state.history == [(5, 31.4)]
 
 
-def test_best_before_the_first_validation_is_the_latest_and_said(tmp_path):
-    said: list[str] = []
+def test_best_before_the_first_validation_is_the_latest_with_a_note(tmp_path):
+    notes: list[str] = []
     run = trained(tmp_path / "run", 1, 2)
-    assert load_checkpoint(run, "best", note=said.append).state.update == 2
-    assert "no best checkpoint yet" in said[0]
+    assert load_checkpoint(run, "best", note=notes.append).state.update == 2
+    assert "no best checkpoint yet" in notes[0]
 
 
-def test_a_named_checkpoint_and_a_name_that_is_none(tmp_path):
+def test_checkpoints_are_loaded_by_name_and_other_names_refused(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
     assert load_checkpoint(run, "u000001").state.update == 1
     for name in ("u000009", "../run", "", "/etc/passwd", "u000001/../u000002"):
@@ -107,13 +107,13 @@ def test_a_named_checkpoint_and_a_name_that_is_none(tmp_path):
             load_checkpoint(run, name)
 
 
-def test_mean_of_checkpoints(tmp_path):
+def test_average_is_the_mean_of_the_models(tmp_path):
     run = trained(tmp_path / "run", 1, 2, 6)
     mean = average_checkpoints(run.checkpoints())
     assert same(mean, weights(3))
 
 
-def test_what_a_stop_wrote_between_validations_does_not_count(tmp_path):
+def test_a_checkpoint_between_validations_does_not_count_as_kept(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         for update in (4, 8, 11, 12):
             history = [(u, 0.5) for u in (4, 8, 12) if u <= update]
@@ -123,7 +123,7 @@ def test_what_a_stop_wrote_between_validations_does_not_count(tmp_path):
         assert names(run) == ["u000004", "u000008", "u000012"]
 
 
-def test_the_best_single_checkpoint_stays_beside_an_average(tmp_path):
+def test_the_best_checkpoint_stays_next_to_an_average(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         save(run, 2, best=1)
@@ -169,7 +169,7 @@ def test_a_non_finite_tensor_is_not_written(tmp_path):
         assert run.best() == "u000001"
 
 
-def test_space_needed_covers_what_a_training_writes(tmp_path):
+def test_space_needed_matches_what_a_training_writes(tmp_path):
     parameters, keep = 10_000, 2
     model = {"w": torch.ones(parameters)}
     optimizer = {"w.exp_avg": torch.ones(parameters), "w.exp_avg_sq": torch.ones(parameters)}

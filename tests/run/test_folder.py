@@ -20,7 +20,7 @@ def content(folder):
     }
 
 
-def test_nothing_is_written_before_the_run_is_entered(tmp_path):
+def test_nothing_is_written_before_the_folder_is_entered(tmp_path):
     run = TrainingFolder(tmp_path / "deep" / "run", RECIPE)
     assert list(tmp_path.iterdir()) == []
     with run:
@@ -35,7 +35,7 @@ def test_an_empty_folder_is_used(tmp_path):
     assert not TrainingFolder(tmp_path / "run", RECIPE).resuming
 
 
-def test_a_run_without_a_flag_is_refused_and_both_flags_named(tmp_path):
+def test_an_existing_run_without_a_flag_is_refused(tmp_path):
     run = trained(tmp_path / "run", 1)
     before = content(run.path)
     with pytest.raises(UserError, match=r"(?s)holds a run with checkpoints.*--resume.*--fresh"):
@@ -43,12 +43,12 @@ def test_a_run_without_a_flag_is_refused_and_both_flags_named(tmp_path):
     assert content(run.path) == before
 
 
-def test_both_flags_contradict(tmp_path):
+def test_resume_and_fresh_together_are_refused(tmp_path):
     with pytest.raises(UserError, match="contradict"):
         TrainingFolder(tmp_path / "run", RECIPE, resume=True, fresh=True)
 
 
-def test_resume_goes_on_in_the_same_folder(tmp_path):
+def test_resume_continues_in_the_same_folder(tmp_path):
     trained(tmp_path / "run", 1)
     run = TrainingFolder(tmp_path / "run", RECIPE, resume=True)
     assert run.resuming
@@ -58,13 +58,13 @@ def test_resume_goes_on_in_the_same_folder(tmp_path):
         assert load_checkpoint(run).state.update == 1
 
 
-def test_resume_of_nothing_starts_and_says_so(tmp_path):
+def test_resume_without_a_run_starts_one_with_a_note(tmp_path):
     run = TrainingFolder(tmp_path / "run", RECIPE, resume=True)
     assert not run.resuming
     assert "nothing to resume" in run.notes[0]
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     trained(tmp_path / "run")
     run = TrainingFolder(tmp_path / "run", RECIPE + "seed: 2\n")
     assert not run.resuming
@@ -73,7 +73,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path):
         assert run.recipe().seed == 2
 
 
-def test_resume_with_another_recipe_lists_the_keys(tmp_path):
+def test_resume_with_another_recipe_lists_the_changed_keys(tmp_path):
     trained(tmp_path / "run", 1)
     other = RECIPE + "seed: 2\nmodel: {norm: layernorm}\ntrain: {keep: 3}\n"
     with pytest.raises(UserError) as caught:
@@ -99,7 +99,7 @@ def test_resume_with_another_recipe_lists_the_keys(tmp_path):
         ("decode: {batch_tokens: 64}", "decode.batch_tokens"),
     ],
 )
-def test_a_resumed_run_may_change_how_long_and_where(tmp_path, line, key):
+def test_a_resumed_run_may_change_duration_and_place(tmp_path, line, key):
     trained(tmp_path / "run", 1)
     run = TrainingFolder(tmp_path / "run", f"{RECIPE}{line}\n", resume=True)
     assert [change.split(":")[0] for change in run.changes] == [key]
@@ -119,28 +119,28 @@ def test_fresh_moves_the_old_run_aside(tmp_path):
         assert content(tmp_path / f"run.old-{number}") == old
 
 
-def test_fresh_on_nothing_just_starts(tmp_path):
+def test_fresh_without_a_run_starts_one(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE, fresh=True):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("flags", [{}, {"resume": True}, {"fresh": True}])
-def test_a_folder_with_other_files_is_left_alone(tmp_path, flags):
+def test_a_folder_with_other_files_is_refused(tmp_path, flags):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match=r"holds files but no run: thesis\.tex"):
         TrainingFolder(tmp_path, RECIPE, **flags)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_the_place_of_a_file_is_refused(tmp_path):
+def test_a_path_at_or_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(UserError, match="is a file, so the run folder"):
             TrainingFolder(path, RECIPE)
 
 
-def test_resume_of_a_finished_run(tmp_path):
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
     run = trained(tmp_path / "run", 1)
     write_summary(run, {"status": "finished", "reason": "train.max_validations"})
     before = content(run.path)
@@ -153,7 +153,7 @@ def test_resume_of_a_finished_run(tmp_path):
         TrainingFolder(run.path, RECIPE)
 
 
-def test_more_epochs_make_a_finished_run_go_on(tmp_path):
+def test_a_finished_run_continues_with_more_validations(tmp_path):
     run = trained(tmp_path / "run", 1)
     write_summary(run, {"status": "finished"})
     more = TrainingFolder(run.path, RECIPE + "train: {max_validations: 300}\n", resume=True)
@@ -180,7 +180,7 @@ def test_a_moved_run_opens(tmp_path, monkeypatch):
     assert not any(absolute in data for data in content(run.path).values())
 
 
-def test_open_says_what_is_wrong(tmp_path):
+def test_open_explains_what_is_wrong(tmp_path):
     with pytest.raises(UserError, match="no such run folder"):
         RunFolder.open(tmp_path / "run")
     (tmp_path / "data").mkdir()

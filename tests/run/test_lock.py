@@ -14,7 +14,7 @@ from nmt.runtime.files import write_atomic
 
 
 def hold_in_child(folder) -> int:
-    """A process that holds the lock of a folder; its number."""
+    """Start a process that holds the lock of a folder, and return its pid."""
     ready = os.pipe()
     child = os.fork()
     if child == 0:
@@ -38,7 +38,7 @@ def kill(child: int) -> None:
     os.waitpid(child, 0)
 
 
-def test_a_second_lock_is_refused_and_says_who(tmp_path):
+def test_a_second_lock_is_refused_with_the_owner(tmp_path):
     first = FolderLock(tmp_path)
     first.acquire()
     assert FolderLock(tmp_path).in_use()
@@ -64,8 +64,8 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
     assert json.loads((tmp_path / "lock.json").read_text())["pid"] == os.getpid()
 
 
-def test_an_old_date_does_not_make_a_living_lock_stale(tmp_path):
-    """A machine that was suspended, or a disk that could not be reached for minutes."""
+def test_an_old_file_date_does_not_free_a_held_lock(tmp_path):
+    """As after a suspend, or when a disk is not reachable for minutes."""
     child = hold_in_child(tmp_path)
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))
@@ -83,13 +83,13 @@ def test_a_lock_whose_owner_cannot_be_read_is_still_held(tmp_path, text):
         FolderLock(tmp_path).refuse_if_held()
 
 
-def test_a_file_of_a_process_that_is_gone_locks_nothing(tmp_path):
+def test_lock_json_of_a_dead_process_does_not_lock(tmp_path):
     (tmp_path / "lock.json").write_text("{}")
     assert not FolderLock(tmp_path).in_use()
     FolderLock(tmp_path).acquire()
 
 
-def test_a_look_at_the_lock_does_not_keep_a_training_out(tmp_path):
+def test_acquire_waits_for_a_process_that_tests_the_lock(tmp_path):
     (tmp_path / "lock.json").write_text("{}")  # left by a killed process
     probe = filelock.FileLock(tmp_path / "lock")
     probe.acquire()
@@ -106,7 +106,7 @@ def test_a_look_at_the_lock_does_not_keep_a_training_out(tmp_path):
     mine.check()
 
 
-def test_release_leaves_a_folder_that_another_took_over(tmp_path):
+def test_release_keeps_the_lock_json_of_another_process(tmp_path):
     mine = FolderLock(tmp_path)
     mine.acquire()
     write_atomic(tmp_path / "lock.json", "theirs")
@@ -119,7 +119,7 @@ def test_release_leaves_a_folder_that_another_took_over(tmp_path):
 @pytest.mark.parametrize(
     "failure", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()]
 )
-def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, failure):
+def test_a_file_system_without_locks_is_an_error(tmp_path, monkeypatch, failure):
     def refuse(*arguments, **named):
         raise failure
 

@@ -26,19 +26,19 @@ def records(run):
     return [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
 
 
-def test_a_line_goes_to_the_terminal_and_with_its_time_to_the_log(run, capsys):
+def test_a_line_is_printed_and_logged_with_its_time(run, capsys):
     MetricsLog(run).text("update 100 · loss 3.21")
     assert capsys.readouterr().err == "update 100 · loss 3.21\n"
     assert run.log_file.read_text().endswith(" update 100 · loss 3.21\n")
 
 
-def test_a_record_is_strict_json(run):
+def test_a_record_is_valid_json(run):
     log = MetricsLog(run)
     log.record({"update": np.int64(3), "loss": torch.tensor(0.5), "a": [math.nan, -math.inf]})
     assert records(run) == [{"update": 3, "loss": 0.5, "a": [None, None]}]
 
 
-def test_rewind_drops_what_a_resumed_run_writes_again(run):
+def test_rewind_removes_records_after_the_update(run):
     log = MetricsLog(run)
     for update in (1, 2, 3, 4):
         log.record({"update": update})
@@ -48,7 +48,7 @@ def test_rewind_drops_what_a_resumed_run_writes_again(run):
 
 
 @pytest.mark.parametrize("torn", ['{"update": 2, "lo', "\0\0\0", '{"update": 2}\n{"upd', "[1]\n"])
-def test_rewind_repairs_a_torn_end(run, torn):
+def test_rewind_removes_an_incomplete_last_line(run, torn):
     MetricsLog(run).record({"update": 1})
     with open(run.metrics_file, "a") as file:
         file.write(torn)
@@ -58,7 +58,7 @@ def test_rewind_repairs_a_torn_end(run, torn):
     assert [record["update"] for record in records(run)] in ([1, 6], [1, 2, 6])
 
 
-def test_rewind_leaves_a_whole_file_untouched(run):
+def test_rewind_does_not_rewrite_an_intact_file(run):
     log = MetricsLog(run)
     log.record({"update": 1, "text": "é\u2028"})
     before = run.metrics_file.stat()
@@ -88,7 +88,7 @@ def board(run, monkeypatch):
     return Board
 
 
-def test_tensorboard_draws_numbers_by_kind(run, board):
+def test_tensorboard_gets_numbers_grouped_by_kind(run, board):
     with MetricsLog(run) as log:
         log.rewind(9)
         log.record({"update": 10, "loss": 0.5, "kind": "train", "note": "text"})
@@ -98,16 +98,16 @@ def test_tensorboard_draws_numbers_by_kind(run, board):
     assert board.last.closed
 
 
-def test_a_failing_tensorboard_is_one_warning_and_the_numbers_go_on(run, board, monkeypatch):
+def test_a_failing_tensorboard_causes_one_warning(run, board, monkeypatch):
     def fail(self, *arguments):
         raise RuntimeError("event file is broken")
 
     monkeypatch.setattr(Board, "add_scalar", fail)
-    said = []
-    log = MetricsLog(run, said.append)
+    lines = []
+    log = MetricsLog(run, lines.append)
     log.record({"update": 1, "loss": 0.5, "ppl": 2.0})
     log.record({"update": 2, "loss": 0.25, "ppl": 1.5})
-    assert said == ["warning: TensorBoard is off, it failed: event file is broken"]
+    assert lines == ["warning: TensorBoard is off, it failed: event file is broken"]
     assert [record["loss"] for record in records(run)] == [0.5, 0.25]
 
 
@@ -119,7 +119,7 @@ def test_real_tensorboard_writes_events(run, monkeypatch):
     assert any((run.path / "tensorboard").iterdir())
 
 
-def test_a_terminal_that_went_away_does_not_stop_training(run, monkeypatch):
+def test_a_closed_terminal_does_not_stop_training(run, monkeypatch):
     class Gone:
         def write(self, text):
             raise OSError(5, "Input/output error")

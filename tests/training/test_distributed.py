@@ -1,4 +1,4 @@
-"""Two processes with one batch each learn what one process learns from two batches."""
+"""Two processes with one batch each train like one process with two batches."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def assert_same_training(run: Path, other: Path) -> None:
         assert two_record == pytest.approx(one_record, abs=1e-6)
 
 
-def test_two_processes_are_one_that_accumulates(alone, recipe, tmp_path):
+def test_two_processes_equal_one_that_accumulates(alone, recipe, tmp_path):
     done = torchrun("terminates", "99", recipe, f"out={tmp_path / 'run'}")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("2 processes") == done.stderr.count("training ended") == 1
@@ -77,7 +77,7 @@ def test_two_processes_are_one_that_accumulates(alone, recipe, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_stops_all_and_they_go_on_together(alone, recipe, tmp_path):
+def test_a_signal_to_one_process_stops_all(alone, recipe, tmp_path):
     run = tmp_path / "run"
     stopped = torchrun("terminates", "3", recipe, f"out={run}")
     assert stopped.returncode != 0
@@ -91,12 +91,12 @@ def test_a_signal_to_one_process_stops_all_and_they_go_on_together(alone, recipe
     assert_same_training(alone, other)
 
 
-def test_another_number_of_processes_needs_as_many_batches(alone, recipe, tmp_path, capsys):
+def test_another_number_of_processes_needs_the_same_batches(alone, recipe, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(alone, run)
     before = [(run / name).read_bytes() for name in ("config.yaml", "summary.json")]
     more = [recipe, f"out={run}", "train.max_validations=3", "--resume"]
-    assert main(more) == 2  # as if it had been begun by two processes, and went on with one
+    assert main(more) == 2  # as if two processes had begun it, and one continued
     assert "an update of this run has 2 batches, and would now have 1" in capsys.readouterr().err
     assert [(run / name).read_bytes() for name in ("config.yaml", "summary.json")] == before
     assert main([*more, "optim.accumulate=2"]) == 0
@@ -112,7 +112,7 @@ def test_another_number_of_processes_needs_as_many_batches(alone, recipe, tmp_pa
         (0, 2, 2, True, False),
     ],
 )
-def test_what_may_go_on(known, accumulate, processes, changed, same):
+def test_an_update_keeps_its_number_of_batches(known, accumulate, processes, changed, same):
     state = TrainState(update_batches=known)
     with contextlib.nullcontext() if same else pytest.raises(UserError, match=r"optim\.accumulate"):
         require_same_update(state, accumulate, processes, changed)
@@ -126,7 +126,7 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
     assert "another process of this training has ended" in failed.stderr
 
 
-def test_alone_nothing_is_exchanged():
+def test_one_process_exchanges_nothing():
     with init_distributed() as world:
         assert world == World()
     assert world.local_device(torch.device("cuda", 1)) == torch.device("cuda", 1)
@@ -137,14 +137,14 @@ def test_alone_nothing_is_exchanged():
     assert world.broadcast("x") == "x"
 
 
-def test_one_gpu_cannot_serve_all():
+def test_processes_cannot_share_a_named_gpu():
     with pytest.raises(UserError, match="device=cuda"):
         World(1, 2, 1).local_device(torch.device("cuda", 1))
     assert World(1, 2, 1).local_device(torch.device("cpu")) == torch.device("cpu")
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_said_once(recipe, tmp_path):
+def test_an_error_is_printed_once(recipe, tmp_path):
     wrong = torchrun("terminates", "99", recipe, f"out={tmp_path / 'run'}", "model.nrom=1")
     assert wrong.returncode != 0
     assert wrong.stderr.count('did you mean "norm"') == 1

@@ -1,4 +1,4 @@
-"""The training loop on a corpus of digits: what one update does, and what ends a run."""
+"""Train on a corpus of digits: what one update does, and what ends a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def first_update(trainer: Trainer) -> None:
 
 
 def script_scores(trainer: Trainer, scores: list[float]) -> None:
-    """Validations find these scores; a list that is too short repeats its last."""
+    """Make validations return these scores; the last one repeats."""
     real = trainer.evaluate
 
     def evaluate(*arguments: Any, **named: Any) -> Any:
@@ -72,14 +72,14 @@ def test_non_finite_gradients_skip_the_update(start, kind):
 
 def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
     trainer = start("train.max_bad_updates=3", "train.validate_every=2")
-    spoil_gradients(trainer, {2, 4, 5, 6, 7})  # two in a row would be fine
+    spoil_gradients(trainer, {2, 4, 5, 6, 7})  # two in a row are allowed
     with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 6") as e:
         trainer.run()
     assert "lower learning rate" in str(e.value)
     assert load_checkpoint(trainer.run_folder).state.update == 4
 
 
-def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
+def test_bad_updates_are_stored_in_the_checkpoint(start):
     trainer = start("train.max_bad_updates=3", "train.validate_every=2")
     spoil_gradients(trainer, {3, 4, 5})
     with pytest.raises(RunError, match="up to update 5"):
@@ -87,27 +87,27 @@ def test_bad_updates_in_a_row_are_counted_across_a_resume(start):
     assert load_checkpoint(trainer.run_folder).state.bad_updates == 2
 
 
-def test_a_loss_out_of_all_bounds_ends_the_run_as_diverged(recipe, tmp_path, capsys):
+def test_an_exploding_loss_ends_the_run_as_diverged(recipe, tmp_path, capsys):
     run = tmp_path / "run"
     rate = ["schedule.kind=constant", "schedule.lr=1e5", "optim.clip_norm=0"]
     command = [str(recipe), f"out={run}", *rate, "train.log_every=2", "train.validate_every=50"]
     assert main([*command, "model.norm=layernorm", "model.fixnorm=false"]) == 3
-    said = capsys.readouterr().err
-    assert "training diverged: up to update 4, two log lines in a row" in said
-    assert "-> train in another folder (out=PATH) with a lower learning rate" in said
-    assert max(map(len, said.splitlines())) < 250  # numbers are readable
+    err = capsys.readouterr().err
+    assert "training diverged: up to update 4, two log lines in a row" in err
+    assert "-> train in another folder (out=PATH) with a lower learning rate" in err
+    assert max(map(len, err.splitlines())) < 250  # numbers are readable
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["status"], summary["updates"]) == ("diverged", 4)
 
 
-def test_a_ramp_ends_by_its_own_rule_however_high_its_loss(start):
+def test_a_high_loss_does_not_end_an_lr_ramp(start):
     trainer = start("schedule.kind=lr_ramp", "train.log_every=1")
     trainer.interval.lower_of_two = 1e9
     trainer._check_divergence()
 
 
 def interval(trainer: Trainer, *losses: float) -> LogInterval:
-    """An interval after log lines of these losses; a resume lies between any two of them."""
+    """Return the interval after log lines with these losses, resumed after each line."""
     trainer.state.interval = IntervalState()
     for loss in losses:
         found = LogInterval(trainer.state, trainer.recipe)
@@ -120,7 +120,7 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
     return found
 
 
-def test_one_line_with_a_high_loss_is_no_divergence(start):
+def test_divergence_needs_two_lines_with_a_high_loss(start):
     trainer = start()
     high = 101 * math.log(20)
     assert not interval(trainer, high).seen
@@ -129,7 +129,7 @@ def test_one_line_with_a_high_loss_is_no_divergence(start):
     assert interval(trainer, 3.0, high, high).seen
 
 
-def test_numbers_for_people_stay_short():
+def test_printed_numbers_stay_short():
     assert [format_number(x) for x in (1.5, 999_999.0, 1e6, -2e8)] == [
         "1.50",
         "999999.00",
@@ -140,7 +140,7 @@ def test_numbers_for_people_stay_short():
     assert format_number(math.exp(700)) == "1.0e+304"
 
 
-def test_a_model_without_room_is_refused_before_anything_is_written(
+def test_a_model_that_exceeds_memory_is_refused_before_writing(
     recipe, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
@@ -149,14 +149,14 @@ def test_a_model_without_room_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_single_update_of_a_linear_schedule(start):
+def test_a_linear_schedule_of_one_update(start):
     keys = ["schedule.lr=1e-3", "schedule.warmup_updates=0", "schedule.total_updates=1"]
     trainer = start("schedule.kind=linear", *keys)
     assert trainer.run() == "the linear schedule ended"
     assert [update for update, _ in trainer.state.history] == [1]
 
 
-def test_the_summary_says_what_it_ran_on(start):
+def test_the_summary_names_device_and_versions(start):
     trainer = start("train.max_validations=1", "train.validate_every=1")
     finish(trainer, trainer.run())
     summary = read_summary(trainer.run_folder)
@@ -192,19 +192,19 @@ def test_gradients_are_clipped_to_the_norm(start, kind):
     assert norm(gradients(clipped)) == pytest.approx(0.25, rel=1e-5)
     for name, gradient in gradients(free).items():
         torch.testing.assert_close(gradients(clipped)[name], gradient * (0.25 / expected))
-    # what is logged is the norm before clipping
+    # the logged norm is the one before clipping
     logged = records(clipped.run_folder.path, "train")[0]["grad_norm"]
     assert logged == pytest.approx(expected, rel=1e-5)
 
 
-def test_gradients_below_the_norm_stay_as_they_are(start):
+def test_gradients_below_the_norm_are_not_clipped(start):
     free, loose = (start(f"optim.clip_norm={limit}", *NO_DROPOUT) for limit in (0, 1000))
     first_update(free)
     first_update(loose)
     assert equal(gradients(free), gradients(loose))
 
 
-def test_two_half_batches_are_one_batch(start):
+def test_two_half_batches_equal_one_batch(start):
     found = []
     for halves in (1, 2):
         trainer = start("optim.clip_norm=0", *NO_DROPOUT)
@@ -225,7 +225,7 @@ def test_two_half_batches_are_one_batch(start):
     assert loss_too == pytest.approx(loss, abs=1e-6)
 
 
-def test_an_update_takes_accumulate_batches(start):
+def test_an_update_has_accumulate_batches(start):
     trainer = start("optim.accumulate=3", "data.batch_tokens=64", "train.validate_every=100")
     stream = trainer.updates()
     updates = [next(stream) for _ in range(8)]
@@ -239,7 +239,7 @@ def test_an_update_takes_accumulate_batches(start):
     assert places[-1][0] > 0
 
 
-def test_the_rate_of_an_update_is_the_schedule_s(start):
+def test_the_learning_rate_follows_the_schedule(start):
     trainer = start("schedule.kind=inverse_sqrt", "schedule.warmup_updates=2", "train.log_every=1")
     trainer.run()
     rates = [r["lr"] for r in records(trainer.run_folder.path, "train")]
@@ -249,7 +249,7 @@ def test_the_rate_of_an_update_is_the_schedule_s(start):
     assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(wanted[-1])
 
 
-def test_max_epochs_ends_the_run(start):
+def test_max_validations_ends_the_run(start):
     trainer = start("train.max_validations=2", "train.validate_every=3")
     assert trainer.run() == "train.max_validations = 2"
     assert [update for update, _ in trainer.state.history] == [3, 6]
@@ -257,7 +257,7 @@ def test_max_epochs_ends_the_run(start):
 
 def test_early_stopping(start):
     trainer = start("train.stop_patience=2", "train.validate_every=1", "train.max_validations=50")
-    script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # a tie is no gain, nor is NaN
+    script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # neither a tie nor NaN is better
     assert trainer.run() == "no better bleu in 2 validations"
     assert trainer.state.update == 6
     assert trainer.state.best_update == 4
@@ -265,7 +265,7 @@ def test_early_stopping(start):
     assert load_checkpoint(trainer.run_folder, "best").state.update == 4
 
 
-def test_forward_and_backward_take_the_faster_products(start, monkeypatch):
+def test_forward_and_backward_use_onednn(start, monkeypatch):
     monkeypatch.setattr("nmt.runtime.matmul.onednn_is_exact", lambda: True)
     products, seen = torch.backends.mkldnn.matmul, []
     trainer = start()
@@ -278,7 +278,7 @@ def test_forward_and_backward_take_the_faster_products(start, monkeypatch):
     assert products.fp32_precision != "bf16"
 
 
-def test_a_falling_rate_ends_the_run(start):
+def test_a_learning_rate_below_min_lr_ends_the_run(start):
     trainer = start(
         "schedule.kind=no_warmup",
         "schedule.lr=1e-3",
@@ -293,7 +293,7 @@ def test_a_falling_rate_ends_the_run(start):
     assert trainer.state.update == 3  # two decays after the first validation
 
 
-def test_a_rising_rate_ends_no_run(start):
+def test_a_rising_rate_does_not_end_the_run(start):
     trainer = start(
         "schedule.kind=inverse_sqrt",
         "schedule.warmup_updates=1000",
@@ -316,7 +316,7 @@ def test_a_linear_schedule_ends_the_run(start):
     assert [update for update, _ in trainer.state.history] == [4, 5]  # an epoch has 4 updates
 
 
-def test_time_limit_saves_and_can_be_resumed(recipe, tmp_path):
+def test_a_run_stopped_by_time_limit_can_be_resumed(recipe, tmp_path):
     run = tmp_path / "run"
     command = [str(recipe), f"out={run}"]
     assert main([*command, "time_limit=1e-9"]) == 0
@@ -330,15 +330,17 @@ def test_time_limit_saves_and_can_be_resumed(recipe, tmp_path):
     assert main([*command, "time_limit=none", "--resume"]) == 0  # nothing is left to do
     assert json.loads((run / "summary.json").read_text()) == summary
 
-    assert main([str(recipe), f"out={tmp_path / 'whole'}"]) == 0
-    models = [load_checkpoint(RunFolder.open(path)).model for path in (run, tmp_path / "whole")]
+    assert main([str(recipe), f"out={tmp_path / 'uninterrupted'}"]) == 0
+    models = [
+        load_checkpoint(RunFolder.open(path)).model for path in (run, tmp_path / "uninterrupted")
+    ]
     assert equal(*models)
     # the test score of the run that was cut short is not the run's
     assert [r["update"] for r in records(run, "test")] == [12]
 
 
 @pytest.mark.parametrize(("dev_of_average", "taken"), [(9.0, True), (5.0, True), (4.9, False)])
-def test_average_replaces_the_best_unless_it_is_worse(start, dev_of_average, taken):
+def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, taken):
     trainer = start("train.average=2", "train.validate_every=2")
     script_scores(trainer, [5.0, 3.0, 4.0, dev_of_average])
     reason = trainer.run()

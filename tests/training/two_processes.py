@@ -1,4 +1,4 @@
-"""nmt-train whose second process meets something at an update; torchrun starts it."""
+"""Run nmt-train under torchrun, and let the second process fail or stop at an update."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nmt.cli.train import main
 from nmt.training.trainer import Trainer
 
 
-def befall(what: str, when: int) -> None:
+def inject(event: str, when: int) -> None:
     update = Trainer.update
 
     def method(self, *arguments):
         update(self, *arguments)
         if self.state.update == when and os.environ["RANK"] == "1":
-            if what == "fails":
+            if event == "fails":
                 raise MemoryError
             signal.raise_signal(signal.SIGTERM)
 
@@ -25,5 +25,5 @@ def befall(what: str, when: int) -> None:
 
 if __name__ == "__main__":
     event, update, *arguments = sys.argv[1:]
-    befall(event, int(update))
+    inject(event, int(update))
     sys.exit(main(arguments))
