@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -57,6 +58,21 @@ def test_state_keeps_exact_floats_and_nan():
     assert after.history[0] == (1, 0.1 + 0.2)
     assert math.isnan(after.history[1][1])
     assert after.seconds == 1e-17
+
+
+def test_the_stored_names_of_the_state_stay():
+    """A run of an older version can be resumed, even after an attribute is renamed."""
+    stored = json.loads(TrainState(text_hash="abc").to_json())
+    assert list(stored) == [
+        "update", "epoch", "next_batch", "history", "best_update", "seconds", "target_tokens",
+        "bad_updates", "content", "interval", "text_fingerprint", "update_batches", "loss_scale",
+        "loss_scale_updates", "precision",
+    ]  # fmt: skip
+    assert list(stored["interval"]) == [
+        "smoothed", "nll", "tokens", "updates_before", "seconds", "lowest_loss", "loss_ratio",
+    ]  # fmt: skip
+    assert stored["text_fingerprint"] == "abc"
+    assert TrainState.from_json(json.dumps(stored)).text_hash == "abc"
 
 
 @pytest.mark.parametrize("text", ['{"update": "7"}', '{"history": [[1]]}', "[]", "{", "[" * 10**5])

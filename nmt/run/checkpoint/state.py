@@ -70,7 +70,7 @@ class TrainState:
     bad_updates: int = 0
     content: dict[str, list[str]] = field(default_factory=dict)
     interval: IntervalState = field(default_factory=IntervalState)
-    text_hash: Annotated[str, Field(alias="text_hash")] = ""
+    text_hash: Annotated[str, Field(alias="text_fingerprint")] = ""  # its stored name
     update_batches: int = 0
     loss_scale: float = 2.0**16
     loss_scale_updates: int = 0
