@@ -1,4 +1,4 @@
-"""Each recipe of the repository trains; and the losses of a tiny training are what they were."""
+"""Each recipe of the repository trains, and the losses of a tiny training stay the same."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def records(run: Path, kind: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
-def test_there_are_recipes():
+def test_every_recipe_of_the_paper_exists():
     names = {path.stem for path in RECIPES}
     assert names >= {"quickstart", "gl-en", "sk-en", "en-vi", "en-he", "ar-en", "wmt14-en-de"}
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_recipe_names_corpora_that_a_module_makes(path):
+def test_each_recipe_names_a_corpus_that_a_module_downloads(path):
     recipe = load_recipe(path)
     modules = Path(__file__).resolve().parents[1] / "data_prep"
     assert (modules / f"{recipe.data.download}.py").is_file()
@@ -112,7 +112,7 @@ ar-en  6 8 0.3 8000 2000  200 20
 
 @pytest.mark.parametrize("row", TABLE_1.split("\n")[1:-1], ids=lambda row: row.split()[0])
 def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
-    """Of T: layers, heads, dropout, BPE operations, updates an epoch, epochs, patience."""
+    """Layers, heads, dropout, BPE merges, updates per epoch, epochs and patience of T."""
     pair, *expected = row.split()
     r = load_recipe(RECIPES[0].parent / f"{pair}.yaml")
     m, o, t = r.model, r.optim, r.train
@@ -144,14 +144,14 @@ def test_wmt14_has_the_settings_of_appendix_c():
     assert r.schedule.lr(2000, (), m.dim) == pytest.approx(0.0005, rel=1e-5)
 
 
-def test_there_are_ablations_of_both_papers():
+def test_every_table_of_both_papers_has_a_file_of_variants():
     tables = {f"t-table{n}" for n in (2, 3, 4, 5, 6, 7)} | {f"n-table{n}" for n in (1, 2, 4, 5)}
     figures = {"t-figure4", "n-figure3", "n-figure5"}
     assert {path.stem for path in ABLATIONS} >= tables | figures
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
-def test_what_a_paper_prints_stands_in_the_head_of_the_file(path):
+def test_figures_of_variants_are_in_the_comment_of_the_file(path):
     head = path.read_text(encoding="utf-8").partition("\nbase:")[0]
     for variant in load_variants(path):
         for figure in variant.paper.values():
@@ -161,9 +161,10 @@ def test_what_a_paper_prints_stands_in_the_head_of_the_file(path):
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
 def test_each_variant_of_an_ablation_trains(path, tmp_path):
-    """Two updates, a validation and a checkpoint, without what the command does around them.
+    """Train two updates, with a validation and a checkpoint, without the rest of the command.
 
-    The bases of a file differ in corpora and sizes, a toy's here: the first stands for all.
+    The bases of a file differ only in corpus and sizes, and this test uses those of a toy, so it
+    trains the variants of the first base.
     """
     variants = load_variants(path)
     first = variants[0].recipe
@@ -200,7 +201,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_losses_of_twenty_updates(name, tmp_path):
-    """A change of the mathematics, of the batches or of the random streams shows here.
+    """A change of the equations, the batches or the random numbers changes these losses.
 
     The numbers are this toolkit's own, fp32 on one thread. They were the same to all five digits
     with AVX-512 and without; one part in 10,000 is left to other processors and versions of torch.

@@ -1,4 +1,4 @@
-"""Where a recipe's corpus comes from when its files are not there."""
+"""Download the corpus of a recipe if its files are missing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def obtain_corpus(recipe: Recipe) -> None:
-    """Download the corpus with ``data.download`` when files are missing.
+    """Run the module that ``data.download`` names, if files of the corpus are missing.
 
     Raises:
-        UserError: data.download names no corpus of data_prep, or the source cannot be reached.
+        UserError: data_prep has no such module, or the source cannot be reached.
     """
     from nmt.data.prepare import missing_files
 
@@ -31,5 +31,5 @@ def obtain_corpus(recipe: Recipe) -> None:
     from data_prep.write import Request
 
     module = importlib.import_module(f"data_prep.{name}")
-    print(f"making the corpus with data_prep.{name}", file=sys.stderr)
+    print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
     module.prepare(Request(Path(recipe.data.train[0]).parent, recipe.src, recipe.tgt))

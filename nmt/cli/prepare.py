@@ -1,4 +1,4 @@
-"""nmt-prepare: check and encode a recipe's corpora; nmt-train then starts at once."""
+"""nmt-prepare: check and encode the corpora of a recipe, so that nmt-train starts at once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from nmt.cli.recipe import add_recipe, recipe_of
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of nmt-prepare."""
+    """Return the parser of nmt-prepare."""
     p = argparse.ArgumentParser(
         prog="nmt-prepare",
-        description="Check, segment and encode a recipe's corpora on all cores, and keep the "
-        "result beside the run folders. nmt-train does so by itself; a changed corpus is "
-        "prepared anew.",
+        description="Check, segment and encode the corpora of a recipe on all cores, and keep the "
+        "result next to the run folders. nmt-train does the same if it is missing or if the corpus "
+        "has changed.",
     )
     add_recipe(p, "segment.merges=3000")
     return p
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point."""
+    """Run nmt-prepare; return its exit code."""
     return run_command(body, parser, argv)
 
 
 def body(args: argparse.Namespace) -> int:
-    """Prints what was found."""
+    """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
     from nmt.data.checks import summary
     from nmt.data.prepare import prepare

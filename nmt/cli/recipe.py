@@ -1,4 +1,4 @@
-"""The arguments that name a recipe, the same for every command that reads one."""
+"""The arguments that select a recipe, shared by the commands that read one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,33 @@ if TYPE_CHECKING:
 
 
 def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
-    """RECIPE, ``key=value`` and --variant."""
-    parser.add_argument("recipe", help="YAML recipe, or a file with variants of one")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help=f"e.g. {example}")
+    """Add RECIPE, ``key=value`` and --variant to a parser; ``example`` shows an override."""
+    parser.add_argument("recipe", help="YAML recipe, or a file of variants")
     parser.add_argument(
-        "--variant", metavar="NAME", help="which of the file's variants; without it, a list of them"
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help=f"recipe keys to override, for example {example}",
+    )
+    parser.add_argument(
+        "--variant",
+        metavar="NAME",
+        help="a variant that the file lists; omit it to print their names",
     )
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """Return the recipe that the arguments name."""
+    """Return the recipe that the arguments select.
+
+    Raises:
+        UserError: all errors of the recipe.
+    """
     from nmt.config.load import load_recipe
 
     return load_recipe(args.recipe, args.overrides, args.variant)
 
 
 def recipe_words(args: argparse.Namespace) -> list[str]:
-    """The arguments again, as one would write them."""
+    """Return the words of the command line that select the same recipe."""
     chosen = [] if args.variant is None else ["--variant", args.variant]
     return [args.recipe, *args.overrides, *chosen]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nmt.config.load import recipe_from_text
+from nmt.config.load import stored_recipe
 from nmt.config.recipe import Recipe
 from nmt.errors import UserError
 from nmt.run.lock import FolderLock
@@ -85,7 +85,7 @@ class RunFolder:
         Raises:
             UserError: config.yaml is missing or damaged.
         """
-        return recipe_from_text(self.config_text(), str(self.config_file))
+        return stored_recipe(self.config_text(), str(self.config_file))
 
     def config_text(self) -> str:
         """Return the text of config.yaml.

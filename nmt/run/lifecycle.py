@@ -153,11 +153,10 @@ class TrainingFolder(RunFolder):
         self.finished = ended and not any(_key(change) in EXTENDS_RUN for change in self.changes)
 
     def _changed_keys(self) -> list[str]:
-        old = self.config_text()
-        if old == self._recipe_text:
+        if self.config_text() == self._recipe_text:
             return []
         new = recipe_from_text(self._recipe_text, "recipe")
-        changes = changed_keys(recipe_from_text(old, str(self.config_file)), new)
+        changes = changed_keys(self.recipe(), new)
         refused = [change for change in changes if _key(change) not in FREE_ON_RESUME]
         if refused:
             raise UserError(

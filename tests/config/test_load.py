@@ -1,4 +1,4 @@
-"""Recipes: what is read, what is resolved, and what reads back."""
+"""Recipes from text: types, overrides, paths, errors, and dumps that read back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(text: str = "", *overrides: str) -> Recipe:
 
 
 @pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0e-4", "'3e-4'", "3E-04", ".0003"])
-def test_numbers_are_the_schemas_not_yamls(text: str):
+def test_the_key_decides_the_type_of_a_number(text: str):
     assert read(f"schedule: {{kind: no_warmup, lr: {text}}}").schedule.lr_start == 3e-4
 
 
@@ -40,14 +40,14 @@ def test_none_is_none_where_a_key_is_optional():
     assert read("", "data.test=none").data.test is None
 
 
-def test_overrides_take_the_same_path():
+def test_overrides_are_read_like_values_of_a_file():
     recipe = read(
         "model: {norm: rmsnorm}", "model.norm=layernorm", "seed=7", "optim.betas=[0.9, 0.98]"
     )
     assert (recipe.model.norm, recipe.seed, recipe.optim.betas) == ("layernorm", 7, (0.9, 0.98))
 
 
-def test_an_override_of_kind_leaves_out_the_other_kinds_keys_only():
+def test_an_override_of_kind_removes_keys_of_other_kinds_only():
     text = "schedule: {scale: 2, warmup_updates: 7}\noptim: {kind: adam, eps: 1e-7}"
     # in either order
     for overrides in (
@@ -61,7 +61,7 @@ def test_an_override_of_kind_leaves_out_the_other_kinds_keys_only():
         read("schedule: {scael: 2}", "schedule.kind=no_warmup")
 
 
-def test_an_override_makes_the_group_it_needs():
+def test_an_override_creates_a_missing_group():
     assert read("model:\nseed: 2", "model.dim=64", "decode.beam=2").model.dim == 64
 
 
@@ -83,7 +83,7 @@ def test_an_override_makes_the_group_it_needs():
         ("model.heads=3", "model.heads (3) must divide model.dim (512)"),
     ],
 )
-def test_a_wrong_override_is_named(override: str, said: str):
+def test_a_wrong_override_is_an_error_of_the_command_line(override: str, said: str):
     with pytest.raises(UserError) as error:
         read("", override)
     assert str(error.value).startswith(f"command line: {said}")
@@ -94,11 +94,13 @@ def test_the_same_override_twice_is_an_error():
         read("", "seed=1", "seed=2")
 
 
-def test_an_empty_group_is_its_defaults():
+def test_an_empty_group_has_the_defaults():
     assert read("model:\nschedule:\nsegment: ~\noptim: {}") == read()
 
 
-def test_paths_are_relative_to_the_recipe_and_out_to_here(tmp_path: Path, monkeypatch):
+def test_paths_are_relative_to_the_recipe_and_out_to_the_working_directory(
+    tmp_path: Path, monkeypatch
+):
     folder = tmp_path / "recipes with space ñ"
     folder.mkdir()
     (folder / "my.yaml").write_text(MINIMAL, encoding="utf-8")
@@ -167,7 +169,7 @@ def test_all_errors_at_once_in_the_order_of_the_file():
     ]
 
 
-def test_what_is_missing_is_named():
+def test_missing_keys_and_groups_are_errors():
     with pytest.raises(UserError) as error:
         recipe_from_text("src: gl\ndata: {train: a}\n", "r.yaml")
     assert str(error.value).splitlines()[1:] == [
@@ -182,12 +184,12 @@ RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
-def test_every_shipped_recipe_reads_and_reads_back(path: Path):
+def test_every_shipped_recipe_survives_a_dump(path: Path):
     recipe = load_recipe(path)
     assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
 
 
-def test_a_file_that_cannot_be_a_recipe_is_named(tmp_path: Path):
+def test_a_file_that_cannot_be_a_recipe_is_an_error(tmp_path: Path):
     (tmp_path / "latin.yaml").write_bytes("src: gl\n# ma\xf1\n".encode("latin-1"))
     (tmp_path / "big.yaml").write_text("#" * (MAX_CHARACTERS + 1))
     cases = {
@@ -211,8 +213,8 @@ texts = st.text(
 @given(
     path=texts, out=texts, lr=st.floats(1e-5, 10), eps=st.floats(1e-30, 1), seed=st.integers(0, 9)
 )
-def test_any_recipe_reads_back_equal(path: str, out: str, lr: float, eps: float, seed: int):
-    """Paths of any characters, and numbers of any size, survive the file of a run folder."""
+def test_any_dumped_recipe_reads_back_equal(path: str, out: str, lr: float, eps: float, seed: int):
+    """config.yaml keeps paths of any characters and numbers of any size."""
     recipe = Recipe(
         src="no",
         tgt="on",
@@ -258,13 +260,13 @@ values = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), values, min_size=1, max_size=5))
-def test_every_wrong_shape_is_explained(recipe: dict[str, Any]):
-    """Groups as lists, lists as groups, kinds of anything: an error with words, never a crash."""
+def test_any_wrong_shape_is_a_user_error(recipe: dict[str, Any]):
+    """Groups as lists, lists as groups, wrong kinds: always a message, never a crash."""
     with pytest.raises(UserError, match=r"r\.yaml"):  # it has no src and tgt
         recipe_from_text(yaml.safe_dump(recipe), "r.yaml")
 
 
-def test_an_overriding_list_is_blamed_on_the_command_line():
+def test_an_error_in_an_overriding_list_is_placed_on_the_command_line():
     with pytest.raises(UserError) as error:
         read("optim: {betas: [0.9, 0.98]}", "optim.betas=[0.9, 2]")
     said = 'command line: optim.betas: "2" is not a number of at least 0 and below 1'
@@ -280,6 +282,6 @@ def test_an_overriding_list_is_blamed_on_the_command_line():
 @example("data.train", "[{a: b}]")
 @example("segment.kind", "[a]")
 @example("seed", "0" * 5000)  # more digits than int() takes
-def test_any_override_is_taken_or_a_user_error(key: str, text: str):
+def test_any_override_is_applied_or_a_user_error(key: str, text: str):
     with contextlib.suppress(UserError):
         read("", f"{key}={text}")

@@ -1,4 +1,4 @@
-"""The schema: the papers' defaults, rules between keys, and what keys allow, in words."""
+"""Recipe keys: the defaults of the papers, rules between keys, and allowed values in words."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def recipe(**keys: Any) -> Recipe:
     return Recipe(**{"src": "gl", "tgt": "en", "data": DATA, **keys})
 
 
-def test_defaults_are_transformers_without_tears():
-    """T appendix A and table 1; dropout and sizes are those of all its pairs but gl-en."""
+def test_defaults_are_those_of_transformers_without_tears():
+    """T appendix A and table 1; dropout and sizes are those of every pair except gl-en."""
     assert ModelConfig().model_dump(include={"dim", "ffn_dim", "heads", "enc_layers"}) == {
         "dim": 512,
         "ffn_dim": 2048,
@@ -59,8 +59,8 @@ def test_the_other_dropouts_follow_dropout_unless_set():
     assert (model.attention_dropout, model.feedforward_dropout) == (0.2, 0.0)
 
 
-def test_names_of_the_schema_are_those_of_the_tables():
-    """A name that the schema takes and no table has would fail after the data was prepared."""
+def test_every_allowed_name_is_in_the_table_of_classes():
+    """A name that is missing in the table would fail only after data preparation."""
     assert set(NORMS) == {"layernorm", "rmsnorm", "scalenorm"}
     for key, table in (("norm", NORMS), ("extra_norm", NORMS), ("activation", ACTIVATIONS)):
         schema = ModelConfig.model_json_schema()["properties"][key]
@@ -68,7 +68,7 @@ def test_names_of_the_schema_are_those_of_the_tables():
 
 
 @pytest.mark.parametrize(("group", "kinds"), [("segment", SEGMENT_KINDS), ("schedule", SCHEDULES)])
-def test_every_kind_is_found_by_its_name(group: str, kinds: dict[str, type[BaseModel]]):
+def test_every_kind_has_a_class_under_its_name(group: str, kinds: dict[str, type[BaseModel]]):
     assert groups()[group] == kinds
     assert all(model.model_fields["kind"].default == kind for kind, model in kinds.items())
     assert default_kind(group) in kinds
@@ -107,7 +107,7 @@ def test_contradictions_name_every_key(
     assert all(name in str(error.value) for name in named)
 
 
-def test_what_only_looks_like_a_contradiction_is_taken():
+def test_valid_combinations_are_accepted():
     assert ModelConfig(scalenorm_gain="fixed", norm="scalenorm").scalenorm_gain == "fixed"
     assert ModelConfig(extra_norm="rmsnorm", qkv_norm=True).extra_norm == "rmsnorm"
     assert ModelConfig(normformer=True, ffn_norm=True).head_scale
@@ -119,7 +119,7 @@ def test_what_only_looks_like_a_contradiction_is_taken():
 @pytest.mark.parametrize(
     "schedule", [Constant(lr=9e-7), InverseSqrt(scale=1e-3), ValDecay(scale=1e-3)]
 )
-def test_a_learning_rate_that_is_never_above_the_minimum_is_refused(schedule: Any):
+def test_a_learning_rate_always_below_the_minimum_is_an_error(schedule: Any):
     with pytest.raises(ValidationError, match=r"train.min_lr \(1e-06\) is above the highest"):
         recipe(schedule=schedule)
     assert recipe(schedule=schedule, train=TrainConfig(min_lr=0)).schedule == schedule
@@ -150,7 +150,7 @@ def test_numbers_are_finite(value: Any):
         (Recipe, "device", False, "auto, cpu, cuda or cuda:N"),
     ],
 )
-def test_what_a_key_allows_in_words(model: type[BaseModel], key: str, item: bool, phrase: str):
+def test_allowed_values_in_words(model: type[BaseModel], key: str, item: bool, phrase: str):
     assert allowed(model, key, item) == phrase
 
 

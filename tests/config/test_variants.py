@@ -1,4 +1,4 @@
-"""Variants of a recipe: what a file of them gives, and what is said of a wrong one."""
+"""Files of variants: the recipes that they define, and errors in them."""
 # ruff: noqa: E501 (a message is easier to read in one line)
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ variants:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """recipes/r.yaml and recipes/q.yaml; errors name files as seen from here."""
+    """Two recipes, r.yaml and q.yaml, in the working directory, so that errors name them so."""
     recipes = tmp_path / "recipes"
     recipes.mkdir()
     for name in ("r.yaml", "q.yaml"):
@@ -82,19 +82,21 @@ def test_a_variant_is_its_base_with_common_and_its_own_changes(folder: Path):
     assert load_recipe("v.yaml", variant="flat") == flat.recipe
 
 
-def test_a_kind_of_a_variant_replaces_the_common_one_with_its_keys(folder: Path):
+def test_the_kind_of_a_variant_replaces_the_common_kind_and_its_keys(folder: Path):
     text = FILE.replace("common:", "common:\n  schedule: {kind: linear, lr: 1, total_updates: 900}")
     post, flat = load_variants(write(text))
     assert post.recipe.schedule == Linear(lr=1, total_updates=900, warmup_updates=7)
     assert flat.recipe.schedule == NoWarmup(lr=1)  # lr is a key of both
 
 
-def test_the_resolved_variant_stands_alone(folder: Path):
+def test_a_dumped_variant_reads_back_equal(folder: Path):
     recipe = load_recipe(write(FILE), variant="post")
     assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
 
 
-def test_paths_belong_to_their_file_and_runs_to_the_variant(folder: Path, monkeypatch):
+def test_paths_are_relative_to_their_file_and_each_variant_has_a_run_folder(
+    folder: Path, monkeypatch
+):
     (folder / "deep").mkdir()
     (folder / "deep" / "v.yaml").write_text(FILE.replace("r.yaml", "../r.yaml"), encoding="utf-8")
     monkeypatch.chdir(folder.parent)
@@ -113,7 +115,7 @@ def test_overrides_come_last(folder: Path):
         load_recipe(path, ["model.nrom=x"], "post")
 
 
-def test_several_bases_make_a_variant_each(folder: Path):
+def test_each_variant_exists_for_each_base(folder: Path):
     text = FILE.replace("base: r.yaml", "base: [r.yaml, q.yaml]").replace(
         "{dev: 28.20, test: fails}", "{dev: {r: 1.5, q: fails}}"
     )
@@ -123,7 +125,7 @@ def test_several_bases_make_a_variant_each(folder: Path):
     assert variants[2].recipe.out == str(Path("runs/v/q/post"))
 
 
-def test_without_a_choice_the_variants_are_listed(folder: Path):
+def test_without_a_choice_the_error_lists_the_variants(folder: Path):
     with pytest.raises(UserError) as error:
         load_recipe(write(FILE))
     assert str(error.value).splitlines() == [
@@ -177,7 +179,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("text", FAULTS, ids=list(FAULTS.values()))
-def test_a_fault_is_said_with_its_place(folder: Path, text: str):
+def test_each_fault_is_an_error_with_its_place(folder: Path, text: str):
     with pytest.raises(UserError) as error:
         load_variants(write(text))
     said = FAULTS[text]
@@ -186,7 +188,7 @@ def test_a_fault_is_said_with_its_place(folder: Path, text: str):
     assert expected & set(str(error.value).splitlines()), str(error.value)
 
 
-def test_every_fault_of_every_variant_is_said_at_once(folder: Path):
+def test_one_error_has_every_fault_of_every_variant(folder: Path):
     text = (
         HEAD + "  a: {about: x, modl: {dim: 4}}\n  b: {paper: {dev: 3}}\n  c: {about: z, seed: x}\n"
     )
@@ -225,14 +227,14 @@ def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
     assert recipe.model.norm == "rmsnorm"
 
 
-def test_the_resume_command_has_the_variant():
+def test_the_resume_command_includes_the_variant():
     args = train.parser().parse_args(["v.yaml", "seed=2", "--variant", "a b"])
     words = "v.yaml seed=2 --variant 'a b' --resume"
     assert train.resume_command(args, 1) == f"nmt-train {words}"
     assert train.resume_command(args, 2) == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
 
 
-def test_the_schema_asks_for_parts_of_a_recipe_only():
+def test_the_schema_of_a_variant_requires_no_recipe_keys():
     schema = json.loads(variants_schema())
     (variant,) = schema["properties"]["variants"]["patternProperties"].values()
     assert variant["required"] == ["about"]
@@ -264,6 +266,6 @@ variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "ki
     )
 )
 def test_any_shape_is_variants_or_a_user_error(folder: Path, values: dict[str, Any]):
-    """Groups as lists, lists as groups, anything as a figure: words and a place, never a crash."""
+    """Groups as lists, lists as groups, wrong figures: always a message, never a crash."""
     with contextlib.suppress(UserError):
         load_variants(write(yaml.safe_dump(values)))

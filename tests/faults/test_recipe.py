@@ -1,4 +1,4 @@
-"""Faults of recipes: one message with place and next step, exit code 2, nothing written."""
+"""Faults in recipes: one message with place and next step, exit code 2, nothing written."""
 # ruff: noqa: E501 (a message is easier to read in one line)
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmt.runtime import memory
 
 HEAD = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"
 
-# row of the fault list -> text after the head -> what is said, whole, of the line it stands in
+# kind of fault -> text after HEAD -> the complete line of the error
 FAULTS = {
     "unknown key": {
         "model: {nrom: pre}": '4:9: unknown key "model.nrom"; did you mean "norm"?',
@@ -138,15 +138,15 @@ CASES = [(text, said) for row in FAULTS.values() for text, said in row.items()]
 
 
 @pytest.mark.parametrize(("text", "said"), CASES, ids=[text[:40] for text, _ in CASES])
-def test_each_fault_is_named_with_its_place(text: str, said: str):
+def test_each_fault_of_a_recipe_is_an_error_with_its_place(text: str, said: str):
     with pytest.raises(UserError) as error:
         recipe_from_text(HEAD + text, "r.yaml")
     assert f"r.yaml:{said}" in str(error.value).splitlines()
     assert error.value.exit_code == 2
 
 
-def test_no_message_is_pydantics():
-    """Its words would be: input, validation, tuple, dictionary, union, field."""
+def test_no_message_uses_the_words_of_pydantic():
+    """Such as input, validation, tuple, dictionary, union, field."""
     for text, _ in CASES:
         with pytest.raises(UserError) as error:
             recipe_from_text(HEAD + text, "r.yaml")
@@ -157,12 +157,12 @@ def test_no_message_is_pydantics():
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text"])
-def test_no_mapping_is_no_recipe(text: str):
+def test_a_file_that_is_not_a_mapping_is_an_error(text: str):
     with pytest.raises(UserError, match="a recipe is a mapping"):
         recipe_from_text(text, "r.yaml")
 
 
-def test_missing_keys_are_named():
+def test_a_missing_key_and_equal_languages_are_errors():
     with pytest.raises(UserError) as error:
         recipe_from_text("src: gl\ntgt: gl\ndata: {train: a}\n", "r.yaml")
     assert 'required key "data.dev" is missing' in str(error.value)
@@ -171,18 +171,18 @@ def test_missing_keys_are_named():
 
 
 @pytest.mark.parametrize(("train", "column"), [("''", 15), ("['', b]", 16), ("[b, '']", 19)])
-def test_an_empty_path_is_named(train: str, column: int):
+def test_an_empty_path_is_an_error(train: str, column: int):
     with pytest.raises(UserError, match=rf'r\.yaml:3:{column}: data\.train: ""'):
         recipe_from_text(f"src: gl\ntgt: en\ndata: {{train: {train}, dev: a}}\n", "r.yaml")
 
 
-def test_an_alias_bomb_is_refused_at_once():
+def test_an_alias_bomb_is_an_error_at_once():
     bomb = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*a, *a]\n" for i in range(50))
     with pytest.raises(UserError, match="anchors"):
         recipe_from_text(bomb, "r.yaml")
 
 
-def test_the_command_says_it_and_writes_nothing(tmp_path: Path, monkeypatch, capsys):
+def test_the_command_prints_the_error_and_writes_nothing(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("r.yaml").write_text(HEAD + "model: {nrom: pre}\n", encoding="utf-8")
     assert train.main(["r.yaml"]) == 2
@@ -203,19 +203,19 @@ def test_a_missing_gpu_is_exit_4_before_anything_is_written(tmp_path: Path, monk
     assert [p.name for p in tmp_path.iterdir()] == ["r.yaml"]
 
 
-def test_the_only_update_of_a_linear_schedule_is_no_reason_to_refuse_it():
-    """Its rate is end_lr, as that of every last update."""
+def test_a_linear_schedule_of_one_update_is_valid():
+    """The rate of its only update is end_lr, as in every last update."""
     schedule = "schedule: {kind: linear, lr: 1e-3, warmup_updates: 0, total_updates: 1}"
     assert recipe_from_text(HEAD + schedule, "r.yaml").schedule.finished(1, 1.0)
 
 
-def test_what_is_observed_may_be_a_part_of_the_preset():
+def test_observed_parts_may_come_from_the_preset():
     text = "model: {normformer: true, res_scale: all}\n"
     text += "analysis: {every: 9, observe: [gains, head_scale, res_scale]}"
     assert recipe_from_text(HEAD + text, "r.yaml").analysis.every == 9
 
 
-def test_a_device_or_a_huge_file_is_no_recipe(tmp_path: Path):
+def test_a_device_or_a_huge_file_is_an_error(tmp_path: Path):
     huge = tmp_path / "huge.yaml"
     huge.write_bytes(b"#" * (1 << 21))
     with pytest.raises(UserError, match=r"huge\.yaml: over 1,048,576 bytes"):
@@ -226,7 +226,7 @@ def test_a_device_or_a_huge_file_is_no_recipe(tmp_path: Path):
         load_recipe(tmp_path)
 
 
-def test_a_pipe_is_read_and_one_without_a_writer_is_refused_at_once(tmp_path: Path):
+def test_a_pipe_is_read_and_one_without_a_writer_is_an_error_at_once(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(UserError, match="pipe: nothing writes to this pipe"):
@@ -246,7 +246,7 @@ def test_a_pipe_is_read_and_one_without_a_writer_is_refused_at_once(tmp_path: Pa
     os.close(read)
 
 
-def test_a_model_that_no_memory_holds_is_refused_before_it_is_built(monkeypatch):
+def test_a_model_larger_than_the_memory_is_an_error_before_it_is_built(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda device: 15_999)
     cpu = torch.device("cpu")
     memory.require_memory(999, cpu)
