@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt.config.recipe import RENAMED_VALUES
 from nmt.run.folder import RunFolder
 from nmt.runtime.files import write_atomic
 
-RENAMED_METRICS = {"paper_bleu": "tokenized_bleu"}  # in runs of version 0.2 and before
+RENAMED_METRICS = RENAMED_VALUES["score.select_by"]  # in runs of versions 0.1 and 0.2
 
 
 @dataclass(frozen=True)
