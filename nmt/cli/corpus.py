@@ -17,7 +17,7 @@ def obtain_corpus(recipe: Recipe) -> None:
     Raises:
         UserError: data_prep has no such module, or the source cannot be reached.
     """
-    from nmt.data.prepare import missing_files
+    from nmt.data.bitext import missing_files
 
     name = recipe.data.download
     if name is None:

@@ -31,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> int:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
-    from nmt.data.checks import summary
     from nmt.data.prepare import prepare
+    from nmt.data.report import summary
 
     enable_gc()
     obtain_corpus(recipe)

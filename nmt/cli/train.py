@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -75,8 +74,8 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
     recipe = recipe_of(args)
     from nmt.cli.corpus import obtain_corpus
     from nmt.config.load import dump_recipe
-    from nmt.data.checks import summary as describe_report
     from nmt.data.prepare import prepare
+    from nmt.data.report import summary as describe_report
     from nmt.run.lifecycle import TrainingFolder
     from nmt.run.metrics_log import MetricsLog
     from nmt.run.results import read_summary
@@ -201,7 +200,7 @@ def make_trainer(
             log.text(f"note: this run began in {before} and continues in {precision}")
         shapes = shapes_of(model_without_memory(recipe, len(prepared.vocab)).state_dict())
         replace_damaged_best(run, checkpoint.state, shapes, log.text)
-    write_atomic(run.data_report_file, json.dumps(prepared.report, indent=1, ensure_ascii=False))
+    write_atomic(run.data_report_file, prepared.report.to_json())
     world.broadcast((recipe, precision, checkpoint))
     trainer = Trainer(
         recipe,

@@ -1,4 +1,4 @@
-"""Corpus files: where they are, their pairs of lines, and which of them train."""
+"""Parallel files: where the corpora of a recipe are, their pairs of lines, and their hashes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import hashlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tqdm import tqdm
-
-from nmt.data.checks import SplitCheck, first_suspicious, reason_to_drop
-from nmt.data.text import CR_FIX, Pair, find_side, read_lines
+from nmt.data.text import CR_FIX, OPENERS, Pair, find_side, is_blank, read_lines
 from nmt.errors import UserError
 
-Sides: TypeAlias = tuple[Path, Path]
+if TYPE_CHECKING:
+    from nmt.config.recipe import Recipe
+
+Sides: TypeAlias = tuple[Path, Path]  # source file and target file
 
 
 def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
-    """The file of each side of a corpus, or what is wrong with it."""
+    """Return the file of each side of a corpus, or why it cannot be used."""
     sides: list[Path | UserError] = []
     for lang in langs:
         try:
@@ -30,35 +31,118 @@ def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
     return sides
 
 
-def find_files(prefixes: Iterable[str], langs: Sequence[str]) -> dict[str, Sides]:
-    """The source and target file of each prefix.
+def missing_files(recipe: Recipe) -> list[str]:
+    """Return the prefixes of the recipe's corpora that lack a usable file."""
+    return [
+        prefix
+        for prefixes in _prefixes_by_role(recipe).values()
+        for prefix in prefixes
+        if any(isinstance(s, UserError) for s in locate_sides(prefix, (recipe.src, recipe.tgt)))
+    ]
 
-    Raises:
-        UserError: some are missing or no regular files; all of them are named.
+
+def _prefixes_by_role(recipe: Recipe) -> dict[str, list[str]]:
+    data = recipe.data
+    return {"train": data.train, "dev": [data.dev], "test": [data.test] if data.test else []}
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """The files of a recipe.
+
+    Attributes:
+        train: source and target file of each training corpus; a corpus may occur twice.
+        held_out: source and target file of "dev", and of "test" if the recipe has one.
+        segment: codes or model file that the recipe names.
+        names: short names of the training corpora, for messages.
     """
-    found = {prefix: locate_sides(prefix, langs) for prefix in prefixes}
-    problems = [s for sides in found.values() for s in sides if isinstance(s, UserError)]
-    if problems:
-        first, *others = problems
-        more = "".join(f"\n{error.at}: {error.what}" for error in others)
-        raise UserError(first.what + more, at=first.at, fix=first.fix)
-    return {p: (s, t) for p, (s, t) in found.items() if isinstance(s, Path) and isinstance(t, Path)}
+
+    train: list[Sides]
+    held_out: dict[str, Sides]
+    segment: list[Path]
+    names: list[str]
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> CorpusFiles:
+        """Find the files.
+
+        Raises:
+            UserError: files are missing or not regular files; the error names all of them.
+        """
+        roles = _prefixes_by_role(recipe)
+        prefixes = {prefix: None for prefixes in roles.values() for prefix in prefixes}
+        located = {p: locate_sides(p, (recipe.src, recipe.tgt)) for p in prefixes}
+        problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
+        if problems:
+            first, *others = problems
+            more = "".join(f"\n{error.at}: {error.what}" for error in others)
+            raise UserError(first.what + more, at=first.at, fix=first.fix)
+        found = {
+            prefix: (src, tgt)
+            for prefix, (src, tgt) in located.items()
+            if isinstance(src, Path) and isinstance(tgt, Path)
+        }
+        given = (getattr(recipe.segment, key, "learn") for key in ("codes", "model"))
+        return cls(
+            train=[found[prefix] for prefix in roles["train"]],
+            held_out={name: found[roles[name][0]] for name in ("dev", "test") if roles[name]},
+            segment=[Path(file) for file in given if file != "learn"],
+            names=_short_names(roles["train"]),
+        )
+
+    def paths(self) -> list[Path]:
+        """Return all files."""
+        sides = [*self.train, *self.held_out.values()]
+        return [*(path for pair in sides for path in pair), *self.segment]
+
+    def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
+        """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
+        roles = {
+            "train": [path for sides in self.train for path in sides],
+            "dev": self.held_out["dev"],
+            "test": self.held_out.get("test", ()),
+            "segment": self.segment,
+        }
+        return {role: [digests[path] for path in paths] for role, paths in roles.items()}
+
+    def encoded_size(self) -> int:
+        """Estimate the bytes that the encoded corpora take while they are written."""
+        return sum(
+            path.stat().st_size * (8 if path.suffix in OPENERS else 2)
+            for path in {*self.paths()} - {*self.segment}
+        )
+
+
+def _short_names(prefixes: Sequence[str]) -> list[str]:
+    """Return the last part of each prefix, or the complete prefixes where these are the same."""
+    last = [Path(prefix).name for prefix in prefixes]
+    return last if len(set(last)) == len(last) else list(prefixes)
 
 
 class InputFiles:
-    """Files that must stay as they are while they are read, pass after pass."""
+    """Files that must not change while they are read several times."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Remember the files' states.
+        """Store the state of the files.
 
         Raises:
-            UserError: one of them is not there.
+            UserError: a file is missing.
         """
         self._states = {path: self._state(path) for path in paths}
 
     def digests(self) -> dict[Path, str]:
         """Return the SHA-256 of each file's content."""
         return {path: self._digest(path) for path in self._states}
+
+    def require_unchanged(self) -> None:
+        """Raise UserError if a file has changed since the start."""
+        for path, state in self._states.items():
+            if self._state(path) != state:
+                raise UserError(
+                    "changed while it was read, so nothing was prepared",
+                    at=str(path),
+                    fix="run the command again when the file is complete",
+                )
 
     @staticmethod
     def _digest(path: Path) -> str:
@@ -73,16 +157,6 @@ class InputFiles:
             ) from error
         return digest.hexdigest()
 
-    def require_unchanged(self) -> None:
-        """Raises UserError when a file is another one than at the start."""
-        for path, state in self._states.items():
-            if self._state(path) != state:
-                raise UserError(
-                    "changed while it was read; nothing of it is used",
-                    at=str(path),
-                    fix="start again when the file is complete",
-                )
-
     @staticmethod
     def _state(path: Path) -> tuple[int, int, int]:
         try:
@@ -94,15 +168,19 @@ class InputFiles:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair]:
-    """Cleaned lines of both sides; ``found`` counts what was normalized.
+def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
+    """Yield the cleaned lines of both sides.
+
+    Args:
+        normalized: counts the lines with each kind of normalization.
 
     Raises:
-        UserError: unequal numbers of lines, with both counts and the first suspicious line; or one
-            line with the line ends of old Macs.
+        UserError: the files have different numbers of lines, or a file has the line ends of old
+            Macs.
     """
     counts = [0, 0]
-    for src, tgt in itertools.zip_longest(*(read_lines(path, normalized=found) for path in sides)):
+    files = (read_lines(path, normalized=normalized) for path in sides)
+    for src, tgt in itertools.zip_longest(*files):
         counts[0] += src is not None
         counts[1] += tgt is not None
         if src is not None and tgt is not None:
@@ -111,112 +189,35 @@ def read_pairs(sides: Sides, found: Counter[str] | None = None) -> Iterator[Pair
         if count == 1:
             _require_line_feeds(path)
     if counts[0] != counts[1]:
-        line = first_suspicious(zip(*(read_lines(path) for path in sides), strict=False))
+        line = first_misaligned(zip(*(read_lines(path) for path in sides), strict=False))
         raise UserError(
-            f"{counts[0]:,} lines, but {sides[1].name} has {counts[1]:,}"
-            + (f"; they may have come apart at line {line}" if line else ""),
+            f"has {counts[0]:,} lines, but {sides[1].name} has {counts[1]:,}"
+            + (f"; the first pair that does not seem to match is line {line:,}" if line else ""),
             at=str(sides[0]),
             fix="line n of one file must be the translation of line n of the other",
         )
 
 
 def _require_line_feeds(path: Path) -> None:
-    """Raises UserError when the one line of a file has carriage returns inside."""
+    """Raise UserError if the only line of a file has carriage returns inside."""
     inside = next(read_lines(path, clean=False)).count("\r")
     if inside:
         raise UserError(
-            f"one line with {inside:,} carriage returns inside: lines end with CR alone",
+            f"has one line with {inside:,} carriage returns inside: its lines end with CR, not LF",
             at=f"{path}:1",
             fix=CR_FIX.format(path),
         )
 
 
-def check_split(name: str, sides: Sides, tokenized: bool) -> SplitCheck:
-    """Look at all pairs of a split that is held out.
+def first_misaligned(pairs: Iterable[Pair]) -> int | None:
+    """Return the first line where one side is blank or much longer, or None.
 
-    Raises:
-        UserError: there is no pair with text on both sides.
+    Two files with different numbers of lines may be misaligned from there on.
     """
-    check = SplitCheck(tokenized=tokenized)
-    for number, pair in enumerate(read_pairs(sides, check.normalized), 1):
-        check.admit(*pair, f"{name}:{number}")
-    if not check.kept:
-        raise UserError(
-            f"no pair with text on both sides ({check.drops() or 'the files are empty'})",
-            at=f"data.{name} ({sides[0]}, {sides[1]})",
-            fix="scores need a source and a reference",
-        )
-    return check
-
-
-def _short(prefixes: Collection[str]) -> list[str]:
-    """Names for places: the last part of each prefix, or all of it where two end alike."""
-    last = [Path(prefix).name for prefix in prefixes]
-    return last if len(set(last)) == len(last) else list(prefixes)
-
-
-class TrainingText:
-    """The training pairs that pass the filters, as often as they are asked for.
-
-    Args:
-        corpora: prefixes and their files; one that comes twice counts twice.
-        check: counts what the first pass sees; later passes only filter.
-        progress: show a bar on a terminal.
-    """
-
-    def __init__(
-        self, corpora: Sequence[tuple[str, Sides]], check: SplitCheck, progress: bool
-    ) -> None:
-        self._corpora, self._check, self._progress = corpora, check, progress
-        self._counted = False
-
-    def pairs(self, doing: str) -> Iterator[Pair]:
-        """One pass over the pairs; ``doing`` names it for the bar.
-
-        Raises:
-            UserError: in the first pass, when no pair is left.
-        """
-        counting, self._counted = not self._counted, True
-        check = self._check
-        bar = tqdm(desc=doing, unit=" pairs", leave=False, disable=None if self._progress else True)
-        with bar:
-            for name, sides in self._named():
-                pairs = read_pairs(sides, check.normalized if counting else None)
-                for number, pair in enumerate(pairs, 1):
-                    bar.update()
-                    if counting:
-                        keep = check.admit(*pair, f"{name}:{number}")
-                    else:
-                        keep = reason_to_drop(*pair, check.limits) is None
-                    if keep:
-                        yield pair
-        if counting:
-            self.require_pairs()
-
-    def require_pairs(self) -> None:
-        """Raises UserError when no pair is left."""
-        if not self._check.kept:
-            raise UserError(
-                f"no training pair is left ({self._check.drops() or 'the files are empty'})",
-                at=f"data.train ({', '.join(str(src) for _, (src, _) in self._corpora)}, ...)",
-                fix="check the files, data.max_len and data.max_pieces",
-            )
-
-    def places(self, rows: Sequence[int]) -> list[str]:
-        """Return where the pairs are that ``pairs`` yields at these ascending places."""
-        wanted, row = list(rows), 0
-        found: list[str] = []
-        for name, sides in self._named():
-            for number, pair in enumerate(read_pairs(sides), 1):
-                if len(found) == len(wanted):
-                    return found
-                if reason_to_drop(*pair, self._check.limits) is None:
-                    if row == wanted[len(found)]:
-                        found.append(f"{name}:{number}")
-                    row += 1
-        return found
-
-    def _named(self) -> Iterator[tuple[str, Sides]]:
-        names = _short([prefix for prefix, _ in self._corpora])
-        for name, (_, sides) in zip(names, self._corpora, strict=True):
-            yield name, sides
+    for number, (src, tgt) in enumerate(pairs, 1):
+        if is_blank(src) != is_blank(tgt):
+            return number
+        short, long = sorted((len(src), len(tgt)))
+        if long > 4 * short + 20:
+            return number
+    return None

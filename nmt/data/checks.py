@@ -1,7 +1,8 @@
-"""Corpus checks before the first update: what is dropped, what is suspicious, what is an error.
+"""Corpus checks before training: one pass over the pairs of all splits.
 
-Everything is counted in one pass with bounded memory: eight bytes per pair for duplicates, and the
-fingerprints of dev and test for overlap.
+The pass decides which pairs train, and counts what is suspicious, what is duplicated, and what
+occurs in several splits. Memory is bounded: nine bytes per training pair, and the texts of dev and
+test.
 """
 
 from __future__ import annotations
@@ -11,68 +12,50 @@ import re
 import unicodedata
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING
 
 import numpy as np
+from tqdm import tqdm
 
-from nmt.data.languages import LanguageProfile, Profiles
-from nmt.data.near_duplicates import SHORT, Recurring
-from nmt.data.text import is_blank
+from nmt.data.bitext import CorpusFiles, Sides, read_pairs
+from nmt.data.languages import LanguageProfile, Profiles, check_languages
+from nmt.data.near_duplicates import RecurringTexts
+from nmt.data.report import (
+    SUSPICIONS,
+    CorpusReport,
+    Finding,
+    LanguageFindings,
+    Overlap,
+    SharedPairs,
+    SplitReport,
+)
+from nmt.data.text import Pair, is_blank
+from nmt.errors import UserError
 
-SIDES = ("sources", "targets")
-LISTED = 100  # places named in the report for each finding
+if TYPE_CHECKING:
+    from nmt.config.recipe import Recipe
+
 EXAMPLES = 5  # pairs shown for each overlap
-LACKING_WARNS = 0.1  # share of a side's pieces that the training data does not have there
-UNKNOWN_FAILS = 0.5  # share of source pieces that are UNK
-RECURRING_WARNS = 0.1  # share of a side's distinct texts that are in train, or nearly are
-CHARACTERS = 20  # for each piece that is allowed; a line of more has too many pieces in any case
-SAMPLE = 5000  # pairs of which all letters are looked at; of the rest, one in ONE_IN
-ONE_IN = 64
-FEW_PAIRS = 100  # scores of a smaller split say little
+MAX_PIECE_LENGTH = 20  # characters per allowed piece; longer lines have too many pieces in any case
+PROFILED_PAIRS = 5000  # pairs whose letters are all counted; then those of one in PROFILED_ONE_IN
+PROFILED_ONE_IN = 64
 
-SUSPICIOUS = {
-    # finding -> share of the pairs above which it is worth a warning
-    "same text on both sides": 0.1,
-    "one side over 3 times as long": 0.05,
-    "already BPE-encoded (@@)": 0.001,
-    "HTML escapes (&quot; &apos; ...)": 0.01,
-    "already tokenized (space before a full stop)": 0.3,
-    "not tokenized though data.tokenized is true": 0.3,
-}
 _ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
 _ENDS = frozenset(".?!")
-_END_APART = re.compile(r"\s\.$")  # French has a space before "?" and "!"
-_END_ATTACHED = re.compile(r"\w[.?!]$")
-
-
-@dataclass
-class Finding:
-    """How often something was seen, and the first places where."""
-
-    count: int = 0
-    lines: list[str] = field(default_factory=list)
-
-    def add(self, place: str) -> None:
-        """Count one more."""
-        self.count += 1
-        if len(self.lines) < LISTED:
-            self.lines.append(place)
-
-
-def pair_hash(src: str, tgt: str) -> int:
-    """64 bits of a pair; the same in every process."""
-    text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
+_SPACE_BEFORE_STOP = re.compile(r"\s\.$")  # French has a space before "?" and "!"
+_NO_SPACE_BEFORE_MARK = re.compile(r"\w[.?!]$")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a side of a training pair may be.
+    """Maximum length of a side of a training pair.
 
     Attributes:
-        words, pieces: before and after segmenting.
+        words: before segmentation.
+        pieces: after segmentation.
     """
 
     words: int
@@ -80,12 +63,248 @@ class Limits:
 
     @property
     def characters(self) -> int:
-        """A longer line is not cut into pieces at all, which could take minutes."""
-        return CHARACTERS * self.pieces
+        """Longer lines are not segmented, which could take minutes."""
+        return MAX_PIECE_LENGTH * self.pieces
+
+
+@dataclass(frozen=True)
+class TrainingPairs:
+    """The training pairs that passed the checks.
+
+    Attributes:
+        files: the two files of each corpus.
+        names: name of each corpus, for messages.
+        kept: [pairs] bool for each corpus.
+        progress: show a bar on a terminal.
+    """
+
+    files: Sequence[Sides]
+    names: Sequence[str]
+    kept: Sequence[np.ndarray]
+    progress: bool
+
+    def read(self, action: str) -> Iterator[Pair]:
+        """Yield the pairs; ``action`` is the title of the progress bar."""
+        total = sum(int(kept.sum()) for kept in self.kept)
+        with _bar(action, self.progress, total) as bar:
+            for sides, kept in zip(self.files, self.kept, strict=True):
+                for pair in compress(read_pairs(sides), kept.tobytes()):
+                    bar.update()
+                    yield pair
+
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Return ``NAME:LINE`` of the pairs with these indices among the kept ones."""
+        found, first = [], 0
+        for name, kept in zip(self.names, self.kept, strict=True):
+            lines = np.flatnonzero(kept)
+            found += [
+                f"{name}:{lines[row - first] + 1}"
+                for row in rows
+                if first <= row < first + len(lines)
+            ]
+            first += len(lines)
+        return found
+
+
+def check_corpora(
+    recipe: Recipe, files: CorpusFiles, progress: bool
+) -> tuple[CorpusReport, TrainingPairs, dict[str, list[Pair]]]:
+    """Check all pairs of a recipe's corpora.
+
+    Args:
+        progress: show a bar on a terminal.
+
+    Returns:
+        The report, the training pairs to use, and all pairs of dev and test.
+
+    Raises:
+        UserError: a split has no pair with text on both sides, or no training pair is left.
+    """
+    data = recipe.data
+    held_out: dict[str, list[Pair]] = {}
+    checks: dict[str, SplitCheck] = {}
+    for name, sides in files.held_out.items():
+        check = checks[name] = SplitCheck(data.tokenized)
+        held_out[name] = list(read_pairs(sides, check.normalized))
+        check.add(held_out[name], name)
+        if not check.kept:
+            raise UserError(
+                f"no pair has text on both sides ({_drops(check)})",
+                at=f"data.{name} ({sides[0]}, {sides[1]})",
+                fix="scores need a source and a reference: check the two files",
+            )
+    hashes = {name: set(check.hashes) for name, check in checks.items()}
+    recurring = [
+        RecurringTexts({name: (pair[side] for pair in held_out[name]) for name in held_out})
+        for side in (0, 1)
+    ]
+    train = SplitCheck(
+        data.tokenized, Limits(data.max_len, data.max_pieces), hashes, recurring=recurring
+    )
+    kept = []
+    with _bar("checking", progress) as bar:
+        for name, sides in zip(files.names, files.train, strict=True):
+            kept.append(train.add(_counted(read_pairs(sides, train.normalized), bar), name))
+    report = CorpusReport(
+        splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
+        overlap=train.overlap(),
+        test_in_dev=_shared(hashes["dev"], hashes.get("test", set())),
+        languages=LanguageFindings(
+            *check_languages(
+                train.profiles,
+                {name: c.profiles[name] for name, c in checks.items()},
+                (recipe.src, recipe.tgt),
+            )
+        ),
+    )
+    require_training_pairs(report.splits["train"], files)
+    return report, TrainingPairs(files.train, files.names, kept, progress), held_out
+
+
+def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
+    """Raise UserError if no training pair is left."""
+    if not train.kept:
+        raise UserError(
+            f"no training pair is left ({train.describe_drops() or 'the files are empty'})",
+            at=f"data.train ({', '.join(str(src) for src, _ in files.train)}, ...)",
+            fix="check the files, data.max_len and data.max_pieces",
+        )
+
+
+class SplitCheck:
+    """Check the pairs of one split.
+
+    Args:
+        tokenized: whether the text is Moses-tokenized, so that escapes are normal.
+        limits: maximum lengths; None = any, for dev and test.
+        held_out: hashes of the pairs of other splits, by name.
+        recurring: texts of other splits to find, of the sources and of the targets.
+
+    Attributes:
+        pairs, kept: pairs checked, and pairs that passed.
+        hashes: of the pairs that passed.
+        normalized: for ``read_pairs`` to count into.
+        profiles: letter pairs of both sides, by corpus.
+    """
+
+    def __init__(
+        self,
+        tokenized: bool = False,
+        limits: Limits | None = None,
+        held_out: Mapping[str, set[int]] | None = None,
+        recurring: Sequence[RecurringTexts] = (),
+    ) -> None:
+        self.tokenized, self.limits, self.recurring = tokenized, limits, recurring
+        self.held_out = held_out or {}
+        self.pairs = self.kept = 0
+        self.hashes = array("q")
+        self.normalized: Counter[str] = Counter()
+        self.dropped: dict[str, Finding] = {}
+        self.suspicious = {name: Finding() for name in SUSPICIONS}
+        self.not_in_nfc = Finding()
+        self.profiles: defaultdict[str, Profiles] = defaultdict(
+            lambda: (LanguageProfile(), LanguageProfile())
+        )
+        self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
+        self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
+
+    def add(self, pairs: Iterable[Pair], corpus: str) -> np.ndarray:
+        """Check the pairs of a corpus.
+
+        Args:
+            corpus: its name, for messages.
+
+        Returns:
+            [number of pairs] bool: which pairs have text on both sides and are not too long.
+        """
+        kept = bytearray()
+        for number, (src, tgt) in enumerate(pairs, 1):
+            place = f"{corpus}:{number}"
+            reason = reason_to_drop(src, tgt, self.limits)
+            kept.append(reason is None)
+            if reason is not None:
+                self.dropped.setdefault(reason, Finding()).add(place)
+                continue
+            self.kept += 1
+            self._find_suspicious(src, tgt, place)
+            key = pair_hash(src, tgt)
+            self.hashes.append(key)
+            if self.kept <= PROFILED_PAIRS or not key % PROFILED_ONE_IN:
+                profiles = self.profiles[corpus]
+                profiles[0].add(src)
+                profiles[1].add(tgt)
+            for name, hashes in self.held_out.items():
+                if key in hashes:
+                    self._add_shared(name, key, f"{place}: {src} ||| {tgt}")
+            for texts, line in zip(self.recurring, (src, tgt), strict=False):
+                texts.add(line, place)
+        self.pairs += len(kept)
+        return np.frombuffer(kept, np.bool_) if kept else np.zeros(0, np.bool_)
+
+    def report(self) -> SplitReport:
+        """Return the numbers of the split."""
+        hashes = np.sort(np.frombuffer(self.hashes, np.int64)) if self.hashes else np.empty(0)
+        return SplitReport(
+            pairs=self.pairs,
+            kept=self.kept,
+            dropped=self.dropped,
+            suspicious={name: f for name, f in self.suspicious.items() if f.count},
+            duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
+            not_in_nfc=self.not_in_nfc,
+            normalized=dict(self.normalized),
+        )
+
+    def overlap(self) -> dict[str, Overlap]:
+        """Return which distinct pairs and texts of each held-out split occur here."""
+        return {
+            name: Overlap(
+                pairs=len(self._shared[name]),
+                share=len(self._shared[name]) / max(1, len(hashes)),
+                examples=self._examples[name],
+                **{
+                    side: texts.report(name)
+                    for side, texts in zip(("sources", "targets"), self.recurring, strict=True)
+                },
+            )
+            for name, hashes in self.held_out.items()
+        }
+
+    def _add_shared(self, name: str, key: int, example: str) -> None:
+        shared, examples = self._shared[name], self._examples[name]
+        if key not in shared and len(examples) < EXAMPLES:
+            examples.append(example)
+        shared.add(key)
+
+    def _find_suspicious(self, src: str, tgt: str, place: str) -> None:
+        found, both = self.suspicious, f"{src}\n{tgt}"
+        marked = src[-1:] in _ENDS or tgt[-1:] in _ENDS
+        if src == tgt:
+            found["same text on both sides"].add(place)
+        short, long = sorted((len(src), len(tgt)))
+        if long > 3 * short + 10:
+            found["one side over 3 times as long"].add(place)
+        if "@@ " in both:
+            found["already BPE-encoded (@@)"].add(place)
+        if self.tokenized:
+            if marked and (_NO_SPACE_BEFORE_MARK.search(src) or _NO_SPACE_BEFORE_MARK.search(tgt)):
+                found["not tokenized though data.tokenized is true"].add(place)
+        else:
+            if "&" in both and _ESCAPE.search(both):
+                found["HTML escapes (&quot; &apos; ...)"].add(place)
+            if marked and (_SPACE_BEFORE_STOP.search(src) or _SPACE_BEFORE_STOP.search(tgt)):
+                found["already tokenized (space before a full stop)"].add(place)
+        if not both.isascii() and not unicodedata.is_normalized("NFC", both):
+            self.not_in_nfc.add(place)
+
+
+def pair_hash(src: str, tgt: str) -> int:
+    """Return 64 bits of a pair, the same in every process."""
+    text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 def reason_to_drop(src: str, tgt: str, limits: Limits | None) -> str | None:
-    """Return why a pair does not train: a blank side, or one over the limits; None if it does."""
+    """Return why a pair does not train, a blank or a too long side, or None if it does."""
     blank = is_blank(src), is_blank(tgt)
     if all(blank):
         return "both sides blank"
@@ -93,260 +312,32 @@ def reason_to_drop(src: str, tgt: str, limits: Limits | None) -> str | None:
         return "source blank" if blank[0] else "target blank"
     if limits is None:
         return None
-    if _over(src, limits.words) or _over(tgt, limits.words):
+    if _has_more_words(src, limits.words) or _has_more_words(tgt, limits.words):
         return f"longer than {limits.words} words"
     if len(src) > limits.characters or len(tgt) > limits.characters:
         return f"longer than {limits.characters:,} characters"
     return None
 
 
-def _over(line: str, words: int) -> bool:
-    """Whether a line has more than so many words; a short line cannot, whatever its words."""
-    return len(line) > 2 * words and len(line.split()) > words
+def _has_more_words(line: str, words: int) -> bool:
+    return len(line) > 2 * words and len(line.split()) > words  # a short line needs no split
 
 
-class SplitCheck:
-    """Looks at the pairs of one split, one after another.
-
-    Args:
-        limits: of the length of a side, None = any (dev and test are never filtered).
-        held_out: fingerprints of the pairs of other splits by their name.
-        recurring: looks for the sources of other splits, and for their targets.
-        tokenized: whether the text comes Moses-tokenized, where escapes are normal.
-
-    Attributes:
-        normalized: for ``read_lines`` to count into.
-        profiles: the letters of both sides, by corpus (what stands before ``:`` in a place).
-    """
-
-    def __init__(
-        self,
-        limits: Limits | None = None,
-        held_out: dict[str, set[int]] | None = None,
-        tokenized: bool = False,
-        recurring: tuple[Recurring, Recurring] | None = None,
-    ) -> None:
-        self.limits, self.tokenized, self.recurring = limits, tokenized, recurring
-        self.held_out = held_out or {}
-        self.pairs = self.kept = 0
-        self.normalized: Counter[str] = Counter()
-        self.dropped: dict[str, Finding] = {}
-        self.seen: dict[str, Finding] = {name: Finding() for name in SUSPICIOUS}
-        self.found: dict[str, set[int]] = {name: set() for name in self.held_out}
-        self.examples: dict[str, list[str]] = {name: [] for name in self.held_out}
-        self.decomposed = Finding()
-        self.profiles: defaultdict[str, Profiles] = defaultdict(
-            lambda: (LanguageProfile(), LanguageProfile())
-        )
-        self._hashes = array("q")
-
-    def admit(self, src: str, tgt: str, place: str) -> bool:
-        """Count the next pair of the split; whether it has text on both sides and fits.
-
-        Args:
-            place: where it is, for people.
-        """
-        self.pairs += 1
-        reason = reason_to_drop(src, tgt, self.limits)
-        if reason:
-            self.dropped.setdefault(reason, Finding()).add(place)
-            return False
-        self.kept += 1
-        self._suspect(src, tgt, place)
-        mark = pair_hash(src, tgt)
-        self._hashes.append(mark)
-        if self.kept <= SAMPLE or not mark % ONE_IN:
-            for profile, line in zip(
-                self.profiles[place.rpartition(":")[0]], (src, tgt), strict=True
-            ):
-                profile.add(line)
-        for name, marks in self.held_out.items():
-            if mark in marks:
-                if mark not in self.found[name] and len(self.examples[name]) < EXAMPLES:
-                    self.examples[name].append(f"{place}: {src} ||| {tgt}")
-                self.found[name].add(mark)
-        if self.recurring:
-            self.recurring[0].look(src, place)
-            self.recurring[1].look(tgt, place)
-        return True
-
-    def drop(self, reason: str, count: int, places: list[str]) -> None:
-        """Count pairs that were kept at first as dropped; ``places``: of the first ones."""
-        if count:
-            self.kept -= count
-            self.dropped[reason] = Finding(count, places)
-
-    def marks(self) -> set[int]:
-        """Fingerprints of the pairs kept."""
-        return set(self._hashes)
-
-    def drops(self) -> str:
-        """Which filter took how many, in words."""
-        return ", ".join(f"{f.count:,} {name}" for name, f in self.dropped.items())
-
-    def overlap(self) -> dict[str, Any]:
-        """Return, for each split held out, what of its distinct pairs and texts was seen here."""
-        found: dict[str, Any] = {
-            name: {
-                "pairs": len(self.found[name]),
-                "share": len(self.found[name]) / max(1, len(marks)),
-                "examples": self.examples[name],
-            }
-            for name, marks in self.held_out.items()
-        }
-        for side, recurring in zip(SIDES, self.recurring or (), strict=False):
-            for name, of_split in found.items():
-                of_split[side] = recurring.report(name)
-        return found
-
-    def report(self) -> dict[str, Any]:
-        """The numbers of the split."""
-        hashes = np.sort(np.frombuffer(self._hashes, np.int64)) if self._hashes else np.empty(0)
-        return {
-            "pairs": self.pairs,
-            "kept": self.kept,
-            "dropped": {name: vars(f) for name, f in self.dropped.items()},
-            "suspicious": {name: vars(f) for name, f in self.seen.items() if f.count},
-            "duplicates": int(np.count_nonzero(hashes[1:] == hashes[:-1])),
-            "not in NFC": vars(self.decomposed),
-            "normalized": dict(self.normalized),
-        }
-
-    def _suspect(self, src: str, tgt: str, place: str) -> None:
-        seen, both = self.seen, f"{src}\n{tgt}"
-        ends = src[-1:] in _ENDS or tgt[-1:] in _ENDS
-        if src == tgt:
-            seen["same text on both sides"].add(place)
-        short, long = sorted((len(src), len(tgt)))
-        if long > 3 * short + 10:
-            seen["one side over 3 times as long"].add(place)
-        if "@@ " in both:
-            seen["already BPE-encoded (@@)"].add(place)
-        if self.tokenized:
-            if ends and (_END_ATTACHED.search(src) or _END_ATTACHED.search(tgt)):
-                seen["not tokenized though data.tokenized is true"].add(place)
-        else:
-            if "&" in both and _ESCAPE.search(both):
-                seen["HTML escapes (&quot; &apos; ...)"].add(place)
-            if ends and (_END_APART.search(src) or _END_APART.search(tgt)):
-                seen["already tokenized (space before a full stop)"].add(place)
-        if not both.isascii() and not unicodedata.is_normalized("NFC", both):
-            self.decomposed.add(place)
+def _shared(dev: set[int], test: set[int]) -> SharedPairs:
+    both = len(dev & test)
+    return SharedPairs(both, both / max(1, len(test)))
 
 
-def failures(report: dict[str, Any], max_overlap: float) -> list[str]:
-    """What makes scores meaningless, one sentence each.
-
-    Args:
-        max_overlap: share of a held-out split that may be in the training data.
-    """
-    found = [
-        f"{overlap['share']:.1%} of the {name} pairs ({overlap['pairs']:,}) are in the training "
-        f"data, e.g. {overlap['examples'][0]}"
-        for name, overlap in report["overlap"].items()
-        if overlap["share"] > max_overlap
-    ]
-    found += report["languages"]["failures"]
-    for name, split in report["splits"].items():
-        source = split.get("coverage", {}).get("src")
-        if source and source["unknown"] > UNKNOWN_FAILS:
-            found.append(
-                f"{source['unknown']:.0%} of the source pieces of {name} are unknown "
-                f"({' '.join(source['pieces'])}): do codes and corpus fit together?"
-            )
-    return found
+def _drops(check: SplitCheck) -> str:
+    return check.report().describe_drops() or "the files are empty"
 
 
-def warnings(report: dict[str, Any], max_overlap: float) -> list[str]:
-    """Return what a person should look at, one sentence each.
-
-    Args:
-        max_overlap: share of the test set that may be in the tuning set without a word.
-    """
-    found = list(report["languages"]["warnings"])
-    twice = report["test in dev"]
-    if twice["share"] > max_overlap:
-        found.append(
-            f"{twice['share']:.1%} of the test pairs ({twice['pairs']:,}) are in dev too, which "
-            "picks the best checkpoint; give another data.test"
-        )
-    for name, overlap in report["overlap"].items():
-        for side in SIDES:
-            recur = overlap.get(side)
-            if recur and (
-                recur["same"] > max_overlap * recur["of"] or recur["share"] > RECURRING_WARNS
-            ):
-                found.append(f"{name}: {_recurring(side, recur)}, e.g. {recur['examples'][0]}")
-    for name, split in report["splits"].items():
-        kept = split["kept"]
-        if name != "train" and kept < FEW_PAIRS:
-            pairs = "1 pair" if kept == 1 else f"{kept} pairs"
-            found.append(f"{name}: only {pairs} with text on both sides; its scores say little")
-        for what, finding in split["suspicious"].items():
-            share = finding["count"] / kept
-            if share > SUSPICIOUS[what]:
-                found.append(
-                    f"{name}: {what} in {finding['count']:,} pairs ({share:.1%}), "
-                    f"first at {finding['lines'][0]}"
-                )
-        odd = split["not in NFC"]
-        if odd["count"]:
-            found.append(
-                f"{name}: {odd['count']:,} pairs are not in Unicode's composed form (NFC), first "
-                f"at {odd['lines'][0]}; data.normalize=nfc composes them"
-            )
-        sides = split.get("coverage", {})
-        found += [
-            f"{name}: the training data lacks {side['lacking']:.0%} of the {lang} pieces "
-            f"({' '.join(side['pieces'])})"
-            for lang, side in sides.items()
-            if side["lacking"] > LACKING_WARNS
-        ]
-    return found
+def _bar(action: str, progress: bool, total: int | None = None) -> tqdm[Pair]:
+    hidden = None if progress else True  # None: only on a terminal
+    return tqdm(desc=action, unit=" pairs", total=total, leave=False, disable=hidden)
 
 
-def _recurring(side: str, recur: dict[str, Any]) -> str:
-    return (
-        f"{recur['same']:,} of {recur['of']:,} {side} are in the training data, {recur['near']:,} "
-        f"more nearly ({recur['share']:.1%}; texts of under {SHORT} words are not counted)"
-    )
-
-
-def summary(report: dict[str, Any]) -> str:
-    """The report of all splits, a few lines for people."""
-    lines = []
-    for split, r in report["splits"].items():
-        text = f"{split}: {r['pairs']:,} pairs"
-        drops = ", ".join(f"{f['count']:,} {name}" for name, f in r["dropped"].items())
-        if drops:
-            verb = "dropped" if split == "train" else "kept for scoring though"
-            text += f", {verb} {drops}"
-        if r["duplicates"]:
-            text += f", {r['duplicates']:,} duplicates"
-        for name, count in r["normalized"].items():
-            text += f", {name} in {count:,} lines"
-        lines.append(text)
-    for split, overlap in report["overlap"].items():
-        if overlap["pairs"]:
-            lines.append(
-                f"{split}: {overlap['pairs']:,} pairs ({overlap['share']:.1%}) are in train too"
-            )
-        recurring = [
-            f"{split}: {_recurring(side, overlap[side])}"
-            for side in SIDES
-            if side in overlap and overlap[side]["share"]
-        ]
-        lines += [t for t in recurring if not any(w.startswith(t) for w in report["warnings"])]
-    lines += [f"warning: {text}" for text in report["warnings"]]
-    return "\n".join(lines)
-
-
-def first_suspicious(pairs: Iterable[tuple[str, str]]) -> int | None:
-    """Line at which two files of unequal length may have come apart: a blank or a length jump."""
-    for number, (src, tgt) in enumerate(pairs, 1):
-        if is_blank(src) != is_blank(tgt):
-            return number
-        short, long = sorted((len(src), len(tgt)))
-        if long > 4 * short + 20:
-            return number
-    return None
+def _counted(pairs: Iterator[Pair], bar: tqdm[Pair]) -> Iterator[Pair]:
+    for pair in pairs:
+        bar.update()
+        yield pair

@@ -10,9 +10,8 @@ import json
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from nmt.data import workers
+from nmt.data.report import Coverage
 from nmt.data.segmenters import Segmenter
 from nmt.data.text import Pair, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab
@@ -240,24 +240,9 @@ def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> None:
     writer.finish()
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How well the training data covers the pieces of one side of a held-out split.
-
-    Attributes:
-        unknown: share of the pieces that are UNK.
-        lacking: share of the pieces that this side of the training text does not have.
-        pieces: the most frequent lacking pieces.
-    """
-
-    unknown: float
-    lacking: float
-    pieces: list[str]
-
-
 def encode_held_out(
-    pairs: Iterator[Pair], segmenter: Segmenter, vocab: Vocab, src: str, tgt: str, folder: Path
-) -> dict[Side, Coverage]:
+    pairs: Iterable[Pair], segmenter: Segmenter, vocab: Vocab, src: str, tgt: str, folder: Path
+) -> dict[str, Coverage]:
     """Write every line of a dev or test set, and return its coverage by side.
 
     A blank side has no ids.
@@ -277,7 +262,7 @@ def encode_held_out(
         writer.add(*rows)
     writer.finish()
     corpus = EncodedCorpus(folder)
-    coverage: dict[Side, Coverage] = {}
+    coverage: dict[str, Coverage] = {}
     for side, mask, count in zip(SIDES, masks, lacking, strict=True):
         ids_of_side = corpus.ids(side)
         coverage[side] = Coverage(

@@ -1,9 +1,9 @@
-"""Is each side of each split in its language? By its letters, without knowing languages.
+"""Check that each side of each split is in its language, by letter pairs, without language models.
 
-The pairs of neighbouring letters of a text, ends of words among them, show its language. Of ten
-real corpora, the dev and test sets share 85 to 97 % of them with their own side of the training
-text and at most 60 % with its other side; texts of one language from different corpora share at
-least 67 %, of different languages at most 64 %.
+The pairs of neighboring letters of a text, with the ends of words, show its language. In ten
+corpora, dev and test sets have 85 to 97 % of their letter pairs in common with the same side of the
+training text, and at most 60 % with the other side. Texts of one language from different corpora
+have at least 67 % in common, texts of different languages at most 64 %.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-ENOUGH = 500  # letter pairs; less text shows nothing
-OVERLAP_MARGIN = 0.05  # more in common with the other side than with its own
-OVERLAP_THRESHOLD = (
-    0.4  # in common with the training text of its own side; less is another language
-)
-SAME = 0.8  # in common between source and target; more is one language, or very near ones
+from nmt.data.tokenizer import base_language
+
+MIN_LETTER_PAIRS = 500  # in less text, letter pairs say nothing about the language
+EXCHANGED_THRESHOLD = 0.05  # sides are exchanged if they overlap more with the other side, by this
+OVERLAP_THRESHOLD = 0.4  # a side that overlaps less with its training text is another language
+SAME_THRESHOLD = 0.8  # source and target that overlap more are the same language, or very close
 _WORD = re.compile(r"[^\W\d_]+")
 
-# Languages that are written in one script: the first words of its letters' Unicode names.
+# languages with one script, by the first word of the Unicode names of its letters
 _SCRIPTS = {
     "ARABIC": "ar fa ur ps ug ckb arz",
     "HEBREW": "he yi",
@@ -54,7 +54,7 @@ _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.
 
 
 class LanguageProfile:
-    """What letters a text has."""
+    """Counts of the letter pairs of a text."""
 
     def __init__(self) -> None:
         self.pairs: Counter[str] = Counter()
@@ -70,108 +70,111 @@ class LanguageProfile:
 
     @property
     def size(self) -> int:
-        """Letter pairs counted."""
+        """Number of letter pairs counted."""
         return sum(self.pairs.values())
 
     @property
     def enough(self) -> bool:
-        """Whether it says anything."""
-        return self.size >= ENOUGH
+        """Whether there is enough text to tell a language."""
+        return self.size >= MIN_LETTER_PAIRS
 
-    def likeness(self, other: LanguageProfile) -> float:
-        """Share of letter pairs that two texts have in common, 0 to 1."""
+    def overlap(self, other: LanguageProfile) -> float:
+        """Return the share of letter pairs that two texts have in common, 0 to 1."""
         mine, its = max(1, self.size), max(1, other.pairs.total())
         return sum(min(n / mine, other.pairs[p] / its) for p, n in self.pairs.items())
 
     def script(self, names: str) -> float:
-        """Share of the letters that are of one of these scripts."""
+        """Return the share of the letters that are of one of these scripts."""
         letters: Counter[str] = Counter()
         for pair, count in self.pairs.items():
-            letters[pair[1]] += count  # each letter stands second once
+            letters[pair[1]] += count  # each letter is the second of one pair
         del letters[" "]
-        begin = tuple(f"{name} " for name in names.split())
-        own = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(begin))
+        prefixes = tuple(f"{name} " for name in names.split())
+        own = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(prefixes))
         return own / max(1, sum(letters.values()))
 
     @property
     def english(self) -> float:
-        """Share of the word "the": 3 to 7 % of English, 0.1 % of anything else."""
+        """Share of the word "the": 3 to 7 % in English, 0.1 % in other languages."""
         return self.the / max(1, self.words)
 
 
 Profiles: TypeAlias = tuple[LanguageProfile, LanguageProfile]  # of source and target
 
 
-def wrong_languages(
+def check_languages(
     train: Mapping[str, Profiles], held_out: Mapping[str, Profiles], langs: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """What is wrong for sure, and what a person should look at; one sentence each.
+    """Return what is certainly wrong, and what a person should look at, one sentence each.
 
     Args:
-        train: by corpus, for training text may have several.
-        held_out: by split.
+        train: profiles by corpus.
+        held_out: profiles by split.
         langs: source and target.
     """
     failures: list[str] = []
-    suspicions: list[str] = []
+    warnings: list[str] = []
     for name, sides in {**train, **held_out}.items():
-        suspicions += _by_name(name, sides, langs)
-    for part, (src, tgt) in train.items():
-        if src.enough and tgt.enough and (common := src.likeness(tgt)) > SAME:
-            suspicions.append(
-                f"{part}: both sides read like the same language, {common:.0%} of their letter "
-                "pairs are in common"
+        warnings += _check_codes(name, sides, langs)
+    for name, (src, tgt) in train.items():
+        if src.enough and tgt.enough and (common := src.overlap(tgt)) > SAME_THRESHOLD:
+            warnings.append(
+                f"{name}: source and target seem to be the same language ({common:.0%} of their "
+                "letter pairs are the same); check that the two files are different"
             )
-    for part, own in train.items():
+    for corpus, own in train.items():
         for split, sides in held_out.items():
             if all(profile.enough for profile in (*own, *sides)):
-                exchanged, odd = _against(part, own, split, sides, langs)
+                exchanged, odd = _compare(corpus, own, split, sides, langs)
                 failures += exchanged
-                suspicions += odd
-    return failures, suspicions
+                warnings += odd
+    return failures, warnings
 
 
-def _by_name(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
-    """What the languages' codes say: their scripts, and that English has its article."""
+def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
+    """Compare a text with what its language codes imply: the script, and the English article."""
     found = []
     for side, other, lang in zip(sides, sides[::-1], langs, strict=True):
-        code = lang.replace("_", "-").split("-")[0].lower()
+        code = base_language(lang)
         script = _SCRIPT.get(code)
         if side.enough and script and (share := side.script(script)) < 0.5:
             found.append(
-                f"{name}: {share:.0%} of the letters of the {lang} side are "
-                f"{script.split()[0].capitalize()}: a wrong file?"
+                f"{name}: only {share:.0%} of the letters of the {lang} side are "
+                f"{script.split()[0].capitalize()}; check that the file {name}.{lang} is right"
             )
         if code == "en" and other.enough and other.english > max(0.01, 4 * side.english):
-            found.append(f"{name}: not the {lang} side but the other reads like English")
+            found.append(
+                f"{name}: the other side seems to be English, not the {lang} side; check that "
+                "the two files are not exchanged"
+            )
     return found
 
 
-def _against(
-    part: str, own: Profiles, split: str, sides: Profiles, langs: Sequence[str]
+def _compare(
+    corpus: str, own: Profiles, split: str, sides: Profiles, langs: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """A held-out split against a training corpus: exchanged sides, then odd ones."""
-    alike = [side.likeness(its) for side, its in zip(sides, own, strict=True)]
-    crossed = [side.likeness(its) for side, its in zip(sides, own[::-1], strict=True)]
-    turned = [c > a + OVERLAP_MARGIN for a, c in zip(alike, crossed, strict=True)]
-    if all(turned):
+    """Compare a held-out split with a training corpus; return failures and warnings."""
+    same = [side.overlap(its) for side, its in zip(sides, own, strict=True)]
+    crossed = [side.overlap(its) for side, its in zip(sides, own[::-1], strict=True)]
+    exchanged = [c > s + EXCHANGED_THRESHOLD for s, c in zip(same, crossed, strict=True)]
+    if all(exchanged):
         return [
-            f"source and target are exchanged in {split} or in {part}: each side of {split} reads "
-            f"like the other side of {part} ({crossed[0]:.0%} and {crossed[1]:.0%} of their letter "
-            f"pairs are in common, {alike[0]:.0%} and {alike[1]:.0%} with the side of its name)"
+            f"source and target are exchanged in {split} or in {corpus}: the source side of "
+            f"{split} has {crossed[0]:.0%} of its letter pairs in common with the target side of "
+            f"{corpus} and {same[0]:.0%} with its source side, and the target side {crossed[1]:.0%}"
+            f" and {same[1]:.0%} vice versa; exchange the two files of one of them"
         ], []
     odd = []
-    for lang, other, a, c, like_other in zip(
-        langs, langs[::-1], alike, crossed, turned, strict=True
-    ):
-        if like_other:
+    for lang, other, s, c, turned in zip(langs, langs[::-1], same, crossed, exchanged, strict=True):
+        if turned:
             odd.append(
-                f"{split}: the {lang} side reads like the {other} side of {part} ({c:.0%} of their "
-                f"letter pairs are in common, {a:.0%} with the {lang} side): a wrong file?"
+                f"{split}: the {lang} side is more like the {other} side of {corpus} ({c:.0%} of "
+                f"its letter pairs in common) than like its {lang} side ({s:.0%}); check that "
+                f"the file {split}.{lang} is right"
             )
-        elif a < OVERLAP_THRESHOLD:
+        elif s < OVERLAP_THRESHOLD:
             odd.append(
-                f"{split}: the {lang} side has {a:.0%} of its letter pairs in common with {part}: "
-                "another language?"
+                f"{split}: the {lang} side has only {s:.0%} of its letter pairs in common with the "
+                f"{lang} side of {corpus}; check that both are in the same language"
             )
     return [], odd

@@ -1,8 +1,8 @@
-"""Texts that nearly recur: equal but for digits, case, marks or a word, or for half of it.
+"""Near-duplicates: texts that differ in digits, case, punctuation or a word, or in half of them.
 
-``NearIndex`` compares a text with all of an index. ``Recurring`` asks it for few of the lines of a
-large corpus: those whose beginning or end is one of the index, so that most lines cost a few
-look-ups.
+``NearIndex`` compares a text with all texts of an index. ``RecurringTexts`` searches a large corpus
+and uses the index only for lines whose beginning or end is that of an indexed text, so most lines
+cost a few lookups.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 Words: TypeAlias = tuple[str, ...]
 
-# What a near-duplicate may differ in besides words: placeholders, addresses, digits, punctuation.
+# besides words, near-duplicates may differ in placeholders, addresses, digits and punctuation
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-# A letter of a script that puts no spaces between words counts as a word.
+# a letter of a script without spaces between words counts as a word
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W\d_]+")
 _WORD_OR_NUMBER = re.compile(rf"[{_UNSPACED}]|\w+")
-SHORT = 4  # words; with fewer, one changed word makes another text: "Battery level", "Battery low"
-_LONG = 20  # words from which on a changed or moved one leaves over half of the trigrams
+MIN_WORDS = 4  # shorter texts are skipped: "Battery level" and "Battery low" are different texts
+_LONG = 20  # words; in longer texts, one changed word leaves over half of the trigrams
 EXAMPLES = 5
-# Comparisons cost as much as all else that is done to a line. So many are made at any rate, and
-# one in ONE_IN lines is compared: with corpora of stock phrases the count is a lower bound.
-COMPARED = 10_000
-ONE_IN = 50
+# A comparison takes as long as all other checks of a line, so their number is limited: at least
+# MIN_COMPARISONS, and one for every LINES_PER_COMPARISON lines. In a corpus of stock phrases the
+# numbers of near-duplicates are lower bounds.
+MIN_COMPARISONS = 10_000
+LINES_PER_COMPARISON = 50
 
 
 def normalized(text: str) -> Words:
@@ -37,13 +38,13 @@ def normalized(text: str) -> Words:
 
 
 def _one_word_less(words: Words) -> Iterator[Words]:
-    """Yield the text itself and, unless short or long, the text without each one of its words.
+    """Yield the text and, unless it is short or long, the text without each of its words.
 
-    Two texts that differ in one replaced, added or moved word share one of these; long ones share
-    trigrams enough.
+    Two texts that differ in one replaced, added or moved word share one of these. Long texts share
+    enough trigrams.
     """
     yield words
-    if SHORT <= len(words) < _LONG:
+    if MIN_WORDS <= len(words) < _LONG:
         for i in range(len(words)):
             yield words[:i] + words[i + 1 :]
 
@@ -53,10 +54,10 @@ def _trigrams(words: Words) -> set[Words]:
 
 
 class NearIndex:
-    """Finds which of a list of texts are near-duplicates of another text.
+    """Find the near-duplicates of a text in a list of texts.
 
-    Near: equal when normalized; or one word replaced, added or moved; or at least ``overlap`` of
-    the word trigrams of both in common (Jaccard).
+    Two texts are near-duplicates if they are equal when normalized, if one word is replaced, added
+    or moved, or if their word trigrams have a Jaccard index of at least ``overlap``.
     """
 
     def __init__(self, texts: Sequence[str], overlap: float = 0.5) -> None:
@@ -74,7 +75,7 @@ class NearIndex:
                 self._holders[trigram].append(i)
 
     def near(self, text: str) -> set[int]:
-        """Return the places in the list of the near-duplicates of ``text``."""
+        """Return the indices in the list of the near-duplicates of ``text``."""
         words = normalized(text)
         found = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
         trigrams = _trigrams(words)
@@ -86,42 +87,60 @@ class NearIndex:
 
 
 def is_short(text: str) -> bool:
-    """Return whether a text is so short that it recurs in any corpus, such as "Thank you."."""
-    return len(_WORD_OR_NUMBER.findall(text)) < SHORT
+    """Return whether a text is so short that it occurs in any corpus, such as "Thank you."."""
+    return len(_WORD_OR_NUMBER.findall(text)) < MIN_WORDS
 
 
 @dataclass
-class Found:
-    """What recurs of the texts of one split.
+class Recurrence:
+    """How many texts of a split recur.
 
     Attributes:
-        same, near: numbers of the texts that recur as they are, and nearly.
-        examples: the first ones, with where they recur.
+        of: distinct texts that are not short.
+        same, near: texts that recur unchanged, and further ones that nearly recur.
+        share: of both.
+        examples: the first ones, ``PLACE: LINE``, and ``~ TEXT`` for near-duplicates.
     """
+
+    of: int
+    same: int
+    near: int
+    share: float
+    examples: list[str]
+
+
+@dataclass
+class _Found:
+    """The texts of a split that recur, by index."""
+
+    of: int
 
     same: set[int] = field(default_factory=set)
     near: set[int] = field(default_factory=set)
     examples: list[str] = field(default_factory=list)
 
 
-class Recurring:
-    """Finds which distinct texts of one side of some splits recur in a corpus, line by line.
+class RecurringTexts:
+    """Find which distinct texts of one side of some splits recur in a corpus, line by line.
 
-    Short texts are left out (``is_short``). A line is compared with near texts when its beginning
-    or its end is that of a text, but for the first and the last character (a capital, a full stop):
-    a third of the median length. So one change anywhere is found in all but the shortest texts,
-    changes at both ends are not. Memory is bounded by the splits, time by ``COMPARED``.
+    Short texts are left out. A line is compared with near texts if its beginning or its end is that
+    of a text. The first and the last character (a capital, a full stop) do not count, and the
+    length is a third of the median length of the texts. So one change at any place is found in all
+    but the shortest texts, but changes at both ends are not. Memory is limited by the size of the
+    splits, time by MIN_COMPARISONS and LINES_PER_COMPARISON.
+
+    Args:
+        splits: texts by the name of their split.
     """
 
     def __init__(self, splits: dict[str, Iterable[str]]) -> None:
         members: defaultdict[str, list[str]] = defaultdict(list)  # text -> its splits
-        self.totals: dict[str, int] = {}
+        self._found: dict[str, _Found] = {}
         for name, texts in splits.items():
             distinct = {text for text in texts if not is_short(text)}
-            self.totals[name] = len(distinct)
+            self._found[name] = _Found(len(distinct))
             for text in sorted(distinct):
                 members[text].append(name)
-        self.found = {name: Found() for name in splits}
         self._texts, self._splits = list(members), list(members.values())
         self._numbers = {text: number for number, text in enumerate(self._texts)}
         self._lines = self._compared = 0
@@ -132,22 +151,22 @@ class Recurring:
         self._begins = {text[self._begin] for text in long}
         self._ends = {text[self._end] for text in long}
 
-    def look(self, line: str, place: str) -> None:
-        """Compare a line of the corpus with the texts; ``place`` is where it is, for people."""
+    def add(self, line: str, place: str) -> None:
+        """Compare the next line of the corpus with the texts; ``place`` is for messages."""
         self._lines += 1
         number = self._numbers.get(line)
         if number is not None:
-            self._add(number, line, place, same=True)
+            self._count(number, line, place, same=True)
         elif (
             line[self._begin] in self._begins or line[self._end] in self._ends
-        ) and self._compared < COMPARED + self._lines // ONE_IN:
+        ) and self._compared < MIN_COMPARISONS + self._lines // LINES_PER_COMPARISON:
             self._compared += 1
             for number in self._index.near(line):
-                self._add(number, line, place, same=False)
+                self._count(number, line, place, same=False)
 
-    def _add(self, number: int, line: str, place: str, same: bool) -> None:
+    def _count(self, number: int, line: str, place: str, same: bool) -> None:
         for name in self._splits[number]:
-            found = self.found[name]
+            found = self._found[name]
             known = found.same if same else found.near
             if number not in known:
                 known.add(number)
@@ -155,13 +174,14 @@ class Recurring:
                     other = "" if same else f" ~ {self._texts[number]}"
                     found.examples.append(f"{place}: {line}{other}")
 
-    def report(self, name: str) -> dict[str, Any]:
-        """Return what recurs of a split: distinct texts of it that are not short."""
-        found, total = self.found[name], self.totals[name]
-        return {
-            "of": total,
-            "same": len(found.same),
-            "near": len(found.near - found.same),
-            "share": len(found.same | found.near) / max(1, total),
-            "examples": found.examples,
-        }
+    def report(self, name: str) -> Recurrence:
+        """Return how many texts of a split recur."""
+        found = self._found[name]
+        both = found.same | found.near
+        return Recurrence(
+            of=found.of,
+            same=len(found.same),
+            near=len(both) - len(found.same),
+            share=len(both) / max(1, found.of),
+            examples=found.examples,
+        )

@@ -1,0 +1,88 @@
+"""The cache of prepared data: a folder named by a hash of everything that determines it."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.data.segmenters import Segmenter, segmenter_hash
+from nmt.runtime.files import atomic_folder, disk_errors
+
+if TYPE_CHECKING:
+    from nmt.config.recipe import Recipe
+
+VERSION = "5"  # of the format; after a change of it, old caches are not used
+PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides how text is split: packages, and Unicode's tables."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {**found, "Unicode": unicodedata.unidata_version}
+
+
+def data_hash(recipe: Recipe, content: Mapping[str, list[str]], segmenter: Segmenter | None) -> str:
+    """Return the SHA-256 of everything that determines the prepared data.
+
+    That is the content of the files by role, some keys of the recipe, and the versions of what
+    splits the text. Paths are not part of it, so a corpus may move.
+    """
+    data, segment = recipe.data, recipe.segment
+    parts = {
+        "version": VERSION,
+        "versions": versions(),
+        "content": content,
+        "segmenter": segmenter and segmenter_hash(segmenter),
+        "languages": [recipe.src, recipe.tgt],
+        "segment": segment.model_dump(exclude={"codes", "model"}),
+        "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
+        "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:
+    """Create a cache folder, complete or not at all.
+
+    Args:
+        size: bytes that it may need, for the message about a full disk.
+        build: writes the files into an empty folder.
+
+    Returns:
+        The folder. If it cannot be written, a temporary folder, which is removed when the process
+        ends.
+
+    Raises:
+        MachineError: the disk is full.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent):
+            pass
+    except OSError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="nmt-data-"))
+        atexit.register(shutil.rmtree, elsewhere, ignore_errors=True)
+        print(
+            f"note: {folder.parent}: {error.strerror}; preparing in {elsewhere}, which is removed "
+            "when the command ends",
+            file=sys.stderr,
+        )
+        folder = elsewhere / folder.name
+    with disk_errors(folder, size, again="run the same command again"):
+        try:
+            with atomic_folder(folder) as draft:
+                build(draft)
+        except FileExistsError:
+            if not os.path.isdir(folder):  # otherwise another process was faster
+                raise
+    return folder
