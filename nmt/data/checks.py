@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -332,12 +332,13 @@ def _drops(check: SplitCheck) -> str:
     return check.report().describe_drops() or "the files are empty"
 
 
-def _bar(action: str, progress: bool, total: int | None = None) -> tqdm[Pair]:
+def _bar(action: str, progress: bool, total: int | None = None) -> tqdm[Any]:
     hidden = None if progress else True  # None: only on a terminal
-    return tqdm(desc=action, unit=" pairs", total=total, leave=False, disable=hidden)
+    bar: tqdm[Any] = tqdm(desc=action, unit=" pairs", total=total, leave=False, disable=hidden)
+    return bar
 
 
-def _counted(pairs: Iterator[Pair], bar: tqdm[Pair]) -> Iterator[Pair]:
+def _counted(pairs: Iterator[Pair], bar: tqdm[Any]) -> Iterator[Pair]:
     for pair in pairs:
         bar.update()
         yield pair

@@ -1,45 +1,41 @@
-"""Corpus checks: what is dropped, counted, warned of and refused."""
+"""Corpus checks: what is dropped, counted, warned of, and an error."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from nmt.data import checks
-from nmt.data.checks import (
-    FEW_PAIRS,
-    LISTED,
-    Limits,
-    SplitCheck,
+from nmt.data.bitext import first_misaligned
+from nmt.data.checks import Limits, SplitCheck, pair_hash, reason_to_drop
+from nmt.data.near_duplicates import Recurrence, RecurringTexts
+from nmt.data.report import (
+    MAX_LISTED,
+    MIN_HELD_OUT,
+    CorpusReport,
+    Coverage,
+    LanguageFindings,
+    Overlap,
+    SharedPairs,
+    SplitReport,
     failures,
-    first_suspicious,
-    pair_hash,
-    reason_to_drop,
     summary,
+    warnings,
 )
-from nmt.data.near_duplicates import Recurring
 
-PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * FEW_PAIRS)]
+PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * MIN_HELD_OUT)]
+NOTHING = Recurrence(of=0, same=0, near=0, share=0.0, examples=[])
 
 
 def checked(pairs, **keys) -> SplitCheck:
     check = SplitCheck(**keys)
-    for number, pair in enumerate(pairs, 1):
-        check.admit(*pair, f"train:{number}")
+    check.add(pairs, "train")
     return check
 
 
-def reported(**splits) -> dict:
-    """What preparation reports of splits whose languages are in order."""
-    return {
-        "splits": splits,
-        "overlap": {},
-        "test in dev": {"pairs": 0, "share": 0.0},
-        "languages": {"failures": [], "warnings": []},
-    }
-
-
-def warnings(report: dict) -> list[str]:
-    return checks.warnings(report, max_overlap=0.05)
+def reported(overlap: dict[str, Overlap] | None = None, **splits: SplitReport) -> CorpusReport:
+    """Return the report of splits in the right languages."""
+    return CorpusReport(splits, overlap or {}, SharedPairs(0, 0.0), LanguageFindings([], []))
 
 
 @pytest.mark.parametrize(
@@ -61,161 +57,207 @@ def test_reasons_to_drop(pair, reason):
     assert reason_to_drop(*pair, Limits(words=3, pieces=1)) == reason
 
 
-def test_without_a_limit_length_is_no_reason():
+def test_length_is_no_reason_without_limits():
     assert reason_to_drop("a " * 10_000, "b", None) is None
 
 
-def test_a_finding_counts_all_and_lists_some():
-    check = checked([("", "x")] * (LISTED + 5) + [("a", "b")])
-    ((name, finding),) = check.report()["dropped"].items()
+def test_finding_counts_all_and_lists_the_first():
+    check = checked([("", "x")] * (MAX_LISTED + 5) + [("a", "b")])
+    report = check.report()
+    ((name, finding),) = report.dropped.items()
     assert name == "source blank"
-    assert finding["count"] == LISTED + 5
-    assert finding["lines"] == [f"train:{n}" for n in range(1, LISTED + 1)]
-    assert check.drops() == f"{LISTED + 5} source blank"
-    assert (check.pairs, check.kept) == (LISTED + 6, 1)
+    assert finding.count == MAX_LISTED + 5
+    assert finding.lines == [f"train:{n}" for n in range(1, MAX_LISTED + 1)]
+    assert report.describe_drops() == f"{MAX_LISTED + 5} source blank"
+    assert (report.pairs, report.kept) == (MAX_LISTED + 6, 1)
+
+
+def test_mask_of_kept_pairs_is_in_the_order_of_the_lines():
+    assert SplitCheck().add([("a", "b"), ("", "b"), ("a", "c")], "x").tolist() == [
+        True,
+        False,
+        True,
+    ]
+    assert SplitCheck().add([], "x").tolist() == []
 
 
 def test_duplicates_are_pairs_that_are_the_same_on_both_sides():
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("a", "b"), ("ab", ""), ("ab", "")]
-    assert checked(pairs).report()["duplicates"] == 2
+    assert checked(pairs).report().duplicates == 2
     assert pair_hash("a", "b c") != pair_hash("a b", "c")
     assert pair_hash("a", "b") != pair_hash("b", "a")
 
 
 def test_overlap_counts_distinct_pairs_of_the_held_out_split():
     dev = checked([*PLAIN[:3], ("not", "there")])
-    train = checked([PLAIN[0], *PLAIN], held_out={"dev": dev.marks(), "test": set()})
+    train = checked(
+        [PLAIN[0], *PLAIN],
+        held_out={"dev": set(dev.hashes), "test": set()},
+        recurring=[RecurringTexts({"dev": [], "test": []})] * 2,
+    )
     overlap = train.overlap()
-    assert overlap["dev"]["pairs"] == 3
-    assert overlap["dev"]["share"] == 0.75
-    assert overlap["dev"]["examples"][0] == "train:1: fonte 0 ||| source 0"
-    assert overlap["test"] == {"pairs": 0, "share": 0.0, "examples": []}
-    report = reported() | {"overlap": overlap}
+    assert overlap["dev"].pairs == 3
+    assert overlap["dev"].share == 0.75
+    assert overlap["dev"].examples[0] == "train:1: fonte 0 ||| source 0"
+    assert overlap["test"] == Overlap(0, 0.0, [], NOTHING, NOTHING)
+    report = reported(overlap)
     assert failures(report, max_overlap=0.75) == []
     (failure,) = failures(report, max_overlap=0.7)
-    assert "75.0% of the dev pairs (3)" in failure
+    assert failure.startswith("dev: 75.0% of the pairs (3) are also in the training data")
+    assert "train:1: fonte 0 ||| source 0" in failure
 
 
 LONG = [(f"esta é a fonte {w} aquí", f"this is the source {w} here") for w in "abcdefghijklmnop"]
 
 
-def recurring(pairs) -> tuple[Recurring, Recurring]:
-    return tuple(Recurring({"dev": [pair[side] for pair in pairs]}) for side in (0, 1))
+def recurring(pairs) -> list[RecurringTexts]:
+    return [RecurringTexts({"dev": [pair[side] for pair in pairs]}) for side in (0, 1)]
 
 
-def test_a_held_out_side_in_the_training_data_is_found_and_warned_of():
+def test_held_out_side_in_the_training_data_is_a_warning():
     dev = [*LONG[:4], ("Grazas.", "Thank you."), ("nada que ver niso", "nothing like it here")]
     train = [("outra fonte", tgt) for _, tgt in LONG[:2]] + [("grazas", "Thank you.")]
     check = checked(
         [*train, *LONG[5:6]],
-        held_out={"dev": checked(dev).marks()},
+        held_out={"dev": set(checked(dev).hashes)},
         recurring=recurring(dev),
     )
     overlap = check.overlap()
     found = overlap["dev"]
-    assert found["pairs"] == 0
-    targets = found["targets"]
-    assert (targets["of"], targets["same"], targets["near"]) == (5, 2, 2)  # "Thank you." is short
-    assert targets["share"] == 0.8
-    assert targets["examples"][:2] == [f"train:{n}: {LONG[n - 1][1]}" for n in (1, 2)]
-    assert targets["examples"][2] == f"train:4: {LONG[5][1]} ~ {LONG[0][1]}"
-    assert (found["sources"]["same"], found["sources"]["near"]) == (0, 4)
-    report = reported() | {"overlap": overlap}
+    assert found.pairs == 0
+    targets = found.targets
+    assert (targets.of, targets.same, targets.near) == (5, 2, 2)  # "Thank you." is short
+    assert targets.share == 0.8
+    assert targets.examples[:2] == [f"train:{n}: {LONG[n - 1][1]}" for n in (1, 2)]
+    assert targets.examples[2] == f"train:4: {LONG[5][1]} ~ {LONG[0][1]}"
+    assert (found.sources.same, found.sources.near) == (0, 4)
+    report = reported(overlap)
     assert failures(report, max_overlap=0.0) == []
-    said = warnings(report)
-    assert "dev: 2 of 5 targets are in the training data, 2 more nearly (80.0%" in said[1]
-    assert said[1].endswith(f"e.g. train:1: {LONG[0][1]}")
-    assert "dev: 0 of 5 sources are in the training data, 4 more nearly (80.0%" in said[0]
+    messages = warnings(report, max_overlap=0.05)
+    assert "dev: 0 of 5 source texts are also in the training data, and 4 more" in messages[0]
+    assert "dev: 2 of 5 target texts are also in the training data, and 2 more" in messages[1]
+    assert "(80.0% in total" in messages[1]
+    assert messages[1].endswith(f"for example train:1: {LONG[0][1]}")
 
 
-def test_few_recurring_texts_are_in_the_summary_alone():
+def test_few_recurring_texts_are_only_in_the_summary():
     dev = [*LONG[:1], *((f"{w} " * 6, f"{w}x " * 6) for w in "qrstuvwxyz")]
     check = checked([("x", LONG[0][1])], held_out={"dev": set()}, recurring=recurring(dev))
-    report = reported() | {"overlap": check.overlap(), "warnings": []}
-    assert checks.warnings(report, max_overlap=0.1) == []
-    assert "dev: 1 of 11 targets are in the training data" in summary(report)
-    assert "sources" not in summary(report)
+    report = reported(check.overlap())
+    assert warnings(report, max_overlap=0.1) == []
+    assert "dev: 1 of 11 target texts are also in the training data" in summary(report)
+    assert "source texts" not in summary(report)
 
 
 @pytest.mark.parametrize(
     ("odd", "tokenized", "what"),
     [
-        (("same", "same"), False, "same text on both sides"),
-        (("short", "a very long one, " * 4), False, "one side over 3 times as long"),
-        (("an@@ ders", "different"), False, "already BPE-encoded"),
-        (("it&apos;s", "es ist"), False, "HTML escapes"),
-        (("O gato come .", "The cat eats ."), False, "already tokenized"),
-        (("O gato come.", "The cat eats."), True, "data.tokenized is true"),
+        (("same", "same"), False, "with the same text on both sides"),
+        (("short", "a very long one, " * 4), False, "with one side over 3 times as long"),
+        (("an@@ ders", "different"), False, "containing @@, like text that is already BPE-encoded"),
+        (("it&apos;s", "es ist"), False, "containing HTML escapes"),
+        (("O gato come .", "The cat eats ."), False, "with a space before the last full stop"),
+        (
+            ("O gato come.", "The cat eats."),
+            True,
+            "without a space before the last punctuation mark",
+        ),
     ],
 )
 def test_suspicious_text(odd, tokenized, what):
-    odd_first = checked([odd] * FEW_PAIRS + PLAIN, tokenized=tokenized)
-    (said,) = warnings(reported(train=odd_first.report()))
-    assert what in said
-    assert f"in {FEW_PAIRS} pairs (33.3%), first at train:1" in said
-    fine = "HTML escapes" in what or "tokenized" in what
-    if fine:  # the other way round it is as it should be
-        turned = checked([odd] * FEW_PAIRS + PLAIN, tokenized=not tokenized)
-        assert warnings(reported(train=turned.report())) == []
+    odd_first = checked([odd] * MIN_HELD_OUT + PLAIN, tokenized=tokenized)
+    (message,) = warnings(reported(train=odd_first.report()), max_overlap=0.05)
+    assert message.startswith(f"train: {MIN_HELD_OUT} pairs (33.3%) {what}")
+    assert ", first at train:1; " in message
+    if "HTML" in what or "space" in what:  # normal text with the other value of data.tokenized
+        other = checked([odd] * MIN_HELD_OUT + PLAIN, tokenized=not tokenized)
+        assert warnings(reported(train=other.report()), max_overlap=0.05) == []
 
 
-def test_a_rare_oddity_is_in_the_report_alone():
+def test_rare_suspicious_pair_is_only_in_the_report():
     report = checked([("same", "same"), *PLAIN]).report()
-    assert report["suspicious"]["same text on both sides"]["count"] == 1
-    assert warnings(reported(train=report)) == []
+    assert report.suspicious["same text on both sides"].count == 1
+    assert warnings(reported(train=report), max_overlap=0.05) == []
 
 
-def test_text_that_is_not_composed():
+def test_text_that_is_not_in_nfc():
     report = checked([("e\u0301", "x"), ("é", "y"), *PLAIN]).report()
-    (said,) = warnings(reported(train=report))
-    assert "1 pairs are not in" in said
-    assert "first at train:1; data.normalize=nfc" in said
+    (message,) = warnings(reported(train=report), max_overlap=0.05)
+    assert message.startswith("train: 1 pair not in Unicode NFC, first at train:1")
+    assert message.endswith("set data.normalize=nfc")
 
 
-def test_a_small_split_is_warned_of_unless_it_trains():
+def test_small_held_out_split_is_a_warning():
     report = checked([("a", "b"), ("", "")]).report()
-    assert warnings(reported(dev=report)) == [
-        "dev: only 1 pair with text on both sides; its scores say little"
+    assert warnings(reported(dev=report), max_overlap=0.05) == [
+        "dev: only 1 pair with text on both sides, so its scores are unreliable; use at least 100"
     ]
-    assert warnings(reported(train=report)) == []
+    assert warnings(reported(train=report), max_overlap=0.05) == []
 
 
-def coverage(unknown: float, lacking: float) -> dict:
-    return {"unknown": unknown, "lacking": lacking, "pieces": ["zz", "qq"]}
+def coverage(unknown: float, lacking: float) -> Coverage:
+    return Coverage(unknown, lacking, ["zz", "qq"])
 
 
 def test_pieces_that_training_lacks():
-    def said(src: dict, tgt: dict) -> tuple[list[str], list[str]]:
-        split = {**checked(PLAIN).report(), "coverage": {"src": src, "tgt": tgt}}
+    def messages(src: Coverage, tgt: Coverage) -> tuple[list[str], list[str]]:
+        split = checked(PLAIN).report()
+        split.coverage = {"src": src, "tgt": tgt}
         report = reported(dev=split)
-        return failures(report, 0.0), warnings(report)
+        return failures(report, 0.0), warnings(report, 0.0)
 
     fine = coverage(0, 0.002)
-    assert said(fine, fine) == ([], [])
-    failed, warned = said(coverage(0.6, 0.6), fine)
-    assert failed == [
-        "60% of the source pieces of dev are unknown (zz qq): do codes and corpus fit together?"
-    ]
-    assert warned == ["dev: the training data lacks 60% of the src pieces (zz qq)"]
+    assert messages(fine, fine) == ([], [])
+    (failed,), (warned,) = messages(coverage(0.6, 0.6), fine)
+    assert failed.startswith(
+        "dev: 60% of the source pieces are unknown (UNK), for example zz qq; check"
+    )
+    assert warned.startswith(
+        "dev: 60% of the source pieces are not in the training data, for example zz qq"
+    )
 
 
-def test_the_summary_names_what_was_found():
+def test_summary_lists_the_findings():
     check = checked([("", "x"), ("a", "b"), ("a", "b"), ("same", "same")])
     check.normalized["CRLF read as LF"] = 1234
-    report = {
-        "splits": {"train": check.report(), "dev": checked([("", "x"), ("a", "b")]).report()},
-        "overlap": {"dev": {"pairs": 1, "share": 1.0, "examples": []}},
-        "warnings": ["look here"],
-    }
+    overlap = {"dev": Overlap(1, 1.0, [], NOTHING, NOTHING)}
+    report = reported(overlap, train=check.report(), dev=checked([("", "x"), ("a", "b")]).report())
+    report.warnings = ["look here"]
     assert summary(report).splitlines() == [
-        "train: 4 pairs, dropped 1 source blank, 1 duplicates, CRLF read as LF in 1,234 lines",
-        "dev: 2 pairs, kept for scoring though 1 source blank",
-        "dev: 1 pairs (100.0%) are in train too",
+        "train: 4 pairs; dropped 1 source blank; 1 duplicate; CRLF read as LF in 1,234 lines",
+        "dev: 2 pairs; 1 source blank (kept for scoring)",
+        "dev: 1 pair (100.0%) also in the training data",
         "warning: look here",
     ]
 
 
-def test_where_two_files_may_have_come_apart():
-    assert first_suspicious(PLAIN) is None
-    assert first_suspicious([*PLAIN[:5], ("a", "")]) == 6
-    assert first_suspicious([*PLAIN[:2], ("a", "b" * 40)]) == 3
+def test_report_has_the_names_of_its_file_format():
+    dev = checked([("e\u0301", "x")]).report()
+    dev.coverage = {"src": coverage(0, 0), "tgt": coverage(0, 0)}
+    report = reported({"dev": Overlap(0, 0.0, [], NOTHING, NOTHING)}, train=dev, dev=dev)
+    report.splits["train"] = checked([("", "x"), ("same", "same")]).report()
+    values = json.loads(report.to_json())
+    assert set(values) == {
+        "splits", "overlap", "test in dev", "languages", "types", "inputs", "versions",
+        "over batch_tokens", "warnings",
+    }  # fmt: skip
+    assert values["splits"]["train"] == {
+        "pairs": 2,
+        "kept": 1,
+        "dropped": {"source blank": {"count": 1, "lines": ["train:1"]}},
+        "suspicious": {"same text on both sides": {"count": 1, "lines": ["train:2"]}},
+        "duplicates": 0,
+        "not in NFC": {"count": 0, "lines": []},
+        "normalized": {},
+    }
+    assert set(values["splits"]["dev"]["coverage"]["src"]) == {"unknown", "lacking", "pieces"}
+    assert set(values["overlap"]["dev"]) == {"pairs", "share", "examples", "sources", "targets"}
+    assert CorpusReport.from_json(report.to_json()) == report
+    with pytest.raises(ValueError, match="splits"):
+        CorpusReport.from_json("{}")
+
+
+def test_first_line_where_two_files_differ_in_length():
+    assert first_misaligned(PLAIN) is None
+    assert first_misaligned([*PLAIN[:5], ("a", "")]) == 6
+    assert first_misaligned([*PLAIN[:2], ("a", "b" * 40)]) == 3

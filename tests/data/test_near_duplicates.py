@@ -1,11 +1,11 @@
-"""Near-duplicates: what counts as one, and how a large corpus is searched for them."""
+"""Near-duplicates: what counts as one, and the search in a large corpus."""
 
 from __future__ import annotations
 
 import pytest
 
 from nmt.data import near_duplicates
-from nmt.data.near_duplicates import NearIndex, Recurring
+from nmt.data.near_duplicates import NearIndex, Recurrence, RecurringTexts
 
 TEXTS = [
     "The commission will examine the proposal in the second half of the year.",
@@ -14,10 +14,10 @@ TEXTS = [
 ]
 
 
-def found(lines: list[str], texts: list[str] = TEXTS) -> dict:
-    recurring = Recurring({"dev": texts})
+def found(lines: list[str], texts: list[str] = TEXTS) -> Recurrence:
+    recurring = RecurringTexts({"dev": texts})
     for number, line in enumerate(lines, 1):
-        recurring.look(line, f"train:{number}")
+        recurring.add(line, f"train:{number}")
     return recurring.report("dev")
 
 
@@ -33,43 +33,43 @@ def found(lines: list[str], texts: list[str] = TEXTS) -> dict:
 )
 def test_a_change_in_one_place_is_found(line: str):
     report = found([*TEXTS[1:2], line])
-    assert (report["same"], report["near"], report["of"]) == (1, 1, 3)
-    assert report["examples"][1] == f"train:2: {line} ~ {TEXTS[0]}"
+    assert (report.same, report.near, report.of) == (1, 1, 3)
+    assert report.examples[1] == f"train:2: {line} ~ {TEXTS[0]}"
 
 
-def test_another_text_with_the_same_beginning_is_not():
+def test_text_with_the_same_beginning_is_not_a_near_duplicate():
     report = found(["The commission will examine whether any of them had been there before."])
-    assert (report["same"], report["near"], report["share"]) == (0, 0, 0.0)
+    assert (report.same, report.near, report.share) == (0, 0, 0.0)
 
 
-def test_a_text_that_recurs_often_counts_once():
+def test_text_that_recurs_twice_counts_once():
     line = TEXTS[0].replace("second", "first")
     report = found([TEXTS[0], line, TEXTS[0], line])
-    assert (report["same"], report["near"], report["share"]) == (1, 0, 1 / 3)
+    assert (report.same, report.near, report.share) == (1, 0, 1 / 3)
 
 
-def test_splits_are_counted_apart_and_nothing_is_fine():
-    recurring = Recurring({"dev": TEXTS[:2], "test": TEXTS[1:], "none": ["", "Thank you."]})
-    recurring.look(TEXTS[1], "train:1")
-    assert [recurring.report(name)["same"] for name in ("dev", "test", "none")] == [1, 1, 0]
-    empty = Recurring({"dev": []})
-    empty.look("anything at all, and more", "train:1")
-    assert empty.report("dev")["of"] == 0
+def test_splits_are_counted_separately_and_may_be_empty():
+    recurring = RecurringTexts({"dev": TEXTS[:2], "test": TEXTS[1:], "none": ["", "Thank you."]})
+    recurring.add(TEXTS[1], "train:1")
+    assert [recurring.report(name).same for name in ("dev", "test", "none")] == [1, 1, 0]
+    empty = RecurringTexts({"dev": []})
+    empty.add("anything at all, and more", "train:1")
+    assert empty.report("dev").of == 0
 
 
-def test_time_is_bounded_by_the_number_of_comparisons(monkeypatch):
+def test_number_of_comparisons_is_limited(monkeypatch):
     compared = []
     real = NearIndex.near
     monkeypatch.setattr(
         NearIndex, "near", lambda self, line: compared.append(line) or real(self, line)
     )
-    monkeypatch.setattr(near_duplicates, "COMPARED", 3)
+    monkeypatch.setattr(near_duplicates, "MIN_COMPARISONS", 3)
     found([TEXTS[0].replace("second", f"s{n}") for n in range(200)])
-    assert len(compared) == 3 + 200 // near_duplicates.ONE_IN
+    assert len(compared) == 3 + 200 // near_duplicates.LINES_PER_COMPARISON
 
 
 def test_long_texts_take_little_memory():
-    """The variants of one word less would be the square of the length."""
+    """Variants without one word each would take memory quadratic in the length."""
     words = [f"w{chr(97 + i % 26)}{chr(97 + i // 26 % 26)}" for i in range(3000)]
     index = NearIndex([" ".join(words)])
     assert len(index._variants) == 1
@@ -79,4 +79,4 @@ def test_long_texts_take_little_memory():
 def test_unspaced_scripts_count_letters():
     text = "\u6211\u5011\u660e\u5929\u65e9\u4e0a\u4e00\u8d77\u53bb\u5317\u4eac\u5427"
     report = found([text.replace("\u65e9", "\u665a")], [text])
-    assert (report["of"], report["near"]) == (1, 1)
+    assert (report.of, report.near) == (1, 1)

@@ -15,8 +15,10 @@ import pytest
 from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
 from nmt.data import workers
+from nmt.data.bitext import missing_files
 from nmt.data.encoded import CorpusWriter
-from nmt.data.prepare import missing_files, prepare
+from nmt.data.prepare import prepare
+from nmt.data.report import Finding
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
 
@@ -52,7 +54,7 @@ def text_of(p, corpus, row: int) -> tuple[str, str]:
     )
 
 
-def test_ids_are_the_text_and_eval_sets_keep_every_line(tmp_path: Path):
+def test_ids_encode_the_text_and_held_out_sets_keep_every_line(tmp_path: Path):
     p = prepared(tmp_path, test=DEV[:1])
     assert len(p.train) == 200
     assert text_of(p, p.train, 7) == TRAIN[7]
@@ -67,24 +69,24 @@ def test_ids_are_the_text_and_eval_sets_keep_every_line(tmp_path: Path):
 def test_drops_are_counted_with_their_lines(tmp_path: Path):
     odd = [("", ""), ("a", ""), ("\u200b", "b"), ("w " * 300, "x"), *TRAIN, TRAIN[0]]
     p = prepared(tmp_path, train=odd)
-    train = p.report["splits"]["train"]
-    assert len(p.train) == train["kept"] == 201
-    assert train["pairs"] == 205
-    assert train["dropped"] == {
-        "both sides blank": {"count": 1, "lines": ["train:1"]},
-        "target blank": {"count": 1, "lines": ["train:2"]},
-        "source blank": {"count": 1, "lines": ["train:3"]},
-        "longer than 250 words": {"count": 1, "lines": ["train:4"]},
+    train = p.report.splits["train"]
+    assert len(p.train) == train.kept == 201
+    assert train.pairs == 205
+    assert train.dropped == {
+        "both sides blank": Finding(1, ["train:1"]),
+        "target blank": Finding(1, ["train:2"]),
+        "source blank": Finding(1, ["train:3"]),
+        "longer than 250 words": Finding(1, ["train:4"]),
     }
-    assert train["duplicates"] == 1
+    assert train.duplicates == 1
     assert text_of(p, p.train, 0) == TRAIN[0]
 
 
 def test_suspicious_text_is_a_warning(tmp_path: Path):
     odd = [("same", "same")] * 60 + [("b@@ pe", "b@@ pe x")] * 5 + [("e\u0301", "x")] + TRAIN
     report = prepared(tmp_path, train=odd).report
-    said = " ".join(report["warnings"])
-    assert "same text on both sides in 60 pairs" in said
+    said = " ".join(report.warnings)
+    assert "60 pairs (22.6%) with the same text on both sides, first at train:1" in said
     assert "already BPE-encoded" in said
     assert "data.normalize=nfc" in said
 
@@ -92,31 +94,31 @@ def test_suspicious_text_is_a_warning(tmp_path: Path):
 def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path):
     with pytest.raises(UserError) as error:
         prepared(tmp_path / "a", dev=[*DEV, *TRAIN[:2]])
-    assert "50.0% of the dev pairs (2) are in the training data" in str(error.value)
+    assert "dev: 50.0% of the pairs (2) are also in the training data" in str(error.value)
     assert TRAIN[0][0] in str(error.value)
     for keys in ({"checks": "warn"}, {"max_overlap": 0.9}):
         report = prepared(tmp_path / "b", dev=[*DEV, *TRAIN[:2]], data=keys).report
-        assert report["overlap"]["dev"]["pairs"] == 2
+        assert report.overlap["dev"].pairs == 2
 
 
-def test_sources_of_dev_in_train_with_other_targets_are_a_warning(tmp_path: Path):
+def test_dev_sources_in_train_with_other_targets_are_a_warning(tmp_path: Path):
     names = [f"{a}{b}" for a in "bcdfghjklmnp" for b in "aeiouyrls"]
     dev = [(f"{w} gato {v} come ben", f"the {w} cat eats {v}") for w, v in pairwise(names)]
     train = [*TRAIN, *((src, f"something else {i}") for i, (src, _) in enumerate(dev[:30]))]
     report = prepared(tmp_path, train=train, dev=dev, data={"checks": "error"}).report
-    (said,) = (w for w in report["warnings"] if "sources are in" in w)
-    assert said.startswith("dev: 30 of 107 sources are in the training data, ")
-    assert said.endswith(f"e.g. train:201: {dev[0][0]}")
+    (said,) = (w for w in report.warnings if "source texts are" in w)
+    assert said.startswith("dev: 30 of 107 source texts are also in the training data, ")
+    assert said.endswith(f"for example train:201: {dev[0][0]}")
 
 
-def test_unequal_files_say_both_counts_and_where(tmp_path: Path):
+def test_unequal_files_report_both_counts_and_a_line(tmp_path: Path):
     recipe = recipe_for(tmp_path)
     lines = [t for _, t in TRAIN]
     lines.insert(50, "")
     (tmp_path / "train.en").write_text("\n".join(lines) + "\n")
     with pytest.raises(UserError) as error:
         prepare(recipe, progress=False)
-    assert "200 lines, but train.en has 201" in str(error.value)
+    assert "has 200 lines, but train.en has 201" in str(error.value)
     assert "line 51" in str(error.value)
     assert not (tmp_path / "run").exists()
     assert not list((tmp_path / ".cache").glob("*")) if (tmp_path / ".cache").exists() else True
@@ -139,10 +141,10 @@ def test_missing_files_are_named(tmp_path: Path):
         prepare(recipe, progress=False)
 
 
-def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch):
+def test_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch):
     first = prepared(tmp_path)
     assert len(list((tmp_path / ".cache").iterdir())) == 1
-    monkeypatch.setattr("nmt.data.prepare._fill", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr("nmt.data.prepare._write", lambda *_: pytest.fail("made again"))
     again = prepared(tmp_path, model={"dim": 64, "heads": 2})
     assert again.data_hash == first.data_hash
     monkeypatch.undo()
@@ -150,7 +152,7 @@ def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch):
     assert prepared(tmp_path, train=TRAIN[1:]).data_hash != first.data_hash
 
 
-def test_a_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
+def test_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
@@ -161,7 +163,7 @@ def test_a_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_place_prepares_elsewhere(tmp_path: Path, capsys):
+def test_read_only_folder_prepares_elsewhere(tmp_path: Path, capsys):
     recipe = recipe_for(tmp_path)
     tmp_path.chmod(0o500)
     assert len(prepare(recipe, progress=False).train) == 200
@@ -198,7 +200,7 @@ def test_several_training_prefixes(tmp_path: Path):
     assert text_of(p, p.train, 200) == ("un novo par", "a new pair")
 
 
-def test_the_command_prints_what_it_found(tmp_path: Path, capsys):
+def test_command_prints_the_summary(tmp_path: Path, capsys):
     recipe_for(tmp_path)
     recipe = tmp_path / "r.yaml"
     recipe.write_text("src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n")
@@ -211,7 +213,7 @@ def test_the_command_prints_what_it_found(tmp_path: Path, capsys):
 
 
 @pytest.mark.slow
-def test_a_million_pairs_in_under_a_gigabyte(tmp_path: Path):
+def test_million_pairs_in_under_a_gigabyte(tmp_path: Path):
     """Peak memory of the whole command, the largest process, as the system counts it."""
     rng = np.random.default_rng(0)
     words = np.array([f"w{i:x}" for i in range(50_000)])
@@ -237,7 +239,7 @@ def test_a_million_pairs_in_under_a_gigabyte(tmp_path: Path):
     assert kilobytes < 1_000_000
 
 
-def test_a_full_disk_is_named_with_what_is_needed(tmp_path, monkeypatch):
+def test_full_disk_error_has_the_needed_bytes(tmp_path, monkeypatch):
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -19,10 +19,12 @@ import pytest
 
 from nmt.cli.prepare import main
 from nmt.config.recipe import Recipe
-from nmt.data import bitext, encoded, workers
+from nmt.data import cache as cache_module
+from nmt.data import encoded, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared, prepare
+from nmt.data.report import Finding
 from nmt.data.segmenters import bpe
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
@@ -109,7 +111,7 @@ def test_empty_files(corpus: Corpus, kind: str):
         corpus.write(f"dev.{lang}", "")
     said = corpus.refused(segment=segment)
     assert "data.dev" in said
-    assert "no pair with text on both sides (the files are empty)" in said
+    assert "no pair has text on both sides (the files are empty)" in said
 
 
 def test_the_command_ends_with_2_and_one_message(corpus: Corpus, capsys):
@@ -118,7 +120,7 @@ def test_the_command_ends_with_2_and_one_message(corpus: Corpus, capsys):
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "train.gl: 60 lines, but train.en has 1" in captured.err
+    assert "train.gl: has 60 lines, but train.en has 1" in captured.err
     assert "Traceback" not in captured.err
 
 
@@ -139,8 +141,8 @@ def test_two_files_of_one_side_must_be_the_same(corpus: Corpus):
     plain = corpus.folder / "train.en"
     packed = corpus.write("train.en.gz", gzip.compress(plain.read_bytes()))
     report = corpus.prepared().report
-    assert str(plain) in report["inputs"]
-    assert str(packed) not in report["inputs"]
+    assert str(plain) in report.inputs
+    assert str(packed) not in report.inputs
     for other in (plain.read_bytes()[:-1] + b" x\n", plain.read_bytes() + b"\n", b""):
         packed.write_bytes(gzip.compress(other))
         with pytest.raises(
@@ -217,9 +219,9 @@ def test_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, 
     changed = corpus.prepared()
     assert changed.data_hash != plain.data_hash
     assert ids(changed) == ids(plain)
-    found = changed.report["splits"]["train"]["normalized"]
+    found = changed.report.splits["train"].normalized
     assert found == ({what: count} if what else {})
-    assert plain.report["splits"]["train"]["normalized"] == {}
+    assert plain.report.splits["train"].normalized == {}
 
 
 def test_references_and_sources_for_scoring_are_as_in_the_file(corpus: Corpus):
@@ -255,8 +257,8 @@ def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
         path.write_text("word " * 10_000 + "\n" + path.read_text())
     short = corpus.prepared()
     assert len(short.train) == 60
-    assert short.report["splits"]["train"]["dropped"] == {
-        "longer than 250 words": {"count": 1, "lines": ["train:1"]}
+    assert short.report.splits["train"].dropped == {
+        "longer than 250 words": Finding(1, ["train:1"])
     }
     whole = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
     assert len(whole.train) == 61
@@ -288,12 +290,12 @@ def test_a_side_of_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind
             file.write(f"{long}\n")
     keys = {"segment": {"kind": kind}, "data": {"max_len": 20_000}}
     p = corpus.prepared(**keys)
-    train = p.report["splits"]["train"]
-    assert train["dropped"] == {
-        "longer than 20,000 characters": {"count": 1, "lines": ["train:7"]},
-        "longer than 1,000 pieces": {"count": 1, "lines": ["train:61"]},
+    train = p.report.splits["train"]
+    assert train.dropped == {
+        "longer than 20,000 characters": Finding(1, ["train:7"]),
+        "longer than 1,000 pieces": Finding(1, ["train:61"]),
     }
-    assert (train["pairs"], train["kept"], len(p.train)) == (61, 59, 59)
+    assert (train.pairs, train.kept, len(p.train)) == (61, 59, 59)
     assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
 
 
@@ -306,9 +308,9 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
         corpus.write(f"train.{lang}", "\n".join(lines) + "\n")
     train = str(corpus.folder / "train")
     p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
-    dropped = p.report["splits"]["train"]["dropped"]
+    dropped = p.report.splits["train"].dropped
     places = [f"{train}:{number}" for number in (41, 51)]
-    assert dropped["longer than 25 pieces"] == {"count": 4, "lines": places * 2}
+    assert dropped["longer than 25 pieces"] == Finding(4, places * 2)
     left = r"is left \(2 both sides blank, 4 longer than 20 characters, 114 longer than 1 pieces\)"
     with pytest.raises(UserError, match=left):
         corpus.prepared(data={"train": [train, train], "max_pieces": 1})
@@ -316,10 +318,10 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
 
 def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
     letters = {"segment": {"merges": 1}}
-    said = corpus.prepared(data={"batch_tokens": 8}, **letters).report["warnings"]
+    said = corpus.prepared(data={"batch_tokens": 8}, **letters).report.warnings
     (found,) = [warning for warning in said if "data.batch_tokens" in warning]
     assert found.startswith("train: 60 pairs (100.0%) are longer than data.batch_tokens (8 pieces)")
-    assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report["warnings"])
+    assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report.warnings)
 
 
 @pytest.mark.parametrize("name", ["train", "dev"])
@@ -328,14 +330,14 @@ def test_line_ends_of_old_macs_are_named(corpus: Corpus, name: str):
         text = (corpus.folder / f"{name}.{lang}").read_text() * 2
         corpus.write(f"{name}.{lang}", text.replace("\n", "\r"))
     said = corpus.refused()
-    assert f"{corpus.folder / name}.gl:1: one line with" in said
-    assert "CR alone" in said
+    assert f"{corpus.folder / name}.gl:1: has one line with" in said
+    assert "end with CR, not LF" in said
     assert f"tr '\\r' '\\n' < {corpus.folder / name}.gl" in said
 
 
 def test_one_dev_pair_is_a_warning(corpus: Corpus):
-    assert any("dev: only 1 pair" in w for w in corpus.prepared().report["warnings"])
-    assert corpus.prepared(data={"checks": "off"}).report["warnings"] == []
+    assert any("dev: only 1 pair" in w for w in corpus.prepared().report.warnings)
+    assert corpus.prepared(data={"checks": "off"}).report.warnings == []
 
 
 GL = "o can dorme na casa vella e a muller do pescador canta cancións ao neno pequeno\n"
@@ -348,12 +350,12 @@ def test_exchanged_sides_are_refused_and_a_wrong_file_is_a_warning(corpus: Corpu
     corpus.write("dev.en", GL * 9)
     with pytest.raises(UserError, match="source and target are exchanged in dev or in train"):
         corpus.prepared()
-    warned = corpus.prepared(data={"checks": "warn"}).report["warnings"]
+    warned = corpus.prepared(data={"checks": "warn"}).report.warnings
     assert any("source and target are exchanged in dev or in train" in w for w in warned)
     corpus.write("dev.en", EN * 9)
-    warned = corpus.prepared().report["warnings"]
-    assert any("dev: the gl side reads like the en side of train" in w for w in warned)
-    assert any("dev" in w and "a wrong file?" in w for w in warned)
+    warned = corpus.prepared().report.warnings
+    assert any("dev: the gl side is more like the en side of train" in w for w in warned)
+    assert any("dev" in w and "check that the file dev.gl is right" in w for w in warned)
 
 
 # --- segmentation and vocabulary ----------------------------------------------------------------
@@ -380,18 +382,18 @@ def test_a_corpus_that_does_not_fit_is_refused(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     with pytest.raises(UserError) as error:
         corpus.prepared()
-    assert "100% of the source pieces of dev are unknown" in str(error.value)
-    said = corpus.prepared(data={"checks": "warn"}).report["warnings"]
+    assert "dev: 100% of the source pieces are unknown" in str(error.value)
+    said = corpus.prepared(data={"checks": "warn"}).report.warnings
     assert any("100% of the source pieces" in warning for warning in said)
 
 
 def test_with_bytes_nothing_is_unknown(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     segment = {"kind": "sentencepiece", "vocab_size": 320}
-    with pytest.raises(UserError, match="of the source pieces of dev are unknown"):
+    with pytest.raises(UserError, match="of the source pieces are unknown"):
         corpus.prepared(segment=segment)
     p = corpus.prepared(segment=segment | {"byte_fallback": True})
-    assert p.report["splits"]["dev"]["coverage"]["src"]["unknown"] == 0
+    assert p.report.splits["dev"].coverage["src"].unknown == 0
     assert p.segmenter.decode(p.vocab.pieces(p.dev.corpus.src(0)), "gl") == "совсем другой алфавит"
     assert not p.vocab.types_of("tgt")[p.vocab.ids(["<0x0A>"])].any()
 
@@ -476,7 +478,7 @@ def test_a_cache_that_cannot_be_written_is_made_elsewhere(corpus: Corpus, monkey
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert f"preparing in {elsewhere}" in said[0]
-    assert "removed at the end" in said[0]
+    assert "removed when the command ends" in said[0]
 
 
 def test_a_folder_made_elsewhere_is_removed_at_the_end(corpus: Corpus):
@@ -527,7 +529,7 @@ def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bitext, "reason_to_drop", interrupt)  # in the second pass
+    monkeypatch.setattr(prepare_module, "encode_training", interrupt)
     with pytest.raises(KeyboardInterrupt):
         corpus.prepared()
     assert list((corpus.folder / ".cache").iterdir()) == []
@@ -549,7 +551,7 @@ def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatc
     test, train = (str(corpus.folder / name) for name in ("test", "train"))
     first = corpus.prepared(data={"test": test, "max_overlap": 0.9})
     with pytest.raises(
-        UserError, match=r"100.0% of the test pairs \(60\) are in the training data"
+        UserError, match=r"test: 100.0% of the pairs \(60\) are also in the training data"
     ):
         corpus.prepared(data={"test": train, "max_overlap": 0.9})
     assert first.test is not None
@@ -561,36 +563,35 @@ def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatc
 @pytest.mark.parametrize("package", ["sacremoses", "sentencepiece", "subword-nmt", "Unicode"])
 def test_another_version_of_what_cuts_the_text_is_other_data(corpus: Corpus, monkeypatch, package):
     first = corpus.prepared()
-    assert set(first.report["versions"]) >= {package}
-    monkeypatch.setattr(
-        prepare_module, "versions", lambda: {**first.report["versions"], package: "99"}
-    )
+    assert set(first.report.versions) >= {package}
+    monkeypatch.setattr(cache_module, "versions", lambda: {**first.report.versions, package: "99"})
+    monkeypatch.setattr(prepare_module, "versions", cache_module.versions)
     again = corpus.prepared()
     assert again.data_hash != first.data_hash
-    assert again.report["versions"][package] == "99"
+    assert again.report.versions[package] == "99"
 
 
 def test_a_corpus_named_twice_counts_twice(corpus: Corpus):
     train = str(corpus.folder / "train")
     once, twice = corpus.prepared(), corpus.prepared(data={"train": [train, train]})
     assert ids(twice) == ids(once) * 2
-    assert twice.report["splits"]["train"]["duplicates"] == 60
+    assert twice.report.splits["train"].duplicates == 60
 
 
 @pytest.mark.parametrize("name", ["dev", "copy"])
 def test_a_test_set_that_is_the_dev_set_is_a_warning(corpus: Corpus, name: str):
     for lang in ("gl", "en"):
         corpus.write(f"copy.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
-    said = corpus.prepared(data={"test": str(corpus.folder / name)}).report["warnings"]
-    assert any("100.0% of the test pairs (1) are in dev too" in warning for warning in said)
-    assert not any("dev too" in warning for warning in corpus.prepared().report["warnings"])
+    said = corpus.prepared(data={"test": str(corpus.folder / name)}).report.warnings
+    assert any("test: 100.0% of the pairs (1) are also in dev" in warning for warning in said)
+    assert not any("also in dev" in warning for warning in corpus.prepared().report.warnings)
 
 
 def test_the_report_names_the_files_and_their_hashes(corpus: Corpus):
     report = corpus.prepared().report
     for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
         path = corpus.folder / name
-        assert report["inputs"][str(path)] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert report.inputs[str(path)] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_vocabulary_is_no_codes_file(corpus: Corpus):
