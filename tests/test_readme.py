@@ -1,4 +1,4 @@
-"""What README promises: its commands, its recipe and its Python example work as printed."""
+"""README's commands, recipe and Python example work as printed; links of all pages resolve."""
 
 from __future__ import annotations
 
@@ -39,13 +39,6 @@ def blocks(language: str) -> list[str]:
 
 def section(title: str) -> str:
     return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-def quoted(text: str, start: str) -> list[str]:
-    """What stands in backquotes and starts like this, over line ends too."""
-    return [
-        " ".join(q.split()) for q in re.findall(r"(?<!`)`([^`]+)`", text) if q.startswith(start)
-    ]
 
 
 @pytest.fixture
@@ -134,10 +127,11 @@ def test_sizes_and_length_are_the_papers_for_10k_pairs(own_recipe):
 
 
 def test_overrides_in_the_text_are_right(own_recipe):
+    lines = "\n".join(blocks("sh")).splitlines()
     commands = [
-        shlex.split(command)
-        for command in quoted(README, "nmt-train ")
-        if "=" in command and "[" not in command
+        shlex.split(line, comments=True)
+        for line in lines
+        if line.startswith("nmt-train ") and "=" in line
     ]
     assert commands
     for _, recipe, *overrides in commands:
@@ -150,7 +144,7 @@ def test_commands_and_their_options_exist():
     config.read(ROOT / "setup.cfg")
     scripts = config["options.entry_points"]["console_scripts"]
     installed = {line.split("=")[0].strip() for line in scripts.strip().splitlines()}
-    rows = [row for row in section("The commands").splitlines() if row.startswith("| `")]
+    rows = [row for row in section("Compare, translate, share").splitlines() if row.startswith("| `")]
     assert {row.split("`")[1].split()[0] for row in rows} == installed == set(PARSERS)
     for row in rows:
         known = PARSERS[row.split("`")[1].split()[0]].format_help()
@@ -166,10 +160,31 @@ def test_the_version_is_the_changelogs_newest_and_the_citations():
     assert newest[1] == cited[1] == nmt.__version__
 
 
-def test_files_that_are_named_are_there():
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert link.startswith("https://") or (ROOT / link).exists(), link
-    for row in section("Where things are").splitlines():
-        if row.startswith("| `"):
-            for name in quoted(row.split("|")[1], ""):
-                assert (ROOT / name).exists(), name
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a Markdown page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_lead_to_files_and_headings(page: Path):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_every_page_is_reachable_from_the_index():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", index)}
+    pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+    assert pages - {"index.md"} <= linked
