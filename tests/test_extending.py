@@ -1,0 +1,113 @@
+"""The diffs of docs/extending.md fit the code, and what they add works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.toy import toy_corpus, toy_recipe
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def apply(diff: str, root: Path) -> None:
+    """Apply a diff: after each @@, removed and context lines are replaced where they stand."""
+    header, *hunks = diff.split("@@\n")
+    path = root / header.removeprefix("--- ").strip()
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for hunk in hunks:
+        lines = hunk.splitlines(keepends=True)
+        before = "".join(line[1:] or "\n" for line in lines if line[0] != "+")
+        after = "".join(line[1:] or "\n" for line in lines if line[0] != "-")
+        assert not before or text.count(before) == 1, f"{path}: {before}"
+        text = text.replace(before, after) if before else after
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def extended(tmp_path, request) -> Path:
+    """A copy of the packages with the diffs of one section applied."""
+    for package in ("nmt", "data_prep"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    diffs = re.findall(r"^```diff\n(.*?)^```$", section(request.param), re.M | re.S)
+    assert diffs
+    for diff in diffs:
+        apply(diff, tmp_path)
+    return tmp_path
+
+
+def run(folder: Path, module: str, *arguments: object, stdin: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def train(folder: Path, *overrides: str) -> Path:
+    toy_corpus(folder, {"train": 60, "dev": 4, "test": 4})
+    short = ("train.validate_every=2", "train.max_validations=1", f"out={folder / 'run'}")
+    run(folder, "nmt.cli.train", toy_recipe(folder), *short, *overrides)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("extended", ["A norm"], indirect=True)
+def test_a_norm(extended: Path):
+    trained = train(extended, "model.norm=dyt", "model.fixnorm=false")
+    assert run(extended, "nmt.cli.translate", trained, stdin="a b\n").count("\n") == 1
+    code = "import torch; from nmt.model.norms import NORMS; print(NORMS['dyt'](2, 0)(torch.ones(2)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=extended, text=True)
+    assert "0.4621" in done.stdout  # tanh(0.5)
+
+
+@pytest.mark.parametrize("extended", ["A metric"], indirect=True)
+def test_a_metric(extended: Path):
+    trained = train(extended, "score.metrics=[bleu, chrf++]")
+    first = (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert any("chrf++" in json.loads(line) for line in first)
+    report = run(extended, "nmt.cli.score", trained, "--metrics", "chrf++", "--json")
+    assert "nw:2" in report
+
+
+@pytest.mark.parametrize("extended", ["A corpus"], indirect=True)
+def test_a_corpus(extended: Path):
+    files = extended / "released"
+    files.mkdir()
+    for split in ("train", "dev", "test"):
+        for lang in ("gl", "en"):
+            lines = (f"sentence {i} of {split} in {lang}\n" for i in range(20))
+            (files / f"{split}.{lang}").write_text("".join(lines), encoding="utf-8")
+    command = ("--src", "gl", "--tgt", "en", "--from", files, "--out", extended / "out")
+    run(extended, "data_prep.example", *command)
+    assert (extended / "out" / "test.gl").read_text().startswith("sentence 0 of test in gl\n")
+    names = run(extended, "timeit", "-n1", "-r1", "import data_prep; print(data_prep.CORPORA)")
+    assert "'example'" in names
+
+
+@pytest.mark.parametrize("extended", ["A search option"], indirect=True)
+def test_a_search_option(extended: Path):
+    trained = train(extended)
+    options = ("--min-len", "7", "--token-scores")
+    found = run(extended, "nmt.cli.translate", trained, *options, stdin="a b\nc\n").splitlines()
+    assert [len(json.loads(line)["pieces"]) >= 7 for line in found] == [True, True]
+    plain = run(extended, "nmt.cli.translate", trained, "--token-scores", stdin="a b\nc\n")
+    assert any(len(json.loads(line)["pieces"]) < 7 for line in plain.splitlines())
