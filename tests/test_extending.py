@@ -74,8 +74,12 @@ def train(folder: Path, *overrides: str) -> Path:
 def test_a_norm(extended: Path):
     trained = train(extended, "model.norm=dyt", "model.fixnorm=false")
     assert run(extended, "nmt.cli.translate", trained, stdin="a b\n").count("\n") == 1
-    code = "import torch; from nmt.model.norms import NORMS; print(NORMS['dyt'](2, 0)(torch.ones(2)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=extended, text=True)
+    code = (
+        "import torch; from nmt.model.norms import NORMS; print(NORMS['dyt'](2, 0)(torch.ones(2)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, cwd=extended, text=True
+    )
     assert "0.4621" in done.stdout  # tanh(0.5)
 
 

@@ -144,7 +144,9 @@ def test_commands_and_their_options_exist():
     config.read(ROOT / "setup.cfg")
     scripts = config["options.entry_points"]["console_scripts"]
     installed = {line.split("=")[0].strip() for line in scripts.strip().splitlines()}
-    rows = [row for row in section("Compare, translate, share").splitlines() if row.startswith("| `")]
+    rows = [
+        row for row in section("Compare, translate, share").splitlines() if row.startswith("| `")
+    ]
     assert {row.split("`")[1].split()[0] for row in rows} == installed == set(PARSERS)
     for row in rows:
         known = PARSERS[row.split("`")[1].split()[0]].format_help()
