@@ -1,4 +1,4 @@
-"""A corpus that is learned in seconds: lines of digits and the same digits in reverse order."""
+"""A corpus that a model learns in seconds: lines of digits, and the digits in reverse order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reverse(line: str) -> str:
 
 
 def lines_of_digits(count: int, seed: int = 1, shortest: int = 2, longest: int = 8) -> list[str]:
-    """``count`` different lines such as ``3 1 4``."""
+    """Return ``count`` different lines such as ``3 1 4``."""
     rng = Random(seed)
     lines: dict[str, None] = {}
     while len(lines) < count:
@@ -42,7 +42,7 @@ def lines_of_digits(count: int, seed: int = 1, shortest: int = 2, longest: int =
 def write_pairs(
     prefix: Path, sources: Sequence[str], langs: tuple[str, str] = ("gl", "en")
 ) -> None:
-    """PREFIX.gl, and PREFIX.en with each line reversed."""
+    """Write PREFIX.gl, and PREFIX.en with each line reversed."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
     for side, make in zip(langs, (str, reverse), strict=True):
         text = "".join(f"{make(line)}\n" for line in sources)
@@ -55,7 +55,7 @@ def toy_corpus(
     longest: int = 8,
     langs: tuple[str, str] = ("gl", "en"),
 ) -> None:
-    """train, dev and test below ``folder``; no line is in two of them."""
+    """Write train, dev and test into ``folder``; no line is in two of them."""
     sizes = SPLITS if sizes is None else sizes
     lines = iter(lines_of_digits(sum(sizes.values()), longest=longest))
     for split, size in sizes.items():
@@ -63,10 +63,10 @@ def toy_corpus(
 
 
 def toy_recipe(folder: Path, changes: dict[str, Any] | None = None) -> Path:
-    """``folder``/toy.yaml on the corpus in ``folder``; its run folder is ``folder``/run.
+    """Write ``folder``/toy.yaml for the corpus in ``folder``; its run folder is ``folder``/run.
 
     Args:
-        changes: groups of keys that are added to RECIPE's, or other keys at the top.
+        changes: groups of keys to add to those of RECIPE, or other top-level keys.
     """
     values: dict[str, Any] = {**RECIPE, "out": str(folder / "run")}
     values["data"] = {**values["data"], **{split: split for split in SPLITS}}

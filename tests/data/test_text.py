@@ -1,4 +1,4 @@
-"""Reading text: one rule for what a line is, and errors that name file and line."""
+"""Reading text: what a line is, and errors with file and line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_only_lf_ends_a_line(tmp_path: Path, data: bytes, lines: list[str]):
     assert lines_of(tmp_path, lzma.compress(data), "a.en.xz") == lines
 
 
-def test_references_are_read_as_they_are(tmp_path: Path):
+def test_references_are_not_cleaned(tmp_path: Path):
     (tmp_path / "r").write_bytes("a\tb\u00a0 e\u0301\n".encode())
     assert list(read_lines(tmp_path / "r", clean=False)) == ["a\tb\u00a0 e\u0301"]
 
@@ -69,7 +69,7 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path: Path):
     ("suffix", "pack"),
     [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
 )
-def test_a_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
+def test_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
     whole = pack("".join(f"sentence number {i * i}\n" for i in range(5000)).encode())
     with pytest.raises(UserError, match="damaged or truncated"):
         lines_of(tmp_path, whole[: len(whole) // 2], f"a.en{suffix}")
@@ -77,13 +77,13 @@ def test_a_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
         lines_of(tmp_path, b"no archive", f"b.en{suffix}")
 
 
-def test_a_bomb_is_refused(tmp_path: Path, monkeypatch):
+def test_compressed_bomb_is_an_error(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("nmt.data.text.LONGEST_LINE", 1000)
     with pytest.raises(UserError, match="this line has over 1,000 bytes"):
         lines_of(tmp_path, gzip.compress(b"x" * 10_000), "a.en.gz")
 
 
-def test_find_side_looks_for_archives_and_refuses_folders(tmp_path: Path):
+def test_find_side_finds_archives_but_not_folders(tmp_path: Path):
     (tmp_path / "t.gl.gz").touch()
     (tmp_path / "t.en").mkdir()
     assert find_side(str(tmp_path / "t"), "gl") == tmp_path / "t.gl.gz"
@@ -106,13 +106,13 @@ def test_find_side_looks_for_archives_and_refuses_folders(tmp_path: Path):
         ("text\n".encode("utf-16"), "UTF-16: convert it"),
     ],
 )
-def test_what_is_no_text_says_what_it_is(tmp_path, data, said):
+def test_error_names_the_type_of_a_binary_file(tmp_path, data, said):
     with pytest.raises(UserError) as error:
         lines_of(tmp_path, data, "a.en")
     assert said in str(error.value)
 
 
-def test_zstd_files_are_told_apart_from_missing_ones(tmp_path):
+def test_zstd_file_is_an_error_of_its_own(tmp_path):
     (tmp_path / "t.gl.zst").touch()
     with pytest.raises(
         UserError, match=r"t\.gl\.zst: zstd files are not supported\n.*zstd -d t\.gl\.zst"

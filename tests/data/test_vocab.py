@@ -1,4 +1,4 @@
-"""The vocabulary: specials that no text becomes, a fixed order, masks, a file that is checked."""
+"""The vocabulary: specials, order, masks, and its file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_text_never_becomes_a_special():
     assert vocab.ids(vocab.pieces([PAD, BOS, EOS, UNK])) == [UNK, UNK, 7, 8]
 
 
-def test_masks_are_the_types_of_each_side():
+def test_masks_have_the_types_of_each_side():
     vocab = Vocab.build(SRC, TGT)
     assert vocab.pieces(np.flatnonzero(vocab.types_of("tgt"))) == [
         "</s>",
@@ -74,13 +74,13 @@ def test_save_and_load(tmp_path: Path):
         ("\t1\t2\n", "vocab.txt:1"),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str):
+def test_error_of_a_bad_file_has_the_line(tmp_path: Path, text: str, said: str):
     (tmp_path / "vocab.txt").write_text(text)
     with pytest.raises(UserError, match=said):
         Vocab.load(tmp_path)
 
 
-def test_a_missing_or_huge_file(tmp_path: Path, monkeypatch):
+def test_missing_or_huge_file_is_an_error(tmp_path: Path, monkeypatch):
     with pytest.raises(UserError, match=r"vocab\.txt"):
         Vocab.load(tmp_path)
     monkeypatch.setattr("nmt.data.vocab.MAX_TYPES", 2)

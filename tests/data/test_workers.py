@@ -1,4 +1,4 @@
-"""Work on all cores: in order, in bounded memory, and with errors that arrive."""
+"""Worker processes: order, bounded memory, and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS = [("gato come peixe", "cat eats fish")] * 40
 
 
 class Look:
-    """Says who worked on what."""
+    """Return the process id, the chunk number and the pairs."""
 
     def __init__(self, fail_at: int = -1) -> None:
         self.fail_at = fail_at
@@ -45,7 +45,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("start", sorted({workers.START_METHOD, "spawn"}))
-def test_every_pair_comes_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
+def test_every_pair_is_processed_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
     monkeypatch.setattr(workers, "START_METHOD", start)
     done = list(map_chunks(Look(), PAIRS))
     assert [number for _, number, _ in done] == list(range(17))
@@ -55,7 +55,7 @@ def test_every_pair_comes_once_and_in_order(monkeypatch: pytest.MonkeyPatch, sta
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_an_error_in_a_worker_arrives_as_it_is():
+def test_error_in_a_worker_is_raised_unchanged():
     with pytest.raises(UserError) as error:
         list(map_chunks(Look(fail_at=5), PAIRS))
     assert str(error.value) == "here:3: no such thing\n  -> look there"
@@ -63,7 +63,7 @@ def test_an_error_in_a_worker_arrives_as_it_is():
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_an_error_of_the_input_arrives_and_leaving_early_ends_the_workers():
+def test_input_error_or_early_close_ends_the_workers():
     def broken() -> Iterator[Pair]:
         yield from PAIRS[:20]
         raise UserError("cannot be read")
@@ -77,7 +77,7 @@ def test_an_error_of_the_input_arrives_and_leaving_early_ends_the_workers():
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_the_input_is_read_no_further_ahead_than_the_workers_need():
+def test_read_ahead_is_bounded():
     read = itertools.count()
     pairs = (("a", str(next(read))) for _ in range(10_000))
     done = map_chunks(Look(), pairs)
@@ -107,7 +107,7 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
     ],
     ids=lambda config: config.kind,
 )
-def test_work_can_be_sent_to_another_process(config):
+def test_work_can_be_pickled(config):
     segmenter = learn_segmenter(config, "gl", "en", False, "nfc", lambda: iter(PAIRS))
     work = EncodeChunk(segmenter, "gl", "en", seed=4, max_pieces=100)
     sides, again = work(2, PAIRS)[0], pickle.loads(pickle.dumps(work))(2, PAIRS)[0]
@@ -120,7 +120,7 @@ def test_work_can_be_sent_to_another_process(config):
     assert count(0, PAIRS)["a"] == 50
 
 
-def test_dropout_draws_anew_in_each_chunk_and_for_each_seed():
+def test_dropout_differs_by_chunk_and_seed():
     config = FastBpeConfig(merges=20, dropout=0.3)
     segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(WORDS))
 

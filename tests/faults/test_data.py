@@ -1,4 +1,4 @@
-"""Faults of corpora: each one is a clear error, or counted, before anything is written."""
+"""Faulty corpora: each fault is an error or is counted, before anything is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEV = [("o gato come", "the cat eats")]
 
 
 class Corpus:
-    """A small corpus in a folder, and what the toolkit says to it."""
+    """A small corpus in a folder, and its preparation."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Corpus:
         return prepare(self.recipe(**keys), progress=False)
 
     def refused(self, **keys) -> str:
-        """The error of a preparation that must leave nothing behind."""
+        """Return the error of a preparation, which must leave nothing behind."""
         with pytest.raises(UserError) as error:
             self.prepared(**keys)
         assert not (self.folder / "run").exists()
@@ -78,15 +78,15 @@ def ids(p: Prepared) -> list[list[int]]:
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_all_missing_files_are_named_at_once(corpus: Corpus):
+def test_error_names_all_missing_files(corpus: Corpus):
     for name in ("train.gl", "dev.en"):
         (corpus.folder / name).unlink()
-    said = corpus.refused()
-    assert f"{corpus.folder / 'train.gl'}: no such file" in said
-    assert f"{corpus.folder / 'dev.en'}: no such file" in said
+    message = corpus.refused()
+    assert f"{corpus.folder / 'train.gl'}: no such file" in message
+    assert f"{corpus.folder / 'dev.en'}: no such file" in message
 
 
-def test_a_folder_or_a_pipe_is_no_corpus(corpus: Corpus):
+def test_folder_or_pipe_is_an_error(corpus: Corpus):
     (corpus.folder / "dev.gl").unlink()
     (corpus.folder / "dev.gl").mkdir()
     assert "dev.gl: is not a regular file" in corpus.refused()
@@ -96,7 +96,7 @@ def test_a_folder_or_a_pipe_is_no_corpus(corpus: Corpus):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(corpus: Corpus):
+def test_file_without_read_permission_is_an_error(corpus: Corpus):
     (corpus.folder / "train.gl").chmod(0)
     assert "train.gl: cannot be read: Permission denied" in corpus.refused()
 
@@ -109,12 +109,12 @@ def test_empty_files(corpus: Corpus, kind: str):
     assert "no training pair is left (the files are empty)" in corpus.refused(segment=segment)
     for lang in ("gl", "en"):
         corpus.write(f"dev.{lang}", "")
-    said = corpus.refused(segment=segment)
-    assert "data.dev" in said
-    assert "no pair has text on both sides (the files are empty)" in said
+    message = corpus.refused(segment=segment)
+    assert "data.dev" in message
+    assert "no pair has text on both sides (the files are empty)" in message
 
 
-def test_the_command_ends_with_2_and_one_message(corpus: Corpus, capsys):
+def test_command_exits_with_2_and_one_message(corpus: Corpus, capsys):
     corpus.write("train.en", "one line\n")
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 2
@@ -125,7 +125,7 @@ def test_the_command_ends_with_2_and_one_message(corpus: Corpus, capsys):
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_archives_are_read_and_truncated_ones_refused(corpus: Corpus, suffix, pack):
+def test_archives_are_read_and_truncated_archives_are_errors(corpus: Corpus, suffix, pack):
     plain = ids(corpus.prepared())
     data = pack((corpus.folder / "train.en").read_bytes())
     (corpus.folder / "train.en").unlink()
@@ -137,7 +137,7 @@ def test_archives_are_read_and_truncated_ones_refused(corpus: Corpus, suffix, pa
     assert not list((corpus.folder / "c").rglob("report.json"))
 
 
-def test_two_files_of_one_side_must_be_the_same(corpus: Corpus):
+def test_two_files_of_one_side_must_have_the_same_lines(corpus: Corpus):
     plain = corpus.folder / "train.en"
     packed = corpus.write("train.en.gz", gzip.compress(plain.read_bytes()))
     report = corpus.prepared().report
@@ -151,14 +151,14 @@ def test_two_files_of_one_side_must_be_the_same(corpus: Corpus):
             corpus.prepared()
 
 
-def test_a_line_that_never_ends_is_refused_before_it_fills_memory(corpus: Corpus):
+def test_endless_line_is_an_error_before_it_fills_memory(corpus: Corpus):
     (corpus.folder / "train.en").unlink()
     corpus.write("train.en.gz", gzip.compress(b"a" * 30_000_000, 1))
     assert "train.en.gz:1: this line has over 10,000,000 bytes" in corpus.refused()
 
 
 @pytest.mark.parametrize("name", ["train.gl", "dev.en"])
-def test_a_file_that_changes_while_it_is_read(corpus: Corpus, monkeypatch, name: str):
+def test_file_that_changes_while_it_is_read_is_an_error(corpus: Corpus, monkeypatch, name: str):
     real = prepare_module.encode_training
 
     def meddle(*args):
@@ -167,12 +167,12 @@ def test_a_file_that_changes_while_it_is_read(corpus: Corpus, monkeypatch, name:
         return real(*args)
 
     monkeypatch.setattr(prepare_module, "encode_training", meddle)
-    said = corpus.refused()
-    assert name in said
-    assert "changed while it was read" in said or "lines, but" in said
+    message = corpus.refused()
+    assert name in message
+    assert "changed while it was read" in message or "lines, but" in message
 
 
-def test_another_file_under_the_same_name_and_size(corpus: Corpus, monkeypatch):
+def test_replaced_file_of_the_same_size_is_an_error(corpus: Corpus, monkeypatch):
     def meddle(*args):
         text = (corpus.folder / "train.gl").read_text().replace("gato", "pato")
         os.replace(corpus.write("new", text), corpus.folder / "train.gl")
@@ -186,14 +186,14 @@ def test_another_file_under_the_same_name_and_size(corpus: Corpus, monkeypatch):
 # --- bytes and characters -----------------------------------------------------------------------
 
 
-def test_invalid_utf8_is_named_by_line_and_byte(corpus: Corpus):
+def test_invalid_utf8_error_has_line_and_byte(corpus: Corpus):
     path = corpus.folder / "train.en"
     lines = path.read_bytes().split(b"\n")
     lines[6] = b"caf\xe9 open"
     path.write_bytes(b"\n".join(lines))
-    said = corpus.refused()
-    assert f"{path}:7: not UTF-8" in said
-    assert "byte 4 of the line" in said
+    message = corpus.refused()
+    assert f"{path}:7: not UTF-8" in message
+    assert "byte 4 of the line" in message
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_invalid_utf8_is_named_by_line_and_byte(corpus: Corpus):
         (lambda text: text.removesuffix("\n"), None, 0),
     ],
 )
-def test_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, count):
+def test_line_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, count):
     plain = corpus.prepared()
     path = corpus.folder / "train.en"
     path.write_bytes(change(path.read_bytes().decode()).encode())
@@ -224,7 +224,7 @@ def test_ends_and_control_characters_change_no_id(corpus: Corpus, change, what, 
     assert plain.report.splits["train"].normalized == {}
 
 
-def test_references_and_sources_for_scoring_are_as_in_the_file(corpus: Corpus):
+def test_references_and_sources_for_scoring_are_unchanged(corpus: Corpus):
     corpus.write("dev.gl", "o gato\u00a0come\n\u200b\no gato\n")
     corpus.write("dev.en", "e\u0301 \u2028the  cat\t\n\nthe cat\n")
     p = corpus.prepared(data={"normalize": "nfc"})
@@ -251,7 +251,7 @@ def test_text_that_looks_like_a_special_is_text(corpus: Corpus, kind: str):
 # --- pairs --------------------------------------------------------------------------------------
 
 
-def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
+def test_very_long_line_is_dropped_or_is_a_batch_of_its_own(corpus: Corpus):
     for lang in ("gl", "en"):
         path = corpus.folder / f"train.{lang}"
         path.write_text("word " * 10_000 + "\n" + path.read_text())
@@ -268,15 +268,15 @@ def test_a_very_long_line_is_dropped_or_a_batch_alone(corpus: Corpus):
 
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
-def test_no_pair_left_says_which_filter_took_how_many(corpus: Corpus, kind: str):
+def test_no_pair_left_error_lists_the_filters(corpus: Corpus, kind: str):
     corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
-    said = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
-    assert "no training pair is left (5 source blank, 55 longer than 2 words)" in said
+    message = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
+    assert "no training pair is left (5 source blank, 55 longer than 2 words)" in message
 
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
-def test_a_side_of_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind: str):
-    """Characters of Chinese count as one word, so the limit of words does not see them."""
+def test_pair_with_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind: str):
+    """A Chinese line counts as one word, so data.max_len does not limit it."""
     rng = random.Random(1)
     chinese = "".join(chr(rng.randrange(0x4E00, 0x4E00 + 20)) for _ in range(19_000))
     if kind == "whitespace":
@@ -318,21 +318,21 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
 
 def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
     letters = {"segment": {"merges": 1}}
-    said = corpus.prepared(data={"batch_tokens": 8}, **letters).report.warnings
-    (found,) = [warning for warning in said if "data.batch_tokens" in warning]
+    message = corpus.prepared(data={"batch_tokens": 8}, **letters).report.warnings
+    (found,) = [warning for warning in message if "data.batch_tokens" in warning]
     assert found.startswith("train: 60 pairs (100.0%) are longer than data.batch_tokens (8 pieces)")
     assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report.warnings)
 
 
 @pytest.mark.parametrize("name", ["train", "dev"])
-def test_line_ends_of_old_macs_are_named(corpus: Corpus, name: str):
+def test_cr_line_ends_are_an_error(corpus: Corpus, name: str):
     for lang in ("gl", "en"):
         text = (corpus.folder / f"{name}.{lang}").read_text() * 2
         corpus.write(f"{name}.{lang}", text.replace("\n", "\r"))
-    said = corpus.refused()
-    assert f"{corpus.folder / name}.gl:1: has one line with" in said
-    assert "end with CR, not LF" in said
-    assert f"tr '\\r' '\\n' < {corpus.folder / name}.gl" in said
+    message = corpus.refused()
+    assert f"{corpus.folder / name}.gl:1: has one line with" in message
+    assert "end with CR, not LF" in message
+    assert f"tr '\\r' '\\n' < {corpus.folder / name}.gl" in message
 
 
 def test_one_dev_pair_is_a_warning(corpus: Corpus):
@@ -344,7 +344,7 @@ GL = "o can dorme na casa vella e a muller do pescador canta cancións ao neno p
 EN = "the dog sleeps in the old house and the wife of the fisherman sings songs to the boy\n"
 
 
-def test_exchanged_sides_are_refused_and_a_wrong_file_is_a_warning(corpus: Corpus):
+def test_exchanged_sides_are_an_error_and_a_wrong_file_is_a_warning(corpus: Corpus):
     for name, text in (("train.gl", GL * 20), ("train.en", EN * 20), ("dev.gl", EN * 9)):
         corpus.write(name, text)
     corpus.write("dev.en", GL * 9)
@@ -365,8 +365,8 @@ def test_codes_that_are_missing_or_malformed(corpus: Corpus):
     segment = {"codes": str(corpus.folder / "codes")}
     assert "codes: cannot be read: No such file" in corpus.refused(segment=segment)
     corpus.write("codes", "g a 3\nga t 2\nthree blind mice run\n")
-    said = corpus.refused(segment=segment)
-    assert f"{corpus.folder / 'codes'}:3: not a merge" in said
+    message = corpus.refused(segment=segment)
+    assert f"{corpus.folder / 'codes'}:3: not a merge" in message
 
 
 def test_codes_of_both_formats_segment_alike(corpus: Corpus):
@@ -378,16 +378,16 @@ def test_codes_of_both_formats_segment_alike(corpus: Corpus):
     assert both[0] != ids(corpus.prepared())
 
 
-def test_a_corpus_that_does_not_fit_is_refused(corpus: Corpus):
+def test_dev_set_of_unknown_pieces_is_an_error(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     with pytest.raises(UserError) as error:
         corpus.prepared()
     assert "dev: 100% of the source pieces are unknown" in str(error.value)
-    said = corpus.prepared(data={"checks": "warn"}).report.warnings
-    assert any("100% of the source pieces" in warning for warning in said)
+    message = corpus.prepared(data={"checks": "warn"}).report.warnings
+    assert any("100% of the source pieces" in warning for warning in message)
 
 
-def test_with_bytes_nothing_is_unknown(corpus: Corpus):
+def test_byte_fallback_leaves_nothing_unknown(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     segment = {"kind": "sentencepiece", "vocab_size": 320}
     with pytest.raises(UserError, match="of the source pieces are unknown"):
@@ -398,17 +398,17 @@ def test_with_bytes_nothing_is_unknown(corpus: Corpus):
     assert not p.vocab.types_of("tgt")[p.vocab.ids(["<0x0A>"])].any()
 
 
-def test_a_vocabulary_without_bounds(corpus: Corpus, monkeypatch):
+def test_too_many_types_are_an_error(corpus: Corpus, monkeypatch):
     monkeypatch.setattr(encoded, "MAX_TYPES", 50)
-    said = corpus.refused(segment={"kind": "whitespace"})
-    assert "72 types; at most 50 are allowed" in said
-    assert "segment.min_count" in said
+    message = corpus.refused(segment={"kind": "whitespace"})
+    assert "72 types; at most 50 are allowed" in message
+    assert "segment.min_count" in message
 
 
 # --- processes, disk, cache ---------------------------------------------------------------------
 
 
-def test_a_killed_worker_is_an_error_and_not_a_hang(corpus: Corpus, monkeypatch):
+def test_killed_worker_is_an_error(corpus: Corpus, monkeypatch):
     monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
     monkeypatch.setattr(workers, "CHUNK", 5)
     monkeypatch.setattr(workers, "available_cpus", lambda: 2)
@@ -426,8 +426,8 @@ def test_a_killed_worker_is_an_error_and_not_a_hang(corpus: Corpus, monkeypatch)
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
-def test_workers_know_nothing_of_torch_and_give_the_same(corpus: Corpus):
-    """What the command's processes load, and the ids of one process and of several."""
+def test_workers_do_not_load_torch_and_give_the_same_ids(corpus: Corpus):
+    """Compare the caches of one process and of several, with torch forbidden."""
     code = """
 import sys
 from nmt.data import encoded, workers
@@ -461,28 +461,28 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     monkeypatch.setattr(encoded.CorpusWriter, "add", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
-    said = capsys.readouterr().err
-    (cache,) = re.findall(r"^nmt-prepare: (.*): the disk", said) or [""]
+    message = capsys.readouterr().err
+    (cache,) = re.findall(r"^nmt-prepare: (.*): the disk", message) or [""]
     assert Path(cache).parent == corpus.folder / ".cache"
-    assert re.search(r"is full: [\d.]+ KB needed, .* free\n  -> free some space", said)
+    assert re.search(r"is full: [\d.]+ KB needed, .* free\n  -> free some space", message)
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_made_elsewhere(corpus: Corpus, monkeypatch, capsys):
+def test_unwritable_cache_is_made_in_a_temporary_folder(corpus: Corpus, monkeypatch, capsys):
     plain = ids(corpus.prepared(out=str(corpus.folder / "a/run")))
     elsewhere = corpus.folder / "tmp"
     elsewhere.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     corpus.write(".cache", "in the way")
     assert ids(corpus.prepared()) == plain
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert f"preparing in {elsewhere}" in said[0]
-    assert "removed when the command ends" in said[0]
+    message = capsys.readouterr().err.splitlines()
+    assert len(message) == 1
+    assert f"preparing in {elsewhere}" in message[0]
+    assert "removed when the command ends" in message[0]
 
 
-def test_a_folder_made_elsewhere_is_removed_at_the_end(corpus: Corpus):
-    """By the command itself: nothing of it stays in the temporary folder."""
+def test_temporary_cache_is_removed_at_the_end(corpus: Corpus):
+    """The command leaves nothing in the temporary folder."""
     corpus.write(".cache", "in the way")
     recipe = corpus.write(
         "r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n"
@@ -503,7 +503,7 @@ def test_a_folder_made_elsewhere_is_removed_at_the_end(corpus: Corpus):
 @pytest.mark.parametrize(
     "name", ["report.json", "vocab.txt", "codes.txt", "segmenter.json", "train/src.ids"]
 )
-def test_a_damaged_cache_names_the_folder_to_delete(corpus: Corpus, name: str):
+def test_damaged_cache_error_names_the_folder_to_delete(corpus: Corpus, name: str):
     first = ids(corpus.prepared())
     (cache,) = (corpus.folder / ".cache").iterdir()
 
@@ -535,7 +535,7 @@ def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
-def test_more_words_than_memory_leave_out_the_rare_ones_in_learning(monkeypatch):
+def test_merges_are_learned_from_the_most_frequent_words(monkeypatch):
     words = {"abc": 5, "abd": 4, "xyxy": 3, "zzz": 1}
     whole = bpe.learn_codes(words, 20)
     monkeypatch.setattr(bpe, "MAX_LEARNED_WORDS", 2)
@@ -544,8 +544,8 @@ def test_more_words_than_memory_leave_out_the_rare_ones_in_learning(monkeypatch)
     assert bpe.learn_codes(words, 20) == whole
 
 
-def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatch):
-    """The overlap check of a cache that had them in other roles must not be taken over."""
+def test_files_in_other_roles_have_another_data_hash(corpus: Corpus, monkeypatch):
+    """A cache with the same files in other roles has another overlap check."""
     for lang in ("gl", "en"):
         corpus.write(f"test.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
     test, train = (str(corpus.folder / name) for name in ("test", "train"))
@@ -561,7 +561,7 @@ def test_another_role_of_the_same_files_is_other_data(corpus: Corpus, monkeypatc
 
 
 @pytest.mark.parametrize("package", ["sacremoses", "sentencepiece", "subword-nmt", "Unicode"])
-def test_another_version_of_what_cuts_the_text_is_other_data(corpus: Corpus, monkeypatch, package):
+def test_versions_of_packages_change_the_data_hash(corpus: Corpus, monkeypatch, package):
     first = corpus.prepared()
     assert set(first.report.versions) >= {package}
     monkeypatch.setattr(cache_module, "versions", lambda: {**first.report.versions, package: "99"})
@@ -571,7 +571,7 @@ def test_another_version_of_what_cuts_the_text_is_other_data(corpus: Corpus, mon
     assert again.report.versions[package] == "99"
 
 
-def test_a_corpus_named_twice_counts_twice(corpus: Corpus):
+def test_corpus_named_twice_counts_twice(corpus: Corpus):
     train = str(corpus.folder / "train")
     once, twice = corpus.prepared(), corpus.prepared(data={"train": [train, train]})
     assert ids(twice) == ids(once) * 2
@@ -579,35 +579,35 @@ def test_a_corpus_named_twice_counts_twice(corpus: Corpus):
 
 
 @pytest.mark.parametrize("name", ["dev", "copy"])
-def test_a_test_set_that_is_the_dev_set_is_a_warning(corpus: Corpus, name: str):
+def test_test_set_equal_to_dev_is_a_warning(corpus: Corpus, name: str):
     for lang in ("gl", "en"):
         corpus.write(f"copy.{lang}", (corpus.folder / f"dev.{lang}").read_bytes())
-    said = corpus.prepared(data={"test": str(corpus.folder / name)}).report.warnings
-    assert any("test: 100.0% of the pairs (1) are also in dev" in warning for warning in said)
+    message = corpus.prepared(data={"test": str(corpus.folder / name)}).report.warnings
+    assert any("test: 100.0% of the pairs (1) are also in dev" in warning for warning in message)
     assert not any("also in dev" in warning for warning in corpus.prepared().report.warnings)
 
 
-def test_the_report_names_the_files_and_their_hashes(corpus: Corpus):
+def test_report_has_the_files_and_their_hashes(corpus: Corpus):
     report = corpus.prepared().report
     for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
         path = corpus.folder / name
         assert report.inputs[str(path)] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_vocabulary_is_no_codes_file(corpus: Corpus):
+def test_vocabulary_given_as_codes_is_an_error(corpus: Corpus):
     segment = {"codes": str(corpus.write("vocab", "the 312\ncat 17\na@@ 4\n"))}
-    said = corpus.refused(segment=segment)
-    assert f"{corpus.folder / 'vocab'}:1: a vocabulary entry (WORD COUNT), not a merge" in said
-    assert "\n  -> " in said
+    message = corpus.refused(segment=segment)
+    assert f"{corpus.folder / 'vocab'}:1: a vocabulary entry (WORD COUNT), not a merge" in message
+    assert "\n  -> " in message
     corpus.write("vocab", "t h\nth e\n")  # subword-nmt's without its first line, or version 0.1
-    said = corpus.refused(segment=segment)
-    assert "vocab:1: two columns, but the first line is not #version" in said
+    message = corpus.refused(segment=segment)
+    assert "vocab:1: two columns, but the first line is not #version" in message
     corpus.write("vocab", "t h 312\nth e 17\n")
     assert corpus.prepared(segment=segment)
 
 
-def test_a_file_that_is_no_sentencepiece_model(corpus: Corpus):
+def test_wrong_sentencepiece_model_is_an_error(corpus: Corpus):
     path = corpus.write("spm.model", "no model")
-    said = corpus.refused(segment={"kind": "sentencepiece", "model": str(path)})
-    assert f"{path}: not a SentencePiece model" in said
-    assert "segment.model" in said
+    message = corpus.refused(segment={"kind": "sentencepiece", "model": str(path)})
+    assert f"{path}: not a SentencePiece model" in message
+    assert "segment.model" in message

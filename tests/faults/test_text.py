@@ -1,4 +1,4 @@
-"""Faults of text, codes, models and vocabularies on the disk, whatever bytes they hold."""
+"""Damaged text, codes, models and vocabularies on the disk, with any bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def require_place(error: UserError, path: Path) -> None:
 
 @same_folder
 @given(st.binary(max_size=60))
-def test_any_bytes_are_lines_or_an_error_with_line_and_byte(tmp_path: Path, data: bytes):
+def test_any_bytes_give_lines_or_an_error_with_line_and_byte(tmp_path: Path, data: bytes):
     path = write(tmp_path / "t.en", data)
     try:
         text = data.decode("utf-8")
@@ -66,7 +66,7 @@ def test_any_bytes_are_lines_or_an_error_with_line_and_byte(tmp_path: Path, data
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
-def test_an_archive_cut_at_any_byte_is_never_a_short_corpus(
+def test_archive_truncated_at_any_byte_is_an_error(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ):
     whole = pack(TEXT.encode())
@@ -76,7 +76,7 @@ def test_an_archive_cut_at_any_byte_is_never_a_short_corpus(
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
-def test_an_archive_with_a_flipped_bit_is_never_another_text(
+def test_archive_with_a_flipped_bit_never_gives_other_text(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ):
     whole, draw = pack(TEXT.encode()), random.Random(1)
@@ -94,12 +94,12 @@ def test_an_archive_with_a_flipped_bit_is_never_another_text(
     ("prefix", "said"),
     [("x" * 5000, "too long"), ("a\0b", "no such file"), ("gone/t", "no such file")],
 )
-def test_prefixes_that_no_file_can_have(prefix: str, said: str):
+def test_impossible_prefixes_are_errors(prefix: str, said: str):
     with pytest.raises(UserError, match=said):
         find_side(prefix, "en")
 
 
-def test_links_that_lead_nowhere(tmp_path: Path):
+def test_broken_links_are_errors(tmp_path: Path):
     (tmp_path / "round.en").symlink_to(tmp_path / "round.en")
     (tmp_path / "gone.en").symlink_to(tmp_path / "nothing")
     for name in ("round", "gone"):
@@ -108,7 +108,7 @@ def test_links_that_lead_nowhere(tmp_path: Path):
 
 
 @given(st.text())
-def test_cleaning_keeps_a_line_one_line_and_blank_lines_blank(line: str):
+def test_cleaning_keeps_line_count_and_blank_lines(line: str):
     cleaned = clean_line(line)
     assert clean_line(cleaned) == cleaned
     assert len(cleaned) == len(line)
@@ -124,7 +124,7 @@ CODES = st.text(st.sampled_from("ab é\t\r\u2028\u00a0@#</w>0 19 \n\n"), max_siz
 
 @same_folder
 @given(CODES)
-def test_codes_are_merges_or_an_error_with_the_file(tmp_path: Path, text: str):
+def test_any_codes_give_merges_or_an_error_with_the_file(tmp_path: Path, text: str):
     path = write(tmp_path / "codes", text.encode())
     try:
         merges = read_codes(path)
@@ -146,8 +146,8 @@ ODD_CODES = [
 ]
 
 
-def test_no_codes_end_the_process(tmp_path: Path):
-    """fastBPE itself calls exit() or aborts on many of these; in a process of its own."""
+def test_bad_codes_never_end_the_process(tmp_path: Path):
+    """fastBPE calls exit() or aborts on many of these files, so a subprocess reads them."""
     program = """
 import pathlib, sys
 from nmt.data.segmenters.bpe import WordSplitter, read_codes
@@ -183,7 +183,9 @@ WORDS = st.text(st.sampled_from("abAB@<>/wé日\u0301\ue000\u2581"), min_size=1,
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=25), st.integers(1, 40), st.randoms())
-def test_both_engines_split_any_words_alike(words: list[str], count: int, draw: random.Random):
+def test_fastbpe_and_subword_nmt_split_any_words_alike(
+    words: list[str], count: int, draw: random.Random
+):
     pytest.importorskip("fastBPE", reason="the extra fastbpe is not installed")
     merges = learn_codes(Counter(words), count)
     draw.shuffle(merges)
@@ -211,7 +213,7 @@ def test_words_with_nothing_to_merge(words: dict[str, int], monkeypatch: pytest.
     ("data", "said"),
     [(b"", "not a SentencePiece model"), (b"\0garbage", "not a SentencePiece model"), (None, "No")],
 )
-def test_a_model_that_is_none(tmp_path: Path, data: bytes | None, said: str):
+def test_file_that_is_not_a_model_is_an_error(tmp_path: Path, data: bytes | None, said: str):
     path = tmp_path / "spm.model"
     if data is not None:
         path.write_bytes(data)
@@ -234,7 +236,7 @@ def test_a_model_that_is_none(tmp_path: Path, data: bytes | None, said: str):
         lambda facts: {key: value for key, value in facts.items() if key != "tokenised"},
     ],
 )
-def test_a_segmenter_with_other_facts_is_refused(tmp_path: Path, change):
+def test_segmenter_with_wrong_metadata_is_an_error(tmp_path: Path, change):
     save_segmenter(segmenter(FastBpeConfig(merges=5)), tmp_path)
     path = tmp_path / "segmenter.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
@@ -243,7 +245,7 @@ def test_a_segmenter_with_other_facts_is_refused(tmp_path: Path, change):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "1" * 10_000])
-def test_a_segmenter_with_broken_json_is_refused(tmp_path: Path, text: str):
+def test_segmenter_with_broken_json_is_an_error(tmp_path: Path, text: str):
     save_segmenter(segmenter(FastBpeConfig(merges=5)), tmp_path)
     (tmp_path / "segmenter.json").write_text(text)
     with pytest.raises(UserError, match=r"segmenter\.json: the segmenter cannot be read"):
@@ -255,7 +257,7 @@ def test_a_segmenter_with_broken_json_is_refused(tmp_path: Path, text: str):
 
 @same_folder
 @given(st.text(st.sampled_from("ab\t19٣²-\n\r\u2028\0"), max_size=30))
-def test_a_vocabulary_is_whole_or_an_error_with_the_file(tmp_path: Path, text: str):
+def test_any_vocabulary_file_is_read_or_is_an_error(tmp_path: Path, text: str):
     path = write(tmp_path / "vocab.txt", text.encode())
     try:
         vocab = Vocab.load(tmp_path)

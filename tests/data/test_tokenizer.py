@@ -1,4 +1,4 @@
-"""Moses in front of a segmenter: sacremoses' words, minus what it breaks, and the way back."""
+"""Moses tokenization: the words of sacremoses, its corrections, and detokenization."""
 # ruff: noqa: RUF001
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def test_words_follow_the_language(lang: str, line: str, words: str):
 
 
 @pytest.mark.parametrize("lang", ["pt-BR", "pt_BR", "PT", "pt"])
-def test_a_region_does_not_change_the_rules(lang: str):
+def test_region_of_a_language_code_is_ignored(lang: str):
     assert RAW.tokenize("A Dra. Ana", lang) == ["A", "Dra.", "Ana"]
 
 
-def test_a_language_without_rules_gets_the_english_abbreviations():
+def test_language_without_rules_gets_the_english_abbreviations():
     assert RAW.tokenize("Habari, Dr. Juma!", "sw") == ["Habari", ",", "Dr.", "Juma", "!"]
 
 
@@ -67,23 +67,23 @@ def test_a_language_without_rules_gets_the_english_abbreviations():
         ("en", "I ❤️ it"),
     ],
 )
-def test_marks_stay_with_their_letters(lang: str, line: str):
-    """sacremoses cuts at combining marks, and nothing joins the parts again."""
+def test_combining_marks_stay_with_their_letters(lang: str, line: str):
+    """sacremoses separates combining marks, and its detokenizer does not join them again."""
     assert " ".join(MosesTokenizer(lang).tokenize(line)).split() != RAW.tokenize(line, lang)
     assert there_and_back(line, lang) == line
 
 
 @settings(max_examples=300, deadline=None)
 @given(LINES, st.sampled_from(["en", "fr", "ar", "th", "cs"]))
-def test_no_character_is_lost_and_none_invented(line: str, lang: str):
-    """Only white space may differ: the model never sees less than the line."""
+def test_tokenization_only_changes_white_space(line: str, lang: str):
+    """The model must see every character of the line."""
     assert "".join(there_and_back(line, lang).split()) == "".join(line.split())
     assert bool(RAW.tokenize(line, lang)) or is_blank(line)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.sampled_from("aé日ع.,'?!\"&-/1 "), max_size=30))
-def test_words_are_those_of_sacremoses_where_no_mark_is(line: str):
+def test_words_without_marks_are_those_of_sacremoses(line: str):
     for lang in ("en", "fr", "ja", "ko"):
         assert RAW.tokenize(line, lang) == stock(lang).tokenize(line)
 
@@ -123,7 +123,7 @@ def test_words_are_those_of_sacremoses_on_real_text(name: str, lang: str, lines:
         ("fr", "une femme s’entraîne"),
     ],
 )
-def test_marks_that_sacremoses_leaves_apart_are_attached(lang: str, line: str):
+def test_marks_that_sacremoses_leaves_separated_are_attached(lang: str, line: str):
     plain = there_and_back(line, lang)
     if "‘" in line:  # a line that quotes with ‘ keeps its ’ apart: they may be quotes
         assert plain == "it ’ s mine, don ’ t ‘ touch ’ it"
@@ -144,13 +144,13 @@ def test_escapes_in_raw_text_stay_escapes():
         assert there_and_back(line, "en").replace(" ", "") == line.replace(" ", "")
 
 
-def test_chinese_and_japanese_lose_the_spaces_between_their_words():
+def test_detokenized_chinese_and_japanese_have_no_spaces():
     assert TOKENIZED.detokenize("私 は テニス 部員 で す 。", "ja") == "私はテニス部員です。"
     assert TOKENIZED.detokenize("한국어 입니다 .", "ko") == "한국어 입니다."
 
 
 @pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "@", ",1", "é", "&", " '", "”“ "])
-def test_ten_thousand_of_anything_take_no_time(part: str):
-    """Patterns that go back over a line again and again would take minutes here."""
+def test_long_repetitive_lines_take_linear_time(part: str):
+    """Regular expressions that backtrack would take minutes here."""
     line = part * 10_000
     assert "".join(there_and_back(line, "en").split()) == "".join(line.split())

@@ -1,7 +1,8 @@
-"""Segmenters: what they learn, round trips, files in both formats, the two BPE engines alike."""
+"""Segmenters: learning, round trips, codes in both formats, and equal BPE engines."""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from collections import Counter
@@ -31,6 +32,7 @@ from nmt.data.segmenters.bpe import (
     read_codes,
     unescape,
 )
+from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
@@ -72,7 +74,7 @@ def test_learned_merges_join_the_frequent_pairs():
 
 @settings(max_examples=200, deadline=None)
 @given(LINES)
-def test_words_of_pieces_are_the_words_of_the_text(line: str):
+def test_pieces_decode_to_the_words_of_the_text(line: str):
     words = " ".join(line.split())
     for segmenter in SEGMENTERS_OF_TOKENIZED:
         assert segmenter.decode_tokenized(segmenter.encode(line, "gl"), "gl") == words
@@ -85,24 +87,24 @@ BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokeniz
 
 @settings(max_examples=200, deadline=None)
 @given(LINES)
-def test_sentencepiece_gives_plain_text_back(line: str):
+def test_sentencepiece_decodes_to_the_plain_text(line: str):
     expected = " ".join(line.replace("\u2581", "_").split())
     assert SPM.decode(SPM.encode(line, "gl"), "gl") == expected
 
 
 @given(st.text())
-def test_escape_is_undone_and_leaves_no_joiner(word: str):
+def test_unescape_inverts_escape_and_no_joiner_is_left(word: str):
     assert unescape(escape(word)) == word
     assert "@@" not in escape(word)
 
 
 @pytest.mark.parametrize("text", ["<unk> </s> <s>", "a@@ b", "x</w> y", "&quot; &amp;", "@@ @"])
-def test_control_signs_in_text_survive(text: str):
+def test_control_symbols_in_text_are_kept(text: str):
     segmenter = fast()
     assert segmenter.decode_tokenized(segmenter.encode(text, "gl"), "gl") == text
 
 
-def test_raw_text_comes_back_through_moses():
+def test_raw_text_is_tokenized_and_detokenized_exactly():
     segmenter = learned(FastBpeConfig(merges=30), tokenized=False)
     for line in ("The cat's \"fish\" costs $5, doesn't it? Yes & no.", "It's (very) good: 50%."):
         pieces = segmenter.encode(line, "en")
@@ -112,14 +114,14 @@ def test_raw_text_comes_back_through_moses():
         )
 
 
-def test_tokenized_text_comes_out_plain():
+def test_tokenized_text_is_decoded_to_plain_text():
     segmenter = fast()
     pieces = segmenter.encode("it &apos;s a &quot; test &quot; , is n&apos;t it ?", "en")
     assert segmenter.decode(pieces, "en") == "it's a \"test\", is n't it?"
     assert segmenter.moses.detokenize_reference("it &apos;s", "en") == "it's"
 
 
-def test_both_engines_split_alike(monkeypatch):
+def test_fastbpe_and_subword_nmt_give_the_same_pieces(monkeypatch):
     fast_bpe = pytest.importorskip("fastBPE", reason="the extra fastbpe is not installed")
     assert bpe.fastBPE is fast_bpe
     words = [w for pair in TEXT for line in pair for w in line.split()]
@@ -133,7 +135,7 @@ def test_both_engines_split_alike(monkeypatch):
 MERGES = learn_codes(Counter({"aab": 9, "abab</w": 7, "b@": 5, "caba": 4, "éa\u0301b": 3}), 30)
 
 
-def test_a_merge_that_comes_twice_counts_where_it_comes_first(tmp_path: Path, monkeypatch):
+def test_first_place_of_a_duplicate_merge_counts(tmp_path: Path, monkeypatch):
     (tmp_path / "codes").write_text("a b 3\nb c</w> 2\nx y 1\na b 1\n")
     merges = read_codes(tmp_path / "codes")
     assert merges == [("a", "b"), ("b", "c</w>"), ("x", "y")]
@@ -142,8 +144,8 @@ def test_a_merge_that_comes_twice_counts_where_it_comes_first(tmp_path: Path, mo
     assert WordSplitter(merges)(["abc"]) == ["ab@@", "c"]
 
 
-def test_the_end_of_a_word_in_a_text_is_never_learned_as_one(tmp_path: Path):
-    """Codes of a text about BPE can be read again, and its words come back."""
+def test_word_end_symbol_in_text_is_not_learned_as_word_end(tmp_path: Path):
+    """Codes learned from a text about BPE can be read, and its words are decoded."""
     text = [("low</w> low</w> x</w>y", "e s t</w> </w>")] * 9
     config = FastBpeConfig(merges=30)
     segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(text))
@@ -152,14 +154,14 @@ def test_the_end_of_a_word_in_a_text_is_never_learned_as_one(tmp_path: Path):
         assert segmenter.decode_tokenized(load_segmenter(tmp_path).encode(line, "gl"), "gl") == line
 
 
-def test_the_cache_of_words_is_bounded_and_changes_nothing(monkeypatch):
+def test_word_cache_is_bounded_and_changes_nothing(monkeypatch):
     monkeypatch.setattr(bpe, "MAX_CACHED_WORDS", 2)
     splitter, words = WordSplitter(MERGES), ["aab", "abab", "caba", "aab", "b", "abab"]
     assert [splitter([word]) for word in words] == [WordSplitter(MERGES)([word]) for word in words]
     assert len(splitter._cache) <= 2
 
 
-def test_a_vocabulary_threshold_splits_rare_pieces_again():
+def test_vocabulary_threshold_splits_rare_pieces_again():
     counts = Counter(p for pair in TEXT for s in pair for p in fast().encode(s, "gl"))
     rare = {p for p, n in counts.items() if n < 12}
     assert rare
@@ -168,7 +170,7 @@ def test_a_vocabulary_threshold_splits_rare_pieces_again():
     assert len([p for p, n in after.items() if n < 12 and len(p.removesuffix("@@")) > 1]) == 0
 
 
-def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
+def test_bpe_dropout_depends_on_the_seed_and_is_for_training_only():
     segmenter = fast(dropout=0.5)
     line = "o gato negro come peixe , e o can come carne ."
     draws = [segmenter.training_encoder([1, n])(line, "gl") for n in (0, 0, 1)]
@@ -181,7 +183,7 @@ def test_bpe_dropout_is_drawn_from_the_seed_and_for_training_only():
 @pytest.mark.parametrize(
     "segmenter", [*SEGMENTERS_OF_TOKENIZED, SPM, BYTES], ids=lambda s: type(s).__name__
 )
-def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Segmenter):
+def test_saved_and_pickled_segmenters_are_equal(tmp_path: Path, segmenter: Segmenter):
     save_segmenter(segmenter, tmp_path)
     line = "o gato come @@ peixe na casa grande &quot; xyz"
     expected = segmenter.encode(line, "gl")
@@ -190,7 +192,7 @@ def test_saved_and_pickled_segmenters_are_the_same(tmp_path: Path, segmenter: Se
         assert again.decode(expected, "en") == segmenter.decode(expected, "en")
 
 
-def test_a_changed_or_missing_file_is_refused(tmp_path: Path):
+def test_changed_or_missing_file_is_an_error(tmp_path: Path):
     save_segmenter(fast(), tmp_path)
     (tmp_path / "codes.txt").write_text("a b 0\n")
     with pytest.raises(UserError, match=r"codes\.txt has changed"):
@@ -225,7 +227,7 @@ def test_codes_of_both_formats_are_read(tmp_path: Path):
         ("", "has no merges"),
     ],
 )
-def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: str):
+def test_error_of_bad_codes_has_the_line(tmp_path: Path, text: str, place: str):
     (tmp_path / "codes").write_text(text)
     with pytest.raises(UserError, match=place):
         read_codes(tmp_path / "codes")
@@ -236,7 +238,7 @@ def test_bad_codes_are_named_with_their_line(tmp_path: Path, text: str, place: s
         read_codes(tmp_path / "codes")
 
 
-def test_nfc_composes_input_and_never_references():
+def test_nfc_normalizes_input_but_not_references():
     segmenter = learned(WhitespaceConfig(), normalize="nfc")
     assert segmenter.encode("e\u0301", "gl") == ["é"]
     assert segmenter.moses.tokenize_reference("e\u0301", "gl") == "e\u0301"
@@ -244,7 +246,7 @@ def test_nfc_composes_input_and_never_references():
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sentencepiece_learns_the_same_model_each_time_and_at_most_what_there_is(kind: str):
+def test_sentencepiece_learns_the_same_model_each_time(kind: str):
     config = SentencePieceConfig(vocab_size=5000, model_type=kind)
     first, second = (learned(config, tokenized=False) for _ in range(2))
     assert first.files() == second.files()
@@ -252,8 +254,8 @@ def test_sentencepiece_learns_the_same_model_each_time_and_at_most_what_there_is
     assert first.decode(first.encode(line, "gl"), "gl") == line
 
 
-def test_sentencepiece_learns_from_the_text_it_will_encode():
-    """Decomposed training text and a recipe that composes: the model knows the composed letter."""
+def test_sentencepiece_learns_from_normalized_text():
+    """Decomposed training text with data.normalize=nfc: the model has the composed letter."""
     text = [("cafe\u0301 \u2581 ba\u0301", "cafe\u0301")] * 20
     segmenter = learn_segmenter(
         SentencePieceConfig(vocab_size=40), "gl", "en", False, "nfc", lambda: iter(text)
@@ -265,7 +267,7 @@ def test_sentencepiece_learns_from_the_text_it_will_encode():
 
 
 @pytest.mark.parametrize("error", [UserError("line 3 is bad"), KeyboardInterrupt()])
-def test_what_the_corpus_raises_is_not_hidden_by_sentencepiece(error: BaseException):
+def test_sentencepiece_training_passes_on_errors_of_the_corpus(error: BaseException):
     def lines():
         yield from TEXT
         raise error
@@ -276,7 +278,7 @@ def test_what_the_corpus_raises_is_not_hidden_by_sentencepiece(error: BaseExcept
     assert raised.value is error
 
 
-def test_sentencepiece_that_cannot_learn_says_so():
+def test_too_small_sentencepiece_vocabulary_is_an_error():
     with pytest.raises(
         UserError, match=r"this corpus needs \d+ types, one for each character\n  -> set"
     ):
@@ -286,7 +288,7 @@ def test_sentencepiece_that_cannot_learn_says_so():
 
 
 @pytest.mark.parametrize("engine", ["fastBPE", "subword-nmt"])
-def test_a_word_of_a_megabyte_is_cut_in_blocks(monkeypatch, engine: str):
+def test_very_long_word_is_encoded_in_blocks(monkeypatch, engine: str):
     if engine == "subword-nmt":
         monkeypatch.setattr(bpe, "fastBPE", None)
     segmenter = fast()
@@ -301,7 +303,7 @@ def test_a_word_of_a_megabyte_is_cut_in_blocks(monkeypatch, engine: str):
 
 
 @pytest.mark.parametrize("failing", ["codes.txt", "segmenter.json", "vocab.txt"])
-def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch, failing: str):
+def test_failed_write_leaves_the_old_file_unchanged(tmp_path: Path, monkeypatch, failing: str):
     old, new = fast(), learned(FastBpeConfig(merges=20))
     vocabs = Vocab.build(Counter("ab"), Counter("b")), Vocab.build(Counter("cd"), Counter("d"))
     save_segmenter(old, tmp_path)
@@ -322,17 +324,27 @@ def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatc
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(before)
 
 
-def test_the_fingerprint_of_text_is_that_of_earlier_versions():
-    """Runs of earlier versions must be found to have the same text."""
-    segmenter = FastBpe(Moses(tokenized=True, nfc=False), WordSplitter([("a", "b")]), 0.0)
-    assert segmenter_hash(segmenter) == (
+def test_hashes_are_those_of_earlier_versions():
+    """Checkpoints store these hashes, and translation compares them."""
+    moses = Moses(tokenized=True, nfc=False)
+    assert segmenter_hash(FastBpe(moses, WordSplitter([("a", "b")]), 0.0)) == (
         "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
     )
+    assert segmenter_hash(Whitespace(moses)) == (
+        "591e7c22de48f3d26c2e47c1507d4335a0de04dac7a471e87daefcd73a1c678b"
+    )
+
+
+@pytest.mark.parametrize("kind", ["plain", "whitespace"])
+def test_whitespace_segmenter_loads_by_its_old_and_new_name(tmp_path: Path, kind: str):
+    metadata = {"kind": kind, "tokenised": True, "nfc": False, "sha256": {}}
+    (tmp_path / "segmenter.json").write_text(json.dumps(metadata))
+    assert load_segmenter(tmp_path).encode("o gato .", "gl") == ["o", "gato", "."]
 
 
 @settings(max_examples=200, deadline=None)
 @given(LINES)
-def test_bytes_give_any_text_back(line: str):
+def test_byte_fallback_encodes_any_text(line: str):
     expected = " ".join(line.replace("\u2581", "_").split())
     pieces = BYTES.encode(line, "gl")
     vocab = Vocab.build(Counter(), Counter(), alphabet=BYTES.alphabet())
@@ -340,8 +352,8 @@ def test_bytes_give_any_text_back(line: str):
     assert BYTES.decode(pieces, "gl") == expected
 
 
-def test_bytes_that_are_no_text_end_no_line():
-    """What a model may say: a broken character, a line feed."""
+def test_invalid_bytes_never_end_a_line():
+    """A translation model may produce an incomplete character or a line feed."""
     pieces = ["\u2581o", "<0xC3>", "\u2581gato", "<0x0A>", "<0x41>"]
     assert BYTES.decode(pieces, "gl") == "o\ufffd gato A"
     surfaces = [BYTES.surface(piece) for piece in pieces]
@@ -353,7 +365,7 @@ def test_bytes_that_are_no_text_end_no_line():
     assert len(set(map(BYTES.surface, singles))) == 256
 
 
-def test_a_text_that_looks_like_a_byte_is_text():
+def test_text_that_looks_like_a_byte_piece_is_text():
     line = "<0x41> gato <0x0A>"
     assert BYTES.decode(BYTES.encode(line, "gl"), "gl") == line
     assert SPM.alphabet() == []
@@ -361,7 +373,7 @@ def test_a_text_that_looks_like_a_byte_is_text():
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
-def test_sentencepieces_errors_name_keys_of_the_recipe(byte_fallback: bool):
+def test_sentencepiece_errors_name_recipe_keys(byte_fallback: bool):
     with pytest.raises(UserError) as error:
         learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenized=False)
     said = str(error.value)
@@ -372,7 +384,7 @@ def test_sentencepieces_errors_name_keys_of_the_recipe(byte_fallback: bool):
     assert "--" not in said
 
 
-def test_a_given_model_without_bytes_is_not_asked_for_them(tmp_path: Path):
+def test_byte_fallback_needs_a_model_with_bytes(tmp_path: Path):
     save_segmenter(SPM, tmp_path)
     config = SentencePieceConfig(model=str(tmp_path / "spm.model"), byte_fallback=True)
     with pytest.raises(UserError, match=r"spm\.model: segment\.byte_fallback is true, but"):
