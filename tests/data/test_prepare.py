@@ -214,7 +214,7 @@ def test_command_prints_the_summary(tmp_path: Path, capsys):
 
 @pytest.mark.slow
 def test_million_pairs_in_under_a_gigabyte(tmp_path: Path):
-    """Peak memory of the whole command, the largest process, as the system counts it."""
+    """Measure the peak memory of the largest process of the command."""
     rng = np.random.default_rng(0)
     words = np.array([f"w{i:x}" for i in range(50_000)])
     for lang in ("gl", "en"):

@@ -70,9 +70,9 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path: Path):
     [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
 )
 def test_truncated_archive_is_an_error(tmp_path: Path, suffix: str, pack):
-    whole = pack("".join(f"sentence number {i * i}\n" for i in range(5000)).encode())
+    complete = pack("".join(f"sentence number {i * i}\n" for i in range(5000)).encode())
     with pytest.raises(UserError, match="damaged or truncated"):
-        lines_of(tmp_path, whole[: len(whole) // 2], f"a.en{suffix}")
+        lines_of(tmp_path, complete[: len(complete) // 2], f"a.en{suffix}")
     with pytest.raises(UserError, match="damaged or truncated"):
         lines_of(tmp_path, b"no archive", f"b.en{suffix}")
 

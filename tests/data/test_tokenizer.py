@@ -105,7 +105,7 @@ def stock(lang: str, made: dict[str, MosesTokenizer] = {}) -> MosesTokenizer:  #
 )
 def test_words_are_those_of_sacremoses_on_real_text(name: str, lang: str, lines: int):
     if not (CORPORA / name).exists():
-        pytest.skip("no corpora beside the repository")
+        pytest.skip("needs the corpora in ../shared/data")
     for line in itertools.islice(read_lines(CORPORA / name), lines):
         assert RAW.tokenize(line, lang) == stock(lang).tokenize(line)
 

@@ -260,9 +260,9 @@ def test_very_long_line_is_dropped_or_is_a_batch_of_its_own(corpus: Corpus):
     assert short.report.splits["train"].dropped == {
         "longer than 250 words": Finding(1, ["train:1"])
     }
-    whole = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
-    assert len(whole.train) == 61
-    batches = make_batches(whole.train.src_len, whole.train.tgt_len, 256, seed=1, epoch=0)
+    complete = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
+    assert len(complete.train) == 61
+    batches = make_batches(complete.train.src_len, complete.train.tgt_len, 256, seed=1, epoch=0)
     assert [0] in [list(rows) for rows in batches]
     assert sorted(np.concatenate(batches)) == list(range(61))
 
@@ -537,11 +537,11 @@ def test_ctrl_c_leaves_no_draft(corpus: Corpus, monkeypatch):
 
 def test_merges_are_learned_from_the_most_frequent_words(monkeypatch):
     words = {"abc": 5, "abd": 4, "xyxy": 3, "zzz": 1}
-    whole = bpe.learn_codes(words, 20)
+    complete = bpe.learn_codes(words, 20)
     monkeypatch.setattr(bpe, "MAX_LEARNED_WORDS", 2)
-    assert bpe.learn_codes(words, 20) == bpe.learn_codes({"abc": 5, "abd": 4}, 20) != whole
+    assert bpe.learn_codes(words, 20) == bpe.learn_codes({"abc": 5, "abd": 4}, 20) != complete
     monkeypatch.setattr(bpe, "MAX_LEARNED_WORDS", 4)
-    assert bpe.learn_codes(words, 20) == whole
+    assert bpe.learn_codes(words, 20) == complete
 
 
 def test_files_in_other_roles_have_another_data_hash(corpus: Corpus, monkeypatch):

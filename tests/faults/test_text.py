@@ -69,20 +69,20 @@ def test_any_bytes_give_lines_or_an_error_with_line_and_byte(tmp_path: Path, dat
 def test_archive_truncated_at_any_byte_is_an_error(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ):
-    whole = pack(TEXT.encode())
-    for size in range(len(whole)):
+    complete = pack(TEXT.encode())
+    for size in range(len(complete)):
         with pytest.raises(UserError, match="damaged or truncated"):
-            list(read_lines(write(tmp_path / f"t.en{suffix}", whole[:size])))
+            list(read_lines(write(tmp_path / f"t.en{suffix}", complete[:size])))
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
 def test_archive_with_a_flipped_bit_never_gives_other_text(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
 ):
-    whole, draw = pack(TEXT.encode()), random.Random(1)
+    complete, draw = pack(TEXT.encode()), random.Random(1)
     for _ in range(200):
-        damaged = bytearray(whole)
-        damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        damaged = bytearray(complete)
+        damaged[draw.randrange(len(complete))] ^= 1 << draw.randrange(8)
         try:
             lines = list(read_lines(write(tmp_path / f"t.en{suffix}", bytes(damaged))))
         except UserError:
@@ -139,7 +139,7 @@ ODD_CODES = [
     "a b 2\nab</w> c 1\n",  # an end of a word inside, which no word has
     "a bc 2\nab c 1\n",  # two ways to one piece
     "a b 2\na b 1\n",  # a merge twice
-    "a\tx b 1\n",  # white space that is no blank
+    "a\tx b 1\n",  # white space other than a space
     "a\0 b 1\n",
     "a\u2028 b 1\n",
     "a b 99999999999999999999999\n",
@@ -159,8 +159,8 @@ for name in sys.argv[1:]:
         print("refused")
 """
     draw = random.Random(2)
-    whole = "".join(f"{a} {b} 3\n" for a in "abc" for b in "abc").encode()
-    contents = [text.encode() for text in ODD_CODES] + [whole[:n] for n in range(12)]
+    complete = "".join(f"{a} {b} 3\n" for a in "abc" for b in "abc").encode()
+    contents = [text.encode() for text in ODD_CODES] + [complete[:n] for n in range(12)]
     contents += [draw.randbytes(n) for n in (1, 10, 1000)] + [b"\n" * 9, b"#version: 0.2\n", b" "]
     names = [str(write(tmp_path / str(n), data)) for n, data in enumerate(contents)]
     done = subprocess.run(
@@ -202,7 +202,7 @@ def test_words_with_nothing_to_merge(words: dict[str, int], monkeypatch: pytest.
     merges = learn_codes(words, 10)
     assert merges == []
     assert WordSplitter(merges)(["abé"]) == ["a@@", "b@@", "é"]
-    monkeypatch.setattr(bpe, "fastBPE", None)  # subword-nmt exits when there is no merge
+    monkeypatch.setattr(bpe, "fastBPE", None)  # subword-nmt exits without merges
     assert WordSplitter(merges)(["abé"]) == ["a@@", "b@@", "é"]
 
 
