@@ -180,7 +180,7 @@ def test_missing_keys_and_groups_are_errors():
         recipe_from_text("src: gl\ntgt: en\n", "r.yaml")
 
 
-RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
