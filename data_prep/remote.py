@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from nmt.errors import MachineError, UserError
+from nmt.runtime.files import file_digest
 
 CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
 _RETRIES = 2
@@ -68,15 +69,6 @@ class RemoteFile:
         return bool(self.sha256 or self.md5 or self.size)
 
 
-def digest(path: Path, algorithm: str) -> str:
-    """Return the hex digest of a file's bytes; ``algorithm`` is ``sha256`` or ``md5``."""
-    state = hashlib.new(algorithm, usedforsecurity=False)
-    with path.open("rb") as file:
-        while block := file.read(_CHUNK):
-            state.update(block)
-    return state.hexdigest()
-
-
 def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
     """Compare a file with its recorded size and hashes.
 
@@ -90,7 +82,7 @@ def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
     wrong = [f"{size:,} bytes instead of {file.size:,}"] if file.size not in (0, size) else []
     for algorithm in ("sha256", "md5"):
         pinned = getattr(file, algorithm)
-        if pinned and (found := digest(path, algorithm)) != pinned:
+        if pinned and (found := file_digest(path, algorithm)) != pinned:
             wrong.append(f"{algorithm} {found} instead of {pinned}")
     if wrong:
         raise UserError(

@@ -15,10 +15,11 @@ from pathlib import Path
 from data_prep.command import corpus_command
 from data_prep.languages import iso639_3, match_language
 from data_prep.pairs import Drops, Pair, apply_filters, empty_side, identical_sides, one_line
-from data_prep.remote import RemoteFile, digest, fetched
+from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import read_lines
+from nmt.runtime.files import file_digest
 
 _URL = "https://downloads.tatoeba.org/exports/per_language/"
 _SENTENCES = "_sentences_detailed.tsv.bz2"
@@ -93,8 +94,7 @@ def prepare(request: Request) -> None:
     drops = Drops()
     with fetched(files, request.local) as paths:
         found = [
-            replace(file, sha256=digest(path, "sha256"))
-            for file, path in zip(files, paths, strict=True)
+            replace(file, sha256=file_digest(path)) for file, path in zip(files, paths, strict=True)
         ]
         pairs = read_pairs(paths[0], paths[1], paths[2], drops)
         kept = list(apply_filters(pairs, [empty_side(), identical_sides()], drops))

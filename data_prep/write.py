@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from data_prep.pairs import Drops, Pair
-from data_prep.remote import RemoteFile, digest
+from data_prep.remote import RemoteFile
 from nmt.errors import UserError
-from nmt.runtime.files import atomic_folder, disk_errors
+from nmt.runtime.files import atomic_folder, disk_errors, file_digest
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _write_split(
                 if credits is None:
                     credits = stack.enter_context((folder / f"{split}.credits").open("wb"))
                 credits.write(f"{pair.credit}\n".encode())
-    hashes = {name: digest(folder / name, "sha256") for name in names}
+    hashes = {name: file_digest(folder / name) for name in names}
     return _WrittenSplit(count, dict(zip(langs, words, strict=True)), hashes)
 
 

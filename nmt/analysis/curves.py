@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.errors import UserError
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_metrics
 
 
 class Curve(NamedTuple):
@@ -34,9 +36,6 @@ class RunMetrics:
     """
 
     def __init__(self, path: str | Path) -> None:
-        from nmt.run.folder import RunFolder
-        from nmt.run.results import read_metrics
-
         run = RunFolder(path)
         if not run.config_file.is_file():
             raise UserError(

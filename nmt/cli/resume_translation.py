@@ -8,7 +8,6 @@ file with one of these names but without a signature is not from nmt-translate a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import nmt
 from nmt.errors import UserError
-from nmt.runtime.files import write_atomic
+from nmt.runtime.files import file_digest, write_atomic
 
 Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
@@ -43,7 +42,7 @@ def file_signature(model: str, device: str, options: Signature, *inputs: str) ->
         options: those that change a line.
         inputs: names of regular files.
     """
-    hashes = [_sha256(Path(name)) for name in inputs]
+    hashes = [file_digest(Path(name)) for name in inputs]
     signature = {"version": nmt.__version__, "model": model, "device": device, "input": hashes}
     return dict(json.loads(json.dumps({**signature, **options})))  # as it will be read again
 
@@ -181,11 +180,3 @@ def _read_signature(path: Path) -> Signature | None:
             values if isinstance(values, dict) and {"version", "input"} <= values.keys() else None
         )
     return None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nmt.data.text import CR_FIX, OPENERS, Pair, find_side, is_blank, read_lines
 from nmt.errors import UserError
+from nmt.runtime.files import file_digest
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
@@ -146,16 +146,12 @@ class InputFiles:
 
     @staticmethod
     def _digest(path: Path) -> str:
-        digest = hashlib.sha256()
         try:
-            with open(path, "rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
+            return file_digest(path)
         except OSError as error:
             raise UserError(
                 f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
             ) from error
-        return digest.hexdigest()
 
     @staticmethod
     def _state(path: Path) -> tuple[int, int, int]:

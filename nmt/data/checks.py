@@ -88,9 +88,7 @@ class TrainingPairs:
         total = sum(int(kept.sum()) for kept in self.kept)
         with _bar(action, self.progress, total) as bar:
             for sides, kept in zip(self.files, self.kept, strict=True):
-                for pair in compress(read_pairs(sides), kept.tobytes()):
-                    bar.update()
-                    yield pair
+                yield from _counted(compress(read_pairs(sides), kept.tobytes()), bar)
 
     def places(self, rows: Sequence[int]) -> list[str]:
         """Return ``NAME:LINE`` of the pairs with these indices among the kept ones."""
@@ -128,8 +126,9 @@ def check_corpora(
         held_out[name] = list(read_pairs(sides, check.normalized))
         check.add(held_out[name], name)
         if not check.kept:
+            drops = check.report().describe_drops() or "the files are empty"
             raise UserError(
-                f"no pair has text on both sides ({_drops(check)})",
+                f"no pair has text on both sides ({drops})",
                 at=f"data.{name} ({sides[0]}, {sides[1]})",
                 fix="scores need a source and a reference: check the two files",
             )
@@ -326,10 +325,6 @@ def _has_more_words(line: str, words: int) -> bool:
 def _shared(dev: set[int], test: set[int]) -> SharedPairs:
     both = len(dev & test)
     return SharedPairs(both, both / max(1, len(test)))
-
-
-def _drops(check: SplitCheck) -> str:
-    return check.report().describe_drops() or "the files are empty"
 
 
 def _bar(action: str, progress: bool, total: int | None = None) -> tqdm[Any]:

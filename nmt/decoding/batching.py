@@ -57,14 +57,15 @@ def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> lis
     Returns:
         The indices of each batch.
     """
-    fewest = len(_batches(lengths, max_size))
+    fewest = len(greedy_batches(lengths, max_size))
     count = -(-fewest // workers) * workers
     sizes = range(1, max_size + 1)  # the larger, the fewer batches
-    size = bisect.bisect_left(sizes, -count, key=lambda size: -len(_batches(lengths, size)))
-    return _batches(lengths, sizes[size])
+    size = bisect.bisect_left(sizes, -count, key=lambda size: -len(greedy_batches(lengths, size)))
+    return greedy_batches(lengths, sizes[size])
 
 
-def _batches(lengths: Sequence[int], max_size: int) -> list[range]:
+def greedy_batches(lengths: Sequence[int], max_size: int) -> list[range]:
+    """Return the indices of each batch: as many sentences in order as fit, at least one."""
     batches, first = [], 0
     while first < len(lengths):
         batches.append(next_batch(first, lengths, max_size))
@@ -73,7 +74,7 @@ def _batches(lengths: Sequence[int], max_size: int) -> list[range]:
 
 
 def next_batch(first: int, lengths: Sequence[int], max_size: int) -> range:
-    """Return the indices, from ``first``, of as many sentences as fit in a batch, at least one."""
+    """Return the indices of the batch that starts at ``first``."""
     return range(first, min(first + max(1, max_size // lengths[first]), len(lengths)))
 
 

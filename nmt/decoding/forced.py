@@ -58,24 +58,26 @@ class TokenScores:
 class EncodedPairs:
     """Encoded sentences and their targets, as a corpus to make batches from.
 
-    Attributes:
-        lines: the line number of each pair.
+    Args:
+        pairs: source ids and target ids of each pair, without EOS, and its line number.
     """
 
-    def __init__(
-        self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], lines: Sequence[int]
-    ) -> None:
-        self._sources, self._targets, self.lines = sources, targets, lines
-        self.src_len = np.array([len(ids) for ids in sources], dtype=np.int64)
-        self.tgt_len = np.array([len(ids) for ids in targets], dtype=np.int64)
+    def __init__(self, pairs: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> None:
+        self._pairs = pairs
+        self.src_len = np.array([len(src) for src, _, _ in pairs], dtype=np.int64)
+        self.tgt_len = np.array([len(tgt) for _, tgt, _ in pairs], dtype=np.int64)
 
     def src(self, row: int) -> np.ndarray:
-        """Return the source ids of a pair, without EOS."""
-        return self._sources[row]
+        """Return the source ids of a pair."""
+        return self._pairs[row][0]
 
     def tgt(self, row: int) -> np.ndarray:
-        """Return the target ids of a pair, without EOS."""
-        return self._targets[row]
+        """Return the target ids of a pair."""
+        return self._pairs[row][1]
+
+    def line(self, row: int) -> int:
+        """Return the line number of a pair."""
+        return self._pairs[row][2]
 
 
 @torch.no_grad()
@@ -123,7 +125,7 @@ def forced_decode(
             length = int(pairs.tgt_len[row])
             of_row = list(itertools.islice(of_tokens, length + 1))
             if not all(map(math.isfinite, of_row)):
-                raise NonFiniteScores(pairs.lines[row])
+                raise NonFiniteScores(pairs.line(row))
             results.append(TokenScores(of_row, aligned[place][:length] if align else []))
         return results
 
@@ -196,14 +198,15 @@ def add_scores_and_alignment(
         hypotheses: of each line and part, best first.
         batcher: of the device that computes.
     """
-    flat = [
+    pairs = [
         (part.ids, np.array(one.ids, dtype=np.int64), part.line)
         for of_line in zip(parts, hypotheses, strict=True)
         for part, ranks in zip(*of_line, strict=True)
         for one in ranks
     ]
-    pairs = EncodedPairs(*zip(*flat, strict=True)) if flat else EncodedPairs((), (), ())
-    scores = iter(forced_decode(model, pairs, options.batch_tokens, batcher, options.align))
+    scores = iter(
+        forced_decode(model, EncodedPairs(pairs), options.batch_tokens, batcher, options.align)
+    )
     results = []
     for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
@@ -271,16 +274,21 @@ def score_pairs(
     Raises:
         UserError: one side has more lines than the other.
     """
+
+    def ids(pieces: Sequence[str]) -> np.ndarray:
+        return np.array(codec.vocab.ids(pieces), dtype=np.int64)
+
     segmented = [_segment_pair(codec, number, *pair) for number, pair in pairs]
     usable = [
-        (*(np.array(codec.vocab.ids(side), dtype=np.int64) for side in pieces), number)
+        (ids(pieces[0]), ids(pieces[1]), number)
         for (number, _), pieces in zip(pairs, segmented, strict=True)
         if pieces is not None and all(pieces)
     ]
     progress(len(pairs) - len(usable))
-    encoded = EncodedPairs(*zip(*usable, strict=True)) if usable else EncodedPairs((), (), ())
     scores = iter(
-        forced_decode(model, encoded, options.batch_tokens, batcher, options.align, progress)
+        forced_decode(
+            model, EncodedPairs(usable), options.batch_tokens, batcher, options.align, progress
+        )
     )
     results = []
     for (_, (_, target)), pieces in zip(pairs, segmented, strict=True):

@@ -590,16 +590,15 @@ def _check_same_text(runs: Sequence[LoadedRun]) -> None:
     """
     first = runs[0]
     for other in runs[1:]:
-        differ = {
-            "config.yaml": (first.recipe.src, first.recipe.tgt)
-            != (other.recipe.src, other.recipe.tgt),
-            "vocab.txt": first.vocab.hash != other.vocab.hash,
-            "segmenter.json": segmenter_hash(first.segmenter) != segmenter_hash(other.segmenter),
-        }
-        for name in filter(differ.__getitem__, differ):
-            raise UserError(
-                f"its {'languages' if name == 'config.yaml' else 'contents'} differ from those of "
-                "the first run, so the runs cannot form an ensemble",
-                at=str(other.path / name),
-                fix="give runs with the same prepared data, or a single run",
-            )
+        for name, what, of_run in (
+            ("config.yaml", "languages", lambda run: (run.recipe.src, run.recipe.tgt)),
+            ("vocab.txt", "contents", lambda run: run.vocab.hash),
+            ("segmenter.json", "contents", lambda run: segmenter_hash(run.segmenter)),
+        ):
+            if of_run(first) != of_run(other):
+                raise UserError(
+                    f"its {what} differ from those of the first run, so the runs cannot form an "
+                    "ensemble",
+                    at=str(other.path / name),
+                    fix="give runs with the same prepared data, or a single run",
+                )

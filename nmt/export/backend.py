@@ -17,6 +17,7 @@ import numpy as np
 
 from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.batching import greedy_batches
 from nmt.decoding.codec import SearchInput, TextCodec, Translation
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
@@ -99,7 +100,7 @@ class CTranslate2Search:
     def _search(
         self,
         sources: Sequence[np.ndarray],
-        batches: Iterable[list[int]],
+        batches: Iterable[Sequence[int]],
         options: SearchOptions,
         results: list[list[Hypothesis]],
     ) -> list[int]:
@@ -178,8 +179,8 @@ class ExportedTranslator(Translator):
         self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
         self.src, self.tgt = metadata.src, metadata.tgt
         self.codec = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
-        self.device = resolve_device(device)[0]  # type: ignore[assignment]  # without torch
         self.engine = _open(folder, self.vocab, metadata.suppressed_tokens, device, workers)
+        self.device = self.engine.translator.device  # cpu or cuda, as text: torch is not loaded
         if metadata.quantization:
             print(
                 f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
@@ -300,14 +301,10 @@ def resolve_device(name: str) -> tuple[str, int]:
 
 def _batches(
     sources: Sequence[np.ndarray], rows: Sequence[int], options: SearchOptions
-) -> Iterator[list[int]]:
+) -> list[Sequence[int]]:
     """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
-    first = 0
-    while first < len(rows):
-        each = (len(sources[rows[first]]) + 1) * options.beam
-        stop = first + max(1, options.batch_tokens // each)
-        yield list(rows[first:stop])
-        first = stop
+    sizes = [(len(sources[row]) + 1) * options.beam for row in rows]
+    return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]
 
 
 def _power(options: SearchOptions) -> float:

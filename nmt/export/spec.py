@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.config.errors import format_value
 from nmt.config.recipe import ModelConfig
 from nmt.data.vocab import BOS, EOS, UNK
 from nmt.errors import UserError
@@ -56,36 +57,31 @@ def check_expressible(config: ModelConfig) -> None:
         UserError: it cannot; the message names every key that prevents it.
     """
     obstacles = [
-        f"model.{key}: {value}, {reason}"
-        for key, value, is_obstacle, reason in (
+        f"model.{key}: {format_value(getattr(config, key))}, {reason}"
+        for key, is_obstacle, reason in (
             (
                 "ffn_norm",
-                "true",
                 config.ffn_norm,
                 "CTranslate2 has no norm inside the feed-forward layer",
             ),
             (
                 "post_attn_norm",
-                "true",
                 config.post_attn_norm,
                 "CTranslate2 has no norm on attention outputs alone",
             ),
             (
                 "qkv_norm",
-                "true",
                 config.qkv_norm,
                 "CTranslate2 normalizes queries and keys of each head only",
             ),
             (
                 "res_scale",
-                config.res_scale,
                 config.res_scale in ("ffn", "all"),
                 "CTranslate2 has no factor for each dimension of a residual connection; scalar "
                 "can be exported",
             ),
             (
                 "norm_eps",
-                f"{config.norm_eps:g}",
                 config.norm == "scalenorm" and config.norm_eps > LARGEST_CLAMP,
                 "CTranslate2's norms do not clamp; for ScaleNorm, values of up to "
                 f"{LARGEST_CLAMP:g} can be exported",

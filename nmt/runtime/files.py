@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import sys
@@ -193,6 +194,15 @@ def append_line(path: Path, line: str) -> None:
                 raise
         finally:
             os.close(descriptor)
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the hex digest of the content of a file."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def human_bytes(count: float) -> str:

@@ -3,6 +3,7 @@
 from nmt.scoring.metrics import (
     METRICS,
     MODEL_WORDS,
+    RESAMPLES,
     Comparison,
     Score,
     paired_bootstrap,
@@ -13,6 +14,7 @@ from nmt.scoring.metrics import (
 __all__ = [
     "METRICS",
     "MODEL_WORDS",
+    "RESAMPLES",
     "Comparison",
     "Score",
     "paired_bootstrap",

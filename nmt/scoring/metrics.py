@@ -158,8 +158,7 @@ def score(
     refs: Sequence[str],
     metrics: Sequence[str],
     tgt_lang: str,
-    intervals: bool = False,
-    resamples: int = RESAMPLES,
+    resamples: int = 0,
 ) -> list[Score]:
     """Score one system against one reference.
 
@@ -169,8 +168,7 @@ def score(
         refs: the reference, in the same form.
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.
-        intervals: add 95 % bootstrap intervals, which take seconds.
-        resamples: bootstrap resamples for the intervals.
+        resamples: bootstrap resamples for 95 % intervals, which take seconds; 0 = no intervals.
 
     Returns:
         One score per metric, in their order. The values equal those of sacreBLEU's command.
@@ -182,11 +180,9 @@ def score(
     scores = []
     for name in metrics:
         metric = METRICS[name].create(tgt_lang)
-        result = metric.corpus_score(
-            list(hyps), [list(refs)], n_bootstrap=resamples if intervals else 1
-        )
+        result = metric.corpus_score(list(hyps), [list(refs)], n_bootstrap=max(1, resamples))
         low = high = None
-        if intervals and resamples > 1:  # sacreBLEU prints "μ = mean ± ci"
+        if resamples > 1:  # sacreBLEU prints "μ = mean ± ci"
             low, high = float(result._mean - result._ci), float(result._mean + result._ci)
         signature = str(metric.get_signature())
         scores.append(Score(name, float(result.score), signature, low, high))
@@ -197,8 +193,6 @@ def tokenized_bleu(
     hyp_words: Sequence[str],
     ref_words: Sequence[str],
     tokenizer: str = "none",
-    intervals: bool = False,
-    resamples: int = RESAMPLES,
 ) -> Score:
     """Compute tokenized BLEU, identical to multi-bleu.perl (T appendix A reports it).
 
@@ -208,14 +202,11 @@ def tokenized_bleu(
         hyp_words: tokenized text with the segmentation undone, words separated by white space.
         ref_words: the reference, tokenized the same way.
         tokenizer: what produced the words of the hypotheses, for the signature.
-        intervals: add a 95 % bootstrap interval.
-        resamples: bootstrap resamples for the interval.
 
     Raises:
         UserError: the line counts differ, or there are no lines.
     """
-    result = score(hyp_words, ref_words, ["tokenized_bleu"], "", intervals, resamples)[0]
-    return with_tokenizer(result, tokenizer)
+    return with_tokenizer(score(hyp_words, ref_words, ["tokenized_bleu"], "")[0], tokenizer)
 
 
 def with_tokenizer(score: Score, tokenizer: str) -> Score:

@@ -158,10 +158,7 @@ def _compare(
     if len(texts) > 1:
         return paired_bootstrap(texts, refs, metrics, tgt_lang, resamples)
     return {
-        name: [
-            Comparison(result)
-            for result in score(hyps, refs, metrics, tgt_lang, resamples > 0, resamples)
-        ]
+        name: [Comparison(result) for result in score(hyps, refs, metrics, tgt_lang, resamples)]
         for name, hyps in texts.items()
     }
 

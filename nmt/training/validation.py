@@ -19,7 +19,7 @@ from nmt.data.vocab import UNK
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.runtime.files import write_atomic
-from nmt.scoring import MODEL_WORDS, Score, score, tokenized_bleu
+from nmt.scoring import MODEL_WORDS, RESAMPLES, Score, score, tokenized_bleu
 from nmt.scoring.systems import words_file
 from nmt.training.loss import label_smoothed_loss
 
@@ -96,8 +96,9 @@ def evaluate(
     words = [segmenter.decode_tokenized(h.pieces, recipe.tgt) for h in hypotheses]
     references = [moses.detokenize_reference(line, recipe.tgt) for line in split.ref_lines]
     scored = [moses.text_to_score(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
+    resamples = RESAMPLES if intervals else 0
     scores = [
-        *score(scored, references, recipe.score.metrics, recipe.tgt, intervals),
+        *score(scored, references, recipe.score.metrics, recipe.tgt, resamples),
         tokenized_bleu(
             words,
             [moses.tokenize_reference(line, recipe.tgt) for line in split.ref_lines],

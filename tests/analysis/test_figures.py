@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmt.analysis import figures
 from nmt.analysis.curves import RunMetrics
 from nmt.analysis.observers import OBSERVERS
 from nmt.cli import train
@@ -15,7 +16,6 @@ from nmt.cli.plot import main
 from tests.toy import toy_corpus, toy_recipe
 
 pytest.importorskip("matplotlib")
-figures = pytest.importorskip("nmt.analysis.figures")
 
 OBSERVE = "analysis.observe=[grad_total, grad_l1, gains, head_scale]"
 

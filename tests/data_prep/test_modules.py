@@ -17,9 +17,10 @@ FOLDER = Path(__file__).parents[2]
 GENERIC = sorted(path.stem for path in (FOLDER / "data_prep").glob("from_*.py"))
 
 
-def test_recipes_name_them():
+def test_recipes_download_registered_corpora():
     recipes = [yaml.safe_load(p.read_text("utf-8")) for p in (FOLDER / "recipes").glob("*.yaml")]
-    named = {recipe["data"]["prepare"] for recipe in recipes if "prepare" in recipe["data"]}
+    named = {recipe["data"]["download"] for recipe in recipes if "download" in recipe["data"]}
+    assert named
     assert named <= set(CORPORA)
 
 

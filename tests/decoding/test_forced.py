@@ -184,7 +184,7 @@ def test_a_piece_is_never_aligned_to_padding_and_the_batch_does_not_matter(
     batcher, model = HalvingBatcher(translator.device), translator.transformer.eval()
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
-    pairs = EncodedPairs(sources, targets, [1, 2])
+    pairs = EncodedPairs(list(zip(sources, targets, [1, 2], strict=True)))
     together = forced_decode(model, pairs, 4096, batcher, align=True)
     apart = forced_decode(model, pairs, 1, batcher, align=True)
     assert [f.aligned for f in together] == [f.aligned for f in apart]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import METRICS, score, tokenized_bleu
+from nmt.scoring import METRICS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.metrics import bleu_tokenizer
 from tests.scoring.texts import hypothesis, reference
 
@@ -35,7 +35,7 @@ def test_equals_the_sacrebleu_command_with_its_intervals(tmp_path: Path) -> None
     refs = reference(60)
     hyps = hypothesis(refs, 25)
     expected = sacrebleu_command(tmp_path, hyps, refs, "-m", "bleu", "chrf", "ter", "--confidence")
-    found = score(hyps, refs, ON_TEXT, "en", intervals=True)
+    found = score(hyps, refs, ON_TEXT, "en", RESAMPLES)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.value == pytest.approx(theirs["score"], abs=1e-6)
         assert ours.signature == theirs["signature"]
@@ -134,7 +134,7 @@ def test_tokenized_bleu_splits_at_ascii_white_space_only() -> None:
 @pytest.mark.parametrize("refs", [["a b c d e"], [""], ["a"]])
 @pytest.mark.parametrize("hyps", [[""], ["x y z"], ["a b c"]])
 def test_degenerate_text_has_a_score(hyps: list[str], refs: list[str]) -> None:
-    for found in score(hyps, refs, list(METRICS), "en", intervals=True, resamples=10):
+    for found in score(hyps, refs, list(METRICS), "en", resamples=10):
         assert math.isfinite(found.value)
         assert found.low is not None
         assert math.isfinite(found.low)
@@ -148,7 +148,7 @@ def test_degenerate_text_has_a_score(hyps: list[str], refs: list[str]) -> None:
 )
 def test_intervals_where_some_resamples_have_no_match(hyps: list[str], refs: list[str]) -> None:
     """sacreBLEU alone raises a TypeError: for chrF in the first case, for TER in the second."""
-    for found in score(hyps, refs, list(METRICS), "en", intervals=True, resamples=100):
+    for found in score(hyps, refs, list(METRICS), "en", resamples=100):
         assert found.low is not None
         assert found.high is not None
         assert found.low < found.value < found.high
