@@ -1,8 +1,8 @@
 """The baseline of several benchmarks: ``torch.nn.Transformer`` in an eager training loop.
 
 The loop does what older toolkits do: padded batches, ``F.cross_entropy``, ``clip_grad_norm_``, and
-loss and norm read from the device at each update. Its optimizer is always fused Adam, whatever
-``optim.kind`` says; learning rate, betas and eps are those of the recipe.
+loss and norm read from the device at each update. Its optimizer is always fused Adam, for any
+``optim.kind``; learning rate, betas and eps are those of the recipe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nmt.runtime.device import autocast, resolve_precision
 
 
 def baseline_recipe(recipe: Recipe) -> Recipe:
-    """Return the recipe with a model that nn.Transformer can express: PreNorm and LayerNorm."""
+    """Return the recipe with a model that nn.Transformer supports: PreNorm and LayerNorm."""
     sizes = {"dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "dropout"}
     model = ModelConfig(
         **recipe.model.model_dump(include=sizes),

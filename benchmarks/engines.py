@@ -12,7 +12,7 @@ searches differ in when they stop.
 
 ``--steps N`` reports how many hypotheses ours computes for the first N lines in batches, divided by
 the number it computes for each line alone, which is the minimum. An engine that is not installed or
-cannot express the model is skipped with a message.
+does not support the model is skipped with a message.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class PeerTranslator:
     """Translate with a run's weights and another toolkit's search.
 
     Raises:
-        UserError: the toolkit cannot express the model.
+        UserError: the toolkit does not support the model.
         ImportError: the toolkit is not installed.
     """
 

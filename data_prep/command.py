@@ -1,4 +1,4 @@
-"""The commands ``python -m data_prep.NAME``: of public corpora, and of one's own files.
+"""The commands ``python -m data_prep.NAME``, for public corpora and for the user's own files.
 
 A module of a public corpus has ``prepare(request)`` and ``main = corpus_command(prepare, ...)``. A
 module ``from_*`` has a reader of pairs and ``main = own_corpus_command(read, ...)``, which filters
@@ -43,7 +43,7 @@ def corpus_command(
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
-        from nmt.cli.common import run_command  # late: nmt-train calls prepare without a command
+        from nmt.cli.common import run_command  # here: nmt-train imports this module without it
 
         parser = _parser(description)
         if pair:
@@ -70,11 +70,11 @@ def own_corpus_command(
     add_options: Callable[[argparse.ArgumentParser], None],
     prepare: Callable[[Read, argparse.Namespace], None] | None = None,
 ) -> Command:
-    """Return the command of a module that reads the user's own files.
+    """Return the command of a module that reads files of the user.
 
     Args:
         read: yields the pairs of the files that the options name.
-        add_options: adds the module's own options to the shared ones.
+        add_options: adds options of the module to the shared ones.
         prepare: replaces ``prepare_own_corpus``.
     """
 
@@ -99,7 +99,9 @@ def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
     drops = Drops()
     pairs = list(apply_filters(read(args, drops), filters_from(args), drops))
     splits = _split(pairs, args, drops)
-    notes = [f"Split: {args.split}; pairs of dev and test that nearly recur elsewhere are dropped."]
+    notes = [
+        f"Split: {args.split}. Dev and test have no near-duplicates of train or of each other."
+    ]
     write_corpus(Corpus(args.out.name, splits, drops, (), notes), request)
 
 
@@ -152,25 +154,28 @@ def _add_languages(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("filters (MANIFEST.json counts the pairs that each drops)")
-    group.add_argument(
-        "--min-words", type=int, default=1, metavar="N", help="of each side; default 1"
+    group = parser.add_argument_group(
+        "filters (MANIFEST.json lists how many pairs each of them drops)"
     )
     group.add_argument(
-        "--max-words", type=int, default=250, metavar="N", help="of each side; default 250"
+        "--min-words", type=int, default=1, metavar="N", help="fewest words of a side; default 1"
+    )
+    group.add_argument(
+        "--max-words", type=int, default=250, metavar="N", help="most words of a side; default 250"
     )
     group.add_argument(
         "--max-ratio",
         type=float,
         default=4.0,
         metavar="R",
-        help="characters of the longer side to those of the shorter one; default 4",
+        help="largest ratio of the characters of the two sides; default 4",
     )
     for side in ("src", "tgt"):
         group.add_argument(
             f"--script-{side}",
             metavar="NAME",
-            help=f"script of most of {side}'s letters, such as LATIN or HIRAGANA,CJK",
+            help=f"script of at least half of the letters of the {side} side, such as LATIN or "
+            "HIRAGANA,CJK",
         )
     group.add_argument(
         "--keep-identical", action="store_true", help="keep pairs whose sides are the same text"

@@ -46,7 +46,7 @@ def prepare(read: Read, args: argparse.Namespace) -> None:
         return
     if not (args.dev and args.test):
         raise UserError(
-            "--dev and --test require each other", at="command line", fix="give both, or neither"
+            "--dev and --test require each other", at="--dev, --test", fix="give both or neither"
         )
     request = Request(args.out, args.src, args.tgt, args.force)
     check_request(request)

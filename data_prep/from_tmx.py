@@ -82,7 +82,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.tmx")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file in TMX format")
 
 
 main = own_corpus_command(read, __doc__, _add_options)

@@ -24,7 +24,7 @@ def _columns(text: str) -> tuple[int, int]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="tab-separated file")
     parser.add_argument(
         "--columns",
         type=_columns,
@@ -33,7 +33,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="columns of source and target, counted from 1; default 1,2",
     )
     parser.add_argument(
-        "--group-column", type=int, metavar="N", help="column of the groups of --split group"
+        "--group-column",
+        type=int,
+        metavar="N",
+        help="column with the group of each pair, for --split group; default: a file is a group",
     )
     parser.add_argument("--header", action="store_true", help="skip the first line of each file")
 

@@ -25,7 +25,7 @@ def iso639_3(code: str) -> str:
 
 def _to_iso639_3(code: str, of_group: bool) -> str:
     """Return the code of a language, or of the group whose standard variety the language is."""
-    from langcodes import Language  # late: commands that need no corpus start without it
+    from langcodes import Language  # here: the import is slow, and other commands do not need it
 
     if "-" in code:
         return code

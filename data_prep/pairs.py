@@ -86,7 +86,7 @@ def read_aligned(
 
     Args:
         split: a pair's place is ``SPLIT:LINE``.
-        restore: is applied to each line.
+        restore: applied to each line.
 
     Raises:
         UserError: the files have different numbers of lines (names both).
@@ -101,7 +101,7 @@ def read_aligned(
             raise UserError(
                 f"{src.name} has {counts[0]:,} lines and {tgt.name} has {counts[1]:,}",
                 at=str(src.parent),
-                fix="get both files again, or find the missing line and add it",
+                fix="download both files again, or add the missing lines",
             )
         yield Pair(restore(one), restore(other), f"{split}:{number}")
 
@@ -121,7 +121,7 @@ def archive_errors(path: Path) -> Iterator[None]:
         raise UserError(
             f"damaged or truncated archive ({error})",
             at=str(path),
-            fix="delete this file and get it again",
+            fix="delete this file and download it again",
         ) from error
 
 
@@ -147,7 +147,9 @@ def member_lines(archive: Path, member: str) -> Iterator[str]:
                 assert file is not None  # a regular file
                 yield from _decode_lines(file, f"{archive}:{member}")
                 return
-    raise UserError(f"has no {member}", at=str(archive), fix="give the publisher's own archive")
+    raise UserError(
+        f"has no {member}", at=str(archive), fix="use the archive that the publisher released"
+    )
 
 
 def _decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:

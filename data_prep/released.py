@@ -10,17 +10,17 @@ from data_prep.pairs import Drops, clean_training_pairs, read_aligned
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
 
-UNALTERED = "Lines of dev and test are as released, blank sides and odd spaces too."
+UNALTERED = "Lines of dev and test are as released, including blank sides and unusual spaces."
 
 
 @dataclass(frozen=True)
 class Release:
-    """A corpus of aligned files with splits of its own.
+    """A corpus of aligned files that has splits.
 
     Attributes:
         files: split -> language -> file; each split has the same languages.
-        tree: git's id of a folder of all files, if the files have no hashes of their own.
-        restore: is applied to each line of each split, to undo a mark that the publisher added.
+        tree: git's id of a folder of all files, if the files have no hashes.
+        restore: applied to each line of each split, to undo a mark that the publisher added.
     """
 
     name: str

@@ -25,8 +25,8 @@ CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
 _RETRIES = 2
 _CHUNK = 1 << 20  # bytes
 _WRONG_FILE = (
-    "download it again, or pass a correct copy with --from; a truncated file, an error page or "
-    "another version looks like this"
+    "download it again, or pass a correct copy with --from; this one may be truncated, an error "
+    "page, or another version"
 )
 
 
@@ -86,7 +86,7 @@ def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
             wrong.append(f"{algorithm} {found} instead of {pinned}")
     if wrong:
         raise UserError(
-            f"this is not the pinned {file.filename}: {'; '.join(wrong)} ({size:,} bytes)",
+            f"this is not the expected {file.filename}: {'; '.join(wrong)} ({size:,} bytes)",
             at=at or str(path),
             fix=_WRONG_FILE,
         )
@@ -105,7 +105,7 @@ def check_tree(paths: Sequence[Path], tree: str, what: str) -> None:
     found = _git_id(b"tree", entries).hex()
     if found != tree:
         raise UserError(
-            f"these are not the pinned files of {what}: git tree {found} instead of {tree}",
+            f"these are not the expected files of {what}: git tree {found} instead of {tree}",
             at=os.path.commonpath(paths),
             fix=_WRONG_FILE,
         )
@@ -119,18 +119,18 @@ def _git_id(kind: bytes, data: bytes) -> bytes:
 def fetched(
     files: Sequence[RemoteFile], local: Path | None = None, tree: str = ""
 ) -> Iterator[list[Path]]:
-    """Yield the paths of the verified files, read from ``local`` or downloaded.
+    """Yield the paths of verified files, read from ``local`` or downloaded.
 
     Downloads from a URL stay in the per-user cache, where later calls find them. Two kinds go to a
-    temporary folder instead, which is removed at the end: packages, because pip has a cache of its
-    own, and files that nothing pins, because their publisher replaces them.
+    temporary folder instead, which is removed at the end: packages, because pip has its own cache,
+    and files without a recorded hash or size, because their publisher replaces them.
 
     Args:
         local: a folder with the files under their names, or the single file itself; None downloads.
-        tree: git's id of a folder of all files, if the files have no hashes of their own.
+        tree: git's id of a folder of all files, if the files have no hashes.
 
     Raises:
-        UserError: a file is missing, cannot be downloaded, or is not the pinned one.
+        UserError: a file is missing, cannot be downloaded, or is not the expected one.
         MachineError: a downloaded file cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="nmt-fetch-") as folder:
@@ -231,7 +231,7 @@ def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
                 check_file(path, file)
                 print(f"using the downloaded {path}", file=sys.stderr)
             except UserError:
-                path.unlink()  # damaged, or of a version that was pinned earlier
+                path.unlink()  # damaged, or an earlier version
         cache.fetch(name, downloader=partial(_http_download, file))
     except requests.RequestException as error:
         raise _DownloadError(_reason(error)) from error
@@ -247,7 +247,7 @@ def _http_download(file: RemoteFile, url: str, output: str, _cache: object) -> N
     Raises:
         requests.RequestException: the connection failed; pooch tries again.
         _DownloadError: the server refused; trying again would not help.
-        UserError: the server sent another file than the pinned one.
+        UserError: the server sent another file than expected.
     """
     import pooch
     import requests

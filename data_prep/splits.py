@@ -32,13 +32,13 @@ def hold_out(
     drops: Drops,
     held_out_filters: Sequence[Filter] = (),
 ) -> dict[str, list[Pair]]:
-    """Split pairs by group, and drop the held-out pairs that nearly recur.
+    """Split pairs by group, and drop near-duplicates from the held-out splits.
 
-    A held-out pair is dropped if one of its sides nearly recurs in train or in an earlier held-out
-    split; train keeps its pair. Exact duplicates are dropped from each split.
+    A held-out pair is dropped if one of its sides has a near-duplicate in train or in an earlier
+    held-out split; train keeps its pair. Exact duplicates are dropped from each split.
 
     Args:
-        sizes: held-out split -> pairs. The result is smaller by what is dropped.
+        sizes: held-out split -> number of pairs before near-duplicates are dropped.
         held_out_filters: filters for the held-out splits alone.
 
     Returns:
@@ -51,10 +51,10 @@ def hold_out(
     earlier = ["train"]
     for split in sizes:
         kept = list(apply_filters(splits[split], held_out_filters, drops))
-        recurring = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
-        for i in sorted(recurring):
-            drops.add(f"{split}: nearly recurs in {' or '.join(earlier)}", kept[i].place)
-        splits[split] = [pair for i, pair in enumerate(kept) if i not in recurring]
+        duplicates = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
+        for i in sorted(duplicates):
+            drops.add(f"{split}: near-duplicate in {' or '.join(earlier)}", kept[i].place)
+        splits[split] = [pair for i, pair in enumerate(kept) if i not in duplicates]
         earlier.append(split)
     return splits
 

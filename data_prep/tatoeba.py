@@ -30,7 +30,7 @@ _VARIETIES = {
 HELD_OUT = {"dev": 1000, "test": 1000}
 NOTES = [
     "A sentence may have several translations; credits name sentences and authors.",
-    "Dev and test have no sentence of each other or of train, nor one that nearly recurs.",
+    "No sentence of dev or test is in another split, exactly or as a near-duplicate.",
     "Places are SOURCE-TARGET, numbers of sentences: https://tatoeba.org/sentences/show/NUMBER.",
 ]
 
@@ -77,7 +77,7 @@ def read_pairs(links: Path, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair
     for one, other in numbers:
         place = f"{one}-{other}"
         if one not in texts[0] or other not in texts[1]:
-            drops.add("a linked sentence is not there", place)
+            drops.add("a linked sentence is missing", place)
             continue
         credit = " & ".join(
             f"#{number} ({author if author != chr(92) + 'N' else 'unknown'})"

@@ -40,11 +40,11 @@ SOURCE = RemoteFile(
     package="homeassistant==2026.2.3",
     python="3.14",
 )
-HELD_OUT = {"dev": 2800, "test": 2800}  # a third remains without repeats and labels
+HELD_OUT = {"dev": 2800, "test": 2800}  # two thirds are near-duplicates or labels and are dropped
 NOTES = [
     "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} stay.",
-    "Dev and test are whole integrations that train has nothing of. They keep texts of at least "
-    "three words that have no near-duplicate in train (nor test in dev) on either side.",
+    "Each integration is in one split only. Dev and test keep texts of at least three words whose "
+    "two sides have no near-duplicate in train; test has none in dev either.",
 ]
 _FILE = re.compile(r"homeassistant/components/([^/]+)/translations/sk\.json")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -103,7 +103,7 @@ def prepare(request: Request) -> None:
         [pair.swapped() for pair in pairs] if reverse else pairs,
         HELD_OUT,
         drops,
-        [Filter("label of under 3 words, in dev or test", length(3, 80).drops)],
+        [Filter("under 3 words in dev or test", length(3, 80).drops)],
     )
     write_corpus(Corpus("ui-sk-en", splits, drops, [SOURCE], NOTES), request)
 

@@ -58,10 +58,10 @@ def body(args: argparse.Namespace) -> None:
     recipe = run.recipe()
     from nmt.decoding.translator import Translator
     from nmt.export.folder import check_output, export
-    from nmt.export.spec import check_expressible, require_ctranslate2
+    from nmt.export.spec import check_supported, require_ctranslate2
 
     enable_gc()
-    check_expressible(recipe.model)
+    check_supported(recipe.model)
     require_ctranslate2()
     check_output(output, args.force)
     export(Translator.load(args.run, "cpu", args.checkpoint), output, args.quantization, args.force)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from nmt.data.bitext import CorpusFiles, Sides, read_pairs
 from nmt.data.languages import LanguageProfile, Profiles, check_languages
-from nmt.data.near_duplicates import RecurringTexts
+from nmt.data.near_duplicates import EXAMPLES, RecurringTexts
 from nmt.data.report import (
     SUSPICIONS,
     CorpusReport,
@@ -38,9 +38,8 @@ from nmt.errors import UserError
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
-EXAMPLES = 5  # pairs shown for each overlap
-MAX_PIECE_LENGTH = 20  # characters per allowed piece; longer lines have too many pieces in any case
-PROFILED_PAIRS = 5000  # pairs whose letters are all counted; then those of one in PROFILED_ONE_IN
+MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
+PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
 
 _ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
@@ -63,7 +62,7 @@ class Limits:
 
     @property
     def characters(self) -> int:
-        """Longer lines are not segmented, which could take minutes."""
+        """Maximum characters of a line: segmenting a longer one could take minutes."""
         return MAX_PIECE_LENGTH * self.pieces
 
 
@@ -275,24 +274,24 @@ class SplitCheck:
         shared.add(key)
 
     def _find_suspicious(self, src: str, tgt: str, place: str) -> None:
-        found, both = self.suspicious, f"{src}\n{tgt}"
-        marked = src[-1:] in _ENDS or tgt[-1:] in _ENDS
+        found, text = self.suspicious, f"{src}\n{tgt}"
+        ends_with_mark = src[-1:] in _ENDS or tgt[-1:] in _ENDS
         if src == tgt:
             found["same text on both sides"].add(place)
         short, long = sorted((len(src), len(tgt)))
         if long > 3 * short + 10:
             found["one side over 3 times as long"].add(place)
-        if "@@ " in both:
+        if "@@ " in text:
             found["already BPE-encoded (@@)"].add(place)
         if self.tokenized:
-            if marked and (_NO_SPACE_BEFORE_MARK.search(src) or _NO_SPACE_BEFORE_MARK.search(tgt)):
+            if ends_with_mark and any(map(_NO_SPACE_BEFORE_MARK.search, (src, tgt))):
                 found["not tokenized though data.tokenized is true"].add(place)
         else:
-            if "&" in both and _ESCAPE.search(both):
+            if "&" in text and _ESCAPE.search(text):
                 found["HTML escapes (&quot; &apos; ...)"].add(place)
-            if marked and (_SPACE_BEFORE_STOP.search(src) or _SPACE_BEFORE_STOP.search(tgt)):
+            if ends_with_mark and any(map(_SPACE_BEFORE_STOP.search, (src, tgt))):
                 found["already tokenized (space before a full stop)"].add(place)
-        if not both.isascii() and not unicodedata.is_normalized("NFC", both):
+        if not text.isascii() and not unicodedata.is_normalized("NFC", text):
             self.not_in_nfc.add(place)
 
 
@@ -323,8 +322,8 @@ def _has_more_words(line: str, words: int) -> bool:
 
 
 def _shared(dev: set[int], test: set[int]) -> SharedPairs:
-    both = len(dev & test)
-    return SharedPairs(both, both / max(1, len(test)))
+    pairs = len(dev & test)
+    return SharedPairs(pairs, pairs / max(1, len(test)))
 
 
 def _bar(action: str, progress: bool, total: int | None = None) -> tqdm[Any]:

@@ -1,9 +1,9 @@
-"""Check that each side of each split is in its language, by letter pairs, without language models.
+"""Check the language of each side of each split by letter pairs, without a language model.
 
-The pairs of neighboring letters of a text, with the ends of words, show its language. In ten
-corpora, dev and test sets have 85 to 97 % of their letter pairs in common with the same side of the
+The frequencies of pairs of neighboring letters, including the ends of words, identify a language.
+In ten corpora, dev and test sets share 85 to 97 % of their letter pairs with the same side of the
 training text, and at most 60 % with the other side. Texts of one language from different corpora
-have at least 67 % in common, texts of different languages at most 64 %.
+share at least 67 %, texts of different languages at most 64 %.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from nmt.data.tokenizer import base_language
 
-MIN_LETTER_PAIRS = 500  # in less text, letter pairs say nothing about the language
-EXCHANGED_THRESHOLD = 0.05  # sides are exchanged if they overlap more with the other side, by this
-OVERLAP_THRESHOLD = 0.4  # a side that overlaps less with its training text is another language
-SAME_THRESHOLD = 0.8  # source and target that overlap more are the same language, or very close
+MIN_LETTER_PAIRS = 500  # fewer do not identify a language
+SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
+OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
+SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
 _WORD = re.compile(r"[^\W\d_]+")
 
 # languages with one script, by the first word of the Unicode names of its letters
@@ -71,17 +71,17 @@ class LanguageProfile:
     @property
     def size(self) -> int:
         """Number of letter pairs counted."""
-        return sum(self.pairs.values())
+        return self.pairs.total()
 
     @property
     def enough(self) -> bool:
-        """Whether there is enough text to tell a language."""
+        """Whether there is enough text to identify its language."""
         return self.size >= MIN_LETTER_PAIRS
 
     def overlap(self, other: LanguageProfile) -> float:
         """Return the share of letter pairs that two texts have in common, 0 to 1."""
-        mine, its = max(1, self.size), max(1, other.pairs.total())
-        return sum(min(n / mine, other.pairs[p] / its) for p, n in self.pairs.items())
+        size, other_size = max(1, self.size), max(1, other.size)
+        return sum(min(n / size, other.pairs[p] / other_size) for p, n in self.pairs.items())
 
     def script(self, names: str) -> float:
         """Return the share of the letters that are of one of these scripts."""
@@ -90,8 +90,8 @@ class LanguageProfile:
             letters[pair[1]] += count  # each letter is the second of one pair
         del letters[" "]
         prefixes = tuple(f"{name} " for name in names.split())
-        own = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(prefixes))
-        return own / max(1, sum(letters.values()))
+        count = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(prefixes))
+        return count / max(1, letters.total())
 
     @property
     def english(self) -> float:
@@ -105,7 +105,7 @@ Profiles: TypeAlias = tuple[LanguageProfile, LanguageProfile]  # of source and t
 def check_languages(
     train: Mapping[str, Profiles], held_out: Mapping[str, Profiles], langs: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Return what is certainly wrong, and what a person should look at, one sentence each.
+    """Return errors and warnings about the languages of the files, one sentence each.
 
     Args:
         train: profiles by corpus.
@@ -122,12 +122,12 @@ def check_languages(
                 f"{name}: source and target seem to be the same language ({common:.0%} of their "
                 "letter pairs are the same); check that the two files are different"
             )
-    for corpus, own in train.items():
+    for corpus, trained in train.items():
         for split, sides in held_out.items():
-            if all(profile.enough for profile in (*own, *sides)):
-                exchanged, odd = _compare(corpus, own, split, sides, langs)
-                failures += exchanged
-                warnings += odd
+            if all(profile.enough for profile in (*trained, *sides)):
+                more_failures, more_warnings = _compare(corpus, trained, split, sides, langs)
+                failures += more_failures
+                warnings += more_warnings
     return failures, warnings
 
 
@@ -145,36 +145,36 @@ def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
         if code == "en" and other.enough and other.english > max(0.01, 4 * side.english):
             found.append(
                 f"{name}: the other side seems to be English, not the {lang} side; check that "
-                "the two files are not exchanged"
+                "the two files are not swapped"
             )
     return found
 
 
 def _compare(
-    corpus: str, own: Profiles, split: str, sides: Profiles, langs: Sequence[str]
+    corpus: str, train: Profiles, split: str, held_out: Profiles, langs: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Compare a held-out split with a training corpus; return failures and warnings."""
-    same = [side.overlap(its) for side, its in zip(sides, own, strict=True)]
-    crossed = [side.overlap(its) for side, its in zip(sides, own[::-1], strict=True)]
-    exchanged = [c > s + EXCHANGED_THRESHOLD for s, c in zip(same, crossed, strict=True)]
-    if all(exchanged):
+    same = [side.overlap(other) for side, other in zip(held_out, train, strict=True)]
+    crossed = [side.overlap(other) for side, other in zip(held_out, train[::-1], strict=True)]
+    swapped = [c > s + SWAPPED_THRESHOLD for s, c in zip(same, crossed, strict=True)]
+    if all(swapped):
         return [
-            f"source and target are exchanged in {split} or in {corpus}: the source side of "
+            f"source and target are swapped in {split} or in {corpus}: the source side of "
             f"{split} has {crossed[0]:.0%} of its letter pairs in common with the target side of "
             f"{corpus} and {same[0]:.0%} with its source side, and the target side {crossed[1]:.0%}"
-            f" and {same[1]:.0%} vice versa; exchange the two files of one of them"
+            f" and {same[1]:.0%} vice versa; swap the two files of one of them"
         ], []
-    odd = []
-    for lang, other, s, c, turned in zip(langs, langs[::-1], same, crossed, exchanged, strict=True):
-        if turned:
-            odd.append(
-                f"{split}: the {lang} side is more like the {other} side of {corpus} ({c:.0%} of "
-                f"its letter pairs in common) than like its {lang} side ({s:.0%}); check that "
-                f"the file {split}.{lang} is right"
+    warnings = []
+    for side, (lang, other) in enumerate((langs, langs[::-1])):
+        if swapped[side]:
+            warnings.append(
+                f"{split}: the {lang} side is more like the {other} side of {corpus} "
+                f"({crossed[side]:.0%} of its letter pairs in common) than like its {lang} side "
+                f"({same[side]:.0%}); check that the file {split}.{lang} is right"
             )
-        elif s < OVERLAP_THRESHOLD:
-            odd.append(
-                f"{split}: the {lang} side has only {s:.0%} of its letter pairs in common with the "
-                f"{lang} side of {corpus}; check that both are in the same language"
+        elif same[side] < OVERLAP_THRESHOLD:
+            warnings.append(
+                f"{split}: the {lang} side has only {same[side]:.0%} of its letter pairs in common "
+                f"with the {lang} side of {corpus}; check that both are in the same language"
             )
-    return [], odd
+    return [], warnings

@@ -1,7 +1,7 @@
-"""Near-duplicates: texts that differ in digits, case, punctuation or a word, or in half of them.
+"""Find near-duplicates: texts that differ in little but digits, case, punctuation or one word.
 
-``NearIndex`` compares a text with all texts of an index. ``RecurringTexts`` searches a large corpus
-and uses the index only for lines whose beginning or end is that of an indexed text, so most lines
+``NearIndex`` compares a text with all texts of an index. ``RecurringTexts`` searches a large
+corpus. It consults the index only for lines that begin or end like an indexed text, so most lines
 cost a few lookups.
 """
 
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 Words: TypeAlias = tuple[str, ...]
 
-# besides words, near-duplicates may differ in placeholders, addresses, digits and punctuation
+# not compared: placeholders and addresses; digits and punctuation are not words
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 # a letter of a script without spaces between words counts as a word
@@ -96,9 +96,10 @@ class Recurrence:
     """How many texts of a split recur.
 
     Attributes:
-        of: distinct texts that are not short.
-        same, near: texts that recur unchanged, and further ones that nearly recur.
-        share: of both.
+        of: number of distinct texts that are not short.
+        same: number of texts that recur unchanged.
+        near: number of other texts with a near-duplicate.
+        share: (same + near) / of.
         examples: the first ones, ``PLACE: LINE``, and ``~ TEXT`` for near-duplicates.
     """
 
@@ -114,7 +115,6 @@ class _Found:
     """The texts of a split that recur, by index."""
 
     of: int
-
     same: set[int] = field(default_factory=set)
     near: set[int] = field(default_factory=set)
     examples: list[str] = field(default_factory=list)
@@ -123,11 +123,11 @@ class _Found:
 class RecurringTexts:
     """Find which distinct texts of one side of some splits recur in a corpus, line by line.
 
-    Short texts are left out. A line is compared with near texts if its beginning or its end is that
-    of a text. The first and the last character (a capital, a full stop) do not count, and the
-    length is a third of the median length of the texts. So one change at any place is found in all
-    but the shortest texts, but changes at both ends are not. Memory is limited by the size of the
-    splits, time by MIN_COMPARISONS and LINES_PER_COMPARISON.
+    Short texts are left out. The index is consulted for a line that begins or ends like a text: in
+    a third of the median length of the texts, without the first and the last character (a capital,
+    a full stop). This finds one change at any place in all but the shortest texts, but not changes
+    at both ends. The size of the splits limits the memory; MIN_COMPARISONS and
+    LINES_PER_COMPARISON limit the time.
 
     Args:
         splits: texts by the name of their split.
@@ -177,11 +177,11 @@ class RecurringTexts:
     def report(self, name: str) -> Recurrence:
         """Return how many texts of a split recur."""
         found = self._found[name]
-        both = found.same | found.near
+        near = found.near - found.same
         return Recurrence(
             of=found.of,
             same=len(found.same),
-            near=len(both) - len(found.same),
-            share=len(both) / max(1, found.of),
+            near=len(near),
+            share=(len(found.same) + len(near)) / max(1, found.of),
             examples=found.examples,
         )

@@ -1,4 +1,4 @@
-"""The report of the corpus checks: its numbers, and what they mean for a reader."""
+"""The report of the corpus checks: its numbers, and warnings and errors that explain them."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class CorpusReport:
         inputs: SHA-256 of each file.
         versions: of what decides how text is segmented.
         over_batch_tokens: training pairs that are longer than a batch.
-        warnings: what a person should look at.
+        warnings: what a user should check.
     """
 
     splits: dict[str, SplitReport]
@@ -215,7 +215,7 @@ def raise_on_failures(report: CorpusReport, data: DataConfig) -> None:
 
 
 def all_warnings(report: CorpusReport, data: DataConfig) -> list[str]:
-    """Return what to warn of; with ``data.checks=warn`` this includes failed checks."""
+    """Return all warnings; with ``data.checks=warn`` this includes failed checks."""
     if data.checks == "off":
         return []
     found = [*failures(report, data.max_overlap), *warnings(report, data.max_overlap)]
@@ -255,7 +255,7 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
 
 
 def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
-    """Return the findings that a person should look at, one sentence each.
+    """Return the findings that a user should check, one sentence each.
 
     Args:
         max_overlap: share of the test set that may be in dev, and of the texts of a side that may

@@ -110,7 +110,7 @@ def find_side(prefix: str, lang: str) -> Path:
         )
     similar = sorted(Path(name).name for name in glob.glob(glob.escape(prefix) + "*"))[:5]
     raise UserError(
-        f"no such file, also not with {', '.join(s for s in OPENERS if s)}"
+        f"no such file, also tried {', '.join(s for s in OPENERS if s)}"
         + (f"; files with this prefix: {', '.join(similar)}" if similar else ""),
         at=str(candidates[0]),
         fix="check the path prefix, and the language codes src and tgt",

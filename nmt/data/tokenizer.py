@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Moses:
-    """Text to words and back, as the corpus and its references need it.
+    """Tokenize and detokenize text, depending on whether the corpus is tokenized.
 
     Args:
         tokenized: the corpus is Moses-tokenized, with escapes such as ``&apos;``. Then white space

@@ -18,7 +18,7 @@ from nmt.runtime.cpus import available_cpus
 CHUNK = 2000  # items that a worker gets at a time
 MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
 READ_AHEAD = 2  # chunks submitted per worker before their results are needed
-# a forked worker does not import anything again (torch, when training prepares its own data)
+# a forked worker does not import anything again, such as torch when training prepares the data
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 Item = TypeVar("Item")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MAX_CHUNK_CHARACTERS = 1_000_000  # 2,048 lines of usual length have a fourth of it
+MAX_CHUNK_CHARACTERS = 1_000_000  # four times as many as 2,048 lines of usual length have
 
 
 def read_chunks(
@@ -46,13 +46,13 @@ def read_chunks(
 def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> list[range]:
     """Split sentences into the smallest batches whose number suits the workers.
 
-    With as many batches for each worker, no worker waits for the last one.
+    If each worker gets the same number of batches, they finish at about the same time.
 
     Args:
         lengths: of the sentences, in descending order.
         max_size: upper limit of the longest length of a batch x its sentences; a longer sentence
             is a batch of its own.
-        workers: the number of batches is a multiple of it where the sentences allow that.
+        workers: the number of batches is a multiple of it if there are enough sentences.
 
     Returns:
         The indices of each batch.
@@ -94,7 +94,7 @@ class HalvingBatcher:
     ) -> Generator[tuple[range, Result], None, None]:
         """Yield the indices of each batch, and ``work`` of them.
 
-        A note on standard error says so when batches are halved for the first time.
+        When it halves batches for the first time, it prints a note on standard error.
 
         Args:
             lengths: size of each item, in descending order.
@@ -119,7 +119,10 @@ class HalvingBatcher:
                         fix="use a smaller --beam, shorter lines, or --device cpu",
                     ) from error
                 if self.max_batch_size == sys.maxsize:
-                    print(f"note: out of memory on {self.device}; batches halved", file=sys.stderr)
+                    print(
+                        f"note: out of memory on {self.device}; continuing with smaller batches",
+                        file=sys.stderr,
+                    )
                 self.max_batch_size = len(batch) * lengths[first] // 2
                 continue
             yield batch, result

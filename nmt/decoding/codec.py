@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nmt.data.segmenters import Segmenter, segmenter_hash
+from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.constraints import (
@@ -28,7 +29,6 @@ from nmt.decoding.constraints import (
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.errors import UserError
 
-SPACE_SIGN = "\u2581"  # what SentencePiece writes for a space
 NO_PIECES = TargetPieces()
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_PHRASE_LENGTH = 1000  # characters of a forbidden phrase: memory grows with the square
@@ -228,7 +228,7 @@ class TextCodec:
             at: where the phrases are given, for messages.
 
         Raises:
-            UserError: a phrase is too long or has a sign that the segmenter cannot represent.
+            UserError: a phrase is too long or has a character that the segmenter cannot represent.
         """
         patterns = []
         for phrase in phrases:
@@ -252,16 +252,17 @@ class TextCodec:
         return TargetPieces(pieces, tuple(ids))
 
     def _check_space_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
-        """
+        """Check that pieces keep U+2581, SentencePiece's sign for a space, if a text contains it.
+
         Raises:
-            UserError: the text contains SentencePiece's sign for a space, and its pieces do not.
+            UserError: they do not.
         """
-        if SPACE_SIGN in text and SPACE_SIGN not in self.strings.join(pieces):
+        if SPACE in text and SPACE not in self.strings.join(pieces):
             raise UserError(
-                f"{text!r} contains U+2581, which SentencePiece uses for a space, so it cannot be "
-                "given",
+                f"{text!r} contains U+2581, which SentencePiece uses for a space, so no "
+                "translation can contain it",
                 at=at,
-                fix="remove it, or write another sign, such as _",
+                fix="remove U+2581, or write another character, such as _",
             )
 
     def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
@@ -329,7 +330,7 @@ def _join(parts: Sequence[Translation]) -> Translation:
 
 
 def too_long(line: str) -> str:
-    """Return why a line is too long to segment; an empty text if it is not.
+    """Return why a line is too long to segment, or an empty text if it is not.
 
     The time to segment a word grows with the square of its length.
     """

@@ -1,25 +1,25 @@
-"""What the translation of a line must start with, contain and not contain, as text and as pieces.
+"""Constraints on the translation of a line: its beginning, required phrases, forbidden phrases.
 
-LineConstraints hold the text that a user gives. Required phrases are matched by their pieces: a
-``Requirement`` says how much of them a hypothesis contains. Banned phrases are matched by the text
-that pieces spell, so every segmentation of them is banned (``PieceStrings``). The search applies
-both (``nmt.decoding.logits_processors``).
+``LineConstraints`` hold the text that a user gives. Required phrases are matched by their pieces: a
+``Requirement`` computes how much of them a hypothesis contains. Forbidden phrases are matched by
+the text that pieces spell (``PieceStrings``), so every segmentation of them is banned.
+``nmt.decoding.logits_processors`` applies them to the search.
 """
 
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 
-# ---------------------------------------------------------------- as given
+# ---------------------------------------------------------------- text that a user gives
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,6 @@ class LineConstraints:
 
 
 UNCONSTRAINED = LineConstraints()
-NAMES = tuple(LineConstraints.__dataclass_fields__)
 
 
 def require_list(form: str, **given: object) -> None:
@@ -57,34 +56,29 @@ def require_list(form: str, **given: object) -> None:
 
 
 def with_constraints(
-    lines: Iterable[str],
-    prefix: Iterable[str] | None,
-    require: Iterable[Sequence[str]] | None,
-    forbid: Iterable[Sequence[str]] | None,
+    lines: Iterable[str], constraints: Mapping[str, Iterable[Any]]
 ) -> Iterator[tuple[int, str, LineConstraints]]:
     """Yield the number of each line, from 1, the line and its constraints.
 
+    Args:
+        constraints: field of ``LineConstraints`` -> its value for each line.
+
     Raises:
-        UserError: one of the three has fewer or more items than there are lines.
+        UserError: a constraint has fewer or more values than there are lines.
     """
-    given = {
-        name: iter(values)
-        for name, values in zip(NAMES, (prefix, require, forbid), strict=True)
-        if values is not None
-    }
+    iterators = {name: iter(values) for name, values in constraints.items()}
     number = 0
     for number, line in enumerate(lines, 1):
         of_line = {}
-        for name, values in given.items():
+        for name, values in iterators.items():
             try:
                 of_line[name] = next(values)
             except StopIteration:
                 raise _uneven(name, f"ends before line {number} of the input") from None
             if name != "prefix":
                 require_list(f"{name}=[[phrase]]", **{name: of_line[name]})
-        constraints = LineConstraints(**of_line) if of_line else UNCONSTRAINED  # type: ignore[arg-type]
-        yield number, line, constraints
-    for name, values in given.items():
+        yield number, line, LineConstraints(**of_line) if of_line else UNCONSTRAINED
+    for name, values in iterators.items():
         if next(values, None) is not None:
             raise _uneven(name, f"has more than the {number} lines of the input")
 
@@ -106,8 +100,8 @@ class PieceStrings:
     """The string that each type of a vocabulary adds to tokenized text.
 
     Such text has a space where a word begins or ends, also before the first word and at the end. A
-    phrase has a space on both sides, so ``cat`` is not found in ``cats``. In scripts without spaces
-    a phrase has none, and is found wherever its characters follow each other.
+    phrase has a space on both sides, so ``cat`` does not match in ``cats``. In scripts without
+    spaces a phrase has none, and matches wherever its characters follow each other.
 
     Attributes:
         text: [V], by id; EOS adds a space.
@@ -148,7 +142,7 @@ class PieceStrings:
         return self._order[first:last]
 
     def matching(self, pattern: re.Pattern[str]) -> list[int]:
-        """Return the types in whose string a regular expression is found."""
+        """Return the types whose string contains a match of a regular expression."""
         return [token for token, text in enumerate(self.text) if pattern.search(text)]
 
 
@@ -168,7 +162,7 @@ def _with_boundaries(string: str, first: str, last: str) -> str:
 
 # ---------------------------------------------------------------- required phrases
 
-Symbol: TypeAlias = int | str  # the id of a token, or the piece that an UNK stands for
+Symbol: TypeAlias = int | str  # the id of a token, or the piece that an UNK represents
 Symbols: TypeAlias = Sequence[Symbol]
 
 
@@ -229,7 +223,7 @@ class Requirement:
         self._spell = spell
 
     def symbols(self, ids: Sequence[int]) -> list[Symbol]:
-        """Return the symbols that the tokens of a hypothesis stand for.
+        """Return the symbols that the tokens of a hypothesis represent.
 
         An UNK continues the phrase of which most is present, the first of several; it stays UNK if
         no phrase needs one. So it depends only on the tokens before it.
@@ -273,7 +267,7 @@ class Requirement:
         return progress
 
     def _met(self, symbols: Symbols, phrase: Symbols) -> Iterator[int]:
-        """Yield the indices at which a phrase stands as complete words."""
+        """Yield the indices where a phrase occurs as complete words."""
         for start in range(len(symbols) - len(phrase) + 1):
             end = start + len(phrase)
             if (

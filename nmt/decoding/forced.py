@@ -140,10 +140,10 @@ def forced_decode(
 
 @contextlib.contextmanager
 def _recorded_attention(model: Transformer | Ensemble | None) -> Iterator[list[Tensor]]:
-    """Within the context, each forward appends the attention weights [B, T, S] of each model.
+    """Append the attention weights [B, T, S] of each model at each forward within the context.
 
-    They are the mean of the heads of the last layer but one (Garg et al. 2019, section 4.1); of two
-    layers, of the last. No model, no weights.
+    They are the mean over the heads of the second to last layer (Garg et al. 2019, section 4.1), or
+    of the last layer if there are only two. Without a model, nothing is recorded.
     """
     recorded: list[Tensor] = []
 
@@ -226,7 +226,10 @@ def _with_scores(
     parts: Sequence[SearchInput],
     codec: TextCodec,
 ) -> Translation:
-    """Add to a translation what was scored for its parts; a part that was cut has no EOS."""
+    """Return a translation with the scores and the alignment of its parts.
+
+    A part that was cut at the length limit has no EOS.
+    """
     starts = itertools.accumulate((len(part.ids) for part in parts[:-1]), initial=0)
     aligned = [
         start + index
@@ -260,10 +263,10 @@ def score_pairs(
 ) -> list[Translation]:
     """Score each target as the translation of its source.
 
-    Two blank lines have log-probability 0, as a blank line is always translated by one. If only one
-    side is blank it is minus infinity, as a search never returns that. It is also minus infinity,
-    with a note on standard error, for a pair that is too long. A search translates a long source in
-    parts, and it is not known which part of the target belongs to which.
+    Two blank lines have log-probability 0, because a blank line always has a blank translation. If
+    only one side is blank it is minus infinity, because a search never returns that. It is also
+    minus infinity, with a note on standard error, for a pair that is too long: a search would
+    translate the source in parts, and the parts of the target are not known.
 
     Args:
         model: in eval mode.

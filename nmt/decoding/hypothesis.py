@@ -1,4 +1,4 @@
-"""The result of a search, with any engine. Loads no torch: translating an export needs none."""
+"""The result of a search by any engine. It does not import torch, which an export does not need."""
 
 from __future__ import annotations
 

@@ -86,14 +86,14 @@ class NoRepeat:
         self.n = n
 
     def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
-        """Hide the tokens that would end an n-gram for the second time."""
+        """Ban the tokens that would complete an n-gram for the second time."""
         if beams.ids.shape[-1] < self.n:
             return allowed
         grams = beams.ids.unfold(-1, self.n, 1)  # [B, K, T - n + 1, n]
         last = beams.ids[..., beams.ids.shape[-1] - self.n + 1 :]  # [B, K, n - 1]
         same = (grams[..., :-1] == last[:, :, None]).all(-1)
-        hidden = torch.zeros_like(same, dtype=allowed.dtype).masked_fill(same, -torch.inf)
-        return allowed.scatter_add(-1, grams[..., -1], hidden)
+        banned = torch.zeros_like(same, dtype=allowed.dtype).masked_fill(same, -torch.inf)
+        return allowed.scatter_add(-1, grams[..., -1], banned)
 
 
 # ---------------------------------------------------------------- banned phrases
@@ -151,8 +151,8 @@ class BannedPhrases:
         self._text, self._matchers, self._max_len = strings.text, matchers, max_len.tolist()
 
     def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
-        """Hide the tokens that would complete a phrase."""
-        hidden: list[tuple[int, int, int]] = []
+        """Ban the tokens that would complete a phrase."""
+        banned: list[tuple[int, int, int]] = []
         alive = (~beams.finished & beams.log_prob.isfinite()).tolist()
         for row, (sentence, of_row) in enumerate(
             zip(beams.sentence.tolist(), beams.ids.tolist(), strict=True)
@@ -162,9 +162,9 @@ class BannedPhrases:
                     if alive[row][beam]:
                         last = len(ids) + 1 >= self._max_len[sentence]
                         tokens = matcher.banned_next_tokens(self._tail(ids, matcher.longest), last)
-                        hidden += [(row, beam, token) for token in tokens]
-        if hidden:
-            rows, columns, types = torch.from_numpy(np.array(hidden).T).to(allowed.device)
+                        banned += [(row, beam, token) for token in tokens]
+        if banned:
+            rows, columns, types = torch.from_numpy(np.array(banned).T).to(allowed.device)
             allowed[rows, columns, types] = -torch.inf
         return allowed
 
@@ -183,10 +183,10 @@ class BannedPhrases:
 class RequiredPhrases:
     """Constrained beam search with dynamic beam allocation (Post and Vilar 2018).
 
-    A logits processor, whose ``select`` is the selection strategy that belongs to it. Two
-    differences from the paper: The slots of the beam go to the hypotheses in turn, one for each
-    amount of progress, the furthest first. When the length limit leaves just enough tokens, only
-    tokens that make progress are allowed, so every phrase that fits is produced.
+    A logits processor, with the matching selection strategy as ``select``. It differs from the
+    paper in two ways. The slots of the beam go to the hypotheses in turn, one for each amount of
+    progress, the furthest first. When the length limit leaves just enough tokens, only tokens that
+    make progress are allowed, so every phrase that fits is produced.
     """
 
     def __init__(

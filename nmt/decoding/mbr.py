@@ -67,8 +67,8 @@ UTILITIES = {"chrf": chrf, "bleu": bleu}
 class MbrRanker:
     """Ranks translations of a sentence by expected utility.
 
-    sacreBLEU would extract the n-grams of both texts for each of the n^2 pairs; here each text is
-    read once.
+    sacreBLEU would extract the n-grams of both texts for each of the n^2 pairs. This class extracts
+    those of each text once.
 
     Args:
         utility: a key of UTILITIES.

@@ -161,7 +161,8 @@ def search_options(
 def _check_combinations(
     options: SearchOptions, given: dict[str, Any], constraints: Set[str], spell: Spell
 ) -> None:
-    """
+    """Check which options are given together.
+
     Raises:
         UserError: two options exclude each other, or one is given without the option it requires.
     """
@@ -171,8 +172,9 @@ def _check_combinations(
     for pair, reason in EXCLUDES.items():
         if on.issuperset(pair):
             first, second = map(spell, pair)
+            reason = reason.format(n_best=spell("n_best"))
             raise UserError(
-                f"{first} excludes {second}: {reason.format(n_best=spell('n_best'))}",
+                f"{first} cannot be combined with {second}: {reason}",
                 fix=f"leave out {first} or {second}",
             )
     for name, needed in REQUIRES.items():

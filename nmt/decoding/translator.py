@@ -22,7 +22,7 @@ from nmt.decoding.codec import (
     UnknownPieces,
     text_hash,
 )
-from nmt.decoding.constraints import NAMES, LineConstraints, require_list, with_constraints
+from nmt.decoding.constraints import LineConstraints, require_list, with_constraints
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
 from nmt.decoding.mbr import MbrRanker
 from nmt.decoding.options import SearchOptions, search_options
@@ -215,10 +215,10 @@ class Translator:
         require_list("require=[[phrase]]", require=require)
         require_list("forbid=[[phrase]]", forbid=forbid)
         require_list("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
-        constraints = zip(NAMES, (prefix, require, forbid), strict=True)
-        checked = self.check_options(options, {name for name, of in constraints if of is not None})
-        constrained = with_constraints(lines, prefix, require, forbid)
-        numbered = itertools.islice(constrained, skip, None)
+        given = {"prefix": prefix, "require": require, "forbid": forbid}
+        constraints = {name: values for name, values in given.items() if values is not None}
+        checked = self.check_options(options, constraints.keys())
+        numbered = itertools.islice(with_constraints(lines, constraints), skip, None)
         return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
 
     def _stream(
@@ -584,9 +584,10 @@ def load_run(run: Run, checkpoint: str) -> LoadedRun:
 
 
 def _check_same_text(runs: Sequence[LoadedRun]) -> None:
-    """
+    """Check that the ids of all runs have the same meaning.
+
     Raises:
-        UserError: ids mean different text in two of the runs.
+        UserError: two runs differ in languages, vocabulary or segmenter.
     """
     first = runs[0]
     for other in runs[1:]:

@@ -1,13 +1,13 @@
 """Run independent jobs on a pool of worker processes, one for each CPU core.
 
-Small matrix products gain little from a second core. A batch for each core does better, and in
-processes of their own the batches do not wait for Python's lock. The workers are forked, like those
-of torch's DataLoader, so they share the memory of the weights. They can be kept for later calls,
-with the memory and the compiled products that they have allocated.
+Small matrix products gain little from a second core. A batch for each core is faster, and in
+separate processes the batches do not wait for Python's lock. The workers are forked, like those of
+torch's DataLoader, so they share the memory of the weights. They can be kept for later calls, with
+the memory and the compiled products that they have allocated.
 
-Why not ``concurrent.futures.ProcessPoolExecutor``, even with a fork context: its workers outlive a
-parent that is killed, as each holds a copy of the pipe's other end; it waits for running jobs when
-it is interrupted; and it does not say with which exit code a worker ended.
+``concurrent.futures.ProcessPoolExecutor`` has three disadvantages, even with a fork context. Its
+workers outlive a parent that is killed, because each holds a copy of the other end of the pipe. It
+waits for running jobs when it is interrupted. It does not report the exit code of a worker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nmt.runtime.cpus import available_cpus, num_threads
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 # without it, a worker forked by another thread at the same time could inherit the end of a pipe,
-# and hide that the worker at the other end is gone
+# and hide that the worker at the other end has ended
 _FORKING = threading.Lock()
 
 MAX_WORKERS = 1024
@@ -39,7 +39,7 @@ CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not sur
 
 
 def all_cores() -> int:
-    """Return the number of workers with a core each: CPUs and OMP_NUM_THREADS limit it."""
+    """Return the number of available CPUs, at most OMP_NUM_THREADS; 1 where forks do not work."""
     return min(available_cpus(), num_threads()) if CAN_FORK else 1
 
 
@@ -51,7 +51,7 @@ def check_workers(workers: int) -> int:
     """
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
         raise UserError(
-            f"workers: {workers} is not an integer of at least 1 and at most {MAX_WORKERS}",
+            f"workers: {workers} is not an integer from 1 to {MAX_WORKERS}",
             fix="give the number of cores, or a smaller number",
         )
     return workers
@@ -129,7 +129,7 @@ class WorkerPool(Generic[Job, Result]):
         with _FORKING, global_compiler_lock, _deferred_signals():
             for _ in range(count):
                 ours, theirs = fork.Pipe()
-                # a worker with a copy of our end would not notice that its parent is gone
+                # a worker with a copy of our end would not notice that its parent has ended
                 inherited = [*self._workers, ours]
                 worker = fork.Process(
                     target=_serve, args=(function, theirs, inherited), daemon=True
@@ -167,9 +167,10 @@ class WorkerPool(Generic[Job, Result]):
 
     @contextlib.contextmanager
     def _detecting_end(self, connection: Connection) -> Iterator[None]:
-        """
+        """Turn the errors of a closed connection into one that names the worker.
+
         Raises:
-            MachineError: the worker at the other end is gone.
+            MachineError: the worker at the other end has ended.
         """
         try:
             yield
@@ -221,7 +222,7 @@ def _deferred_signals() -> Iterator[None]:
 def _serve(
     function: Callable[[Job], Result], connection: Connection, inherited: Sequence[Connection]
 ) -> None:
-    """Run in a worker: apply the function to each job that arrives until the parent is gone."""
+    """Run in a worker: apply the function to each job until the parent ends."""
     import torch
 
     for other in inherited:

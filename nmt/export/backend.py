@@ -27,7 +27,7 @@ from nmt.errors import MachineError, UserError
 from nmt.export.metadata import is_export, read_metadata
 from nmt.export.spec import (
     SPECIALS,
-    check_expressible,
+    check_supported,
     ctranslate2_length_penalty,
     require_ctranslate2,
 )
@@ -47,15 +47,15 @@ class CTranslate2Search:
     ``log_prob / n^p``. This class ranks them again, by the requested length penalty.
 
     CTranslate2 has one length limit for a batch; this class sets it to the limit of the longest
-    sentence. If the search of a shorter sentence stopped before its own limit, its result is the
-    same as with its own limit: the hypothesis that ended last is always among the K. Otherwise the
-    sentence is searched again, in a batch of sentences of the same length. So a result does not
-    depend on the other sentences of the batch.
+    sentence. If a shorter sentence stops before its own limit, that limit would not have changed
+    the result, because the hypothesis that ended last is always among the K. Otherwise the sentence
+    is searched again, in a batch of sentences of the same length. So a result does not depend on
+    the other sentences of the batch.
 
     Args:
         folder: contains CTranslate2's model.
         vocab: the vocabulary of the folder.
-        suppressed: tokens that must not be produced, besides UNK.
+        suppressed: tokens that must not be produced, in addition to UNK.
         device: auto, cpu, cuda or cuda:N.
         workers: batches that are searched at the same time on a CPU.
     """
@@ -251,8 +251,8 @@ def load_exported(
         workers: batches that are searched at the same time on a CPU, each by a thread.
 
     Raises:
-        UserError: CTranslate2 is not installed or cannot express the model, the folder is damaged,
-            or it is neither an exported folder nor a run folder.
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is
+            damaged, or it is neither an exported folder nor a run folder.
     """
     require_ctranslate2()
     if is_export(Path(path)):
@@ -264,7 +264,7 @@ def load_exported(
             )
         return ExportedTranslator(Path(path), device, str(path), workers)
     original = Translator.load(path, "cpu", checkpoint)
-    check_expressible(original.transformer.config)
+    check_supported(original.transformer.config)
     with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
         from nmt.export.folder import write_folder
 

@@ -29,7 +29,7 @@ from nmt.export.spec import (
     SPECIALS,
     TYPICAL_LENGTH,
     build_spec,
-    check_expressible,
+    check_supported,
     ctranslate2_length_penalty,
     require_ctranslate2,
 )
@@ -55,11 +55,11 @@ def export(
         force: replace an exported folder of this name.
 
     Raises:
-        UserError: CTranslate2 is not installed or cannot express the model, or ``check_output``
+        UserError: CTranslate2 is not installed or does not support the model, or ``check_output``
             rejects the output.
     """
     require_ctranslate2()
-    check_expressible(translator.transformer.config)
+    check_supported(translator.transformer.config)
     check_output(output, force)
     with atomic_folder(output.absolute(), replace=force) as folder:
         write_folder(translator, folder, quantization)

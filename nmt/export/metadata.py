@@ -1,4 +1,4 @@
-"""nmt.json of an exported folder: what CTranslate2's own files do not contain."""
+"""nmt.json of an exported folder: settings that the files of CTranslate2 do not contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Metadata:
         decode: the recipe's ``decode`` keys.
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
             None in a folder that version 0.2 wrote.
-        suppressed_tokens: tokens that must not be produced, besides UNK.
+        suppressed_tokens: tokens that must not be produced, in addition to UNK.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""Build CTranslate2's specification of a folded model; reject models that it cannot express."""
+"""Build CTranslate2's specification of a folded model; reject models that it does not support."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def ctranslate2_length_penalty(alpha: float) -> float:
     return alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH)
 
 
-def check_expressible(config: ModelConfig) -> None:
-    """Check that CTranslate2's transformer can express a model.
+def check_supported(config: ModelConfig) -> None:
+    """Check that CTranslate2 supports a model.
 
     Raises:
-        UserError: it cannot; the message names every key that prevents it.
+        UserError: it does not; the message names every key that prevents it.
     """
     obstacles = [
         f"model.{key}: {format_value(getattr(config, key))}, {reason}"
@@ -91,7 +91,7 @@ def check_expressible(config: ModelConfig) -> None:
     ]
     if obstacles:
         raise UserError(
-            "CTranslate2 cannot express this model:\n  " + "\n  ".join(obstacles),
+            "CTranslate2 does not support this model:\n  " + "\n  ".join(obstacles),
             fix="translate with nmt-translate, or train without these settings",
         )
 

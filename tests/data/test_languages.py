@@ -39,12 +39,12 @@ ACROSS = [  # training text and dev set of other domains
 
 
 @functools.cache
-def profile(name: str, split: str, lang: str, lines: int = 600) -> LanguageProfile:
-    """The letters of the first lines of a file, with and without punctuation set apart."""
+def profile(name: str, split: str, lang: str) -> LanguageProfile:
+    """Return the profile of the first 600 lines of a file."""
     if not DATA.is_dir():
         pytest.skip("needs the corpora in ../shared/data")
     found = LanguageProfile()
-    for line in itertools.islice(read_lines(DATA / name / f"{split}.{lang}.gz"), lines):
+    for line in itertools.islice(read_lines(DATA / name / f"{split}.{lang}.gz"), 600):
         found.add(line)
     return found
 
@@ -54,7 +54,7 @@ def of(name: str, split: str, *langs: str):
 
 
 @pytest.mark.parametrize(("name", "src", "tgt"), PAIRS, ids=["-".join(p) for p in PAIRS])
-def test_exchanged_files_are_found_without_false_alarms(name, src, tgt):
+def test_swapped_files_are_found_without_false_alarms(name, src, tgt):
     langs = (src, tgt)
     train = {"train": of(name, "train", *langs)}
     held_out = {split: of(name, split, *langs) for split in ("dev", "test")}
@@ -62,7 +62,7 @@ def test_exchanged_files_are_found_without_false_alarms(name, src, tgt):
 
     failures, _ = check_languages(train, {"dev": of(name, "dev", tgt, src)}, langs)
     assert len(failures) == 1
-    assert failures[0].startswith("source and target are exchanged in dev or in train")
+    assert failures[0].startswith("source and target are swapped in dev or in train")
 
     failures, warnings = check_languages(train, {"dev": of(name, "dev", tgt, tgt)}, langs)
     assert failures == []
@@ -71,9 +71,9 @@ def test_exchanged_files_are_found_without_false_alarms(name, src, tgt):
     _, warnings = check_languages({"train": of(name, "train", src, src)}, {}, langs)
     assert any("train: source and target seem to be the same language" in w for w in warnings)
 
-    if "en" in langs:  # all files are exchanged, so they agree with each other
-        turned = {"train": of(name, "train", tgt, src)}
-        _, warnings = check_languages(turned, {"dev": of(name, "dev", tgt, src)}, langs)
+    if "en" in langs:  # all files are swapped, so they agree with each other
+        swapped = {"train": of(name, "train", tgt, src)}
+        _, warnings = check_languages(swapped, {"dev": of(name, "dev", tgt, src)}, langs)
         assert any("the other side seems to be English, not the en side" in w for w in warnings)
 
 
@@ -83,11 +83,11 @@ def test_other_domain_is_not_another_language(train, dev, langs):
     assert check_languages(*sides, langs) == ([], [])
 
 
-def test_one_exchanged_corpus_of_two():
+def test_one_swapped_corpus_of_two():
     langs = ("gl", "en")
     train = {"a": of("ted-gl-en", "train", "gl", "en"), "b": of("ted-gl-en", "train", "en", "gl")}
     failures, _ = check_languages(train, {"dev": of("ted-gl-en", "dev", *langs)}, langs)
-    assert [f.split(":")[0] for f in failures] == ["source and target are exchanged in dev or in b"]
+    assert [f.split(":")[0] for f in failures] == ["source and target are swapped in dev or in b"]
 
 
 def lines(text: str) -> LanguageProfile:

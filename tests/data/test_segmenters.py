@@ -167,7 +167,7 @@ def test_vocabulary_threshold_splits_rare_pieces_again():
     assert rare
     kept = fast(vocab_threshold=12)
     after = Counter(p for pair in TEXT for s in pair for p in kept.encode(s, "gl"))
-    assert len([p for p, n in after.items() if n < 12 and len(p.removesuffix("@@")) > 1]) == 0
+    assert not [p for p, n in after.items() if n < 12 and len(p.removesuffix("@@")) > 1]
 
 
 def test_bpe_dropout_depends_on_the_seed_and_is_for_training_only():
@@ -376,12 +376,14 @@ def test_text_that_looks_like_a_byte_piece_is_text():
 def test_sentencepiece_errors_name_recipe_keys(byte_fallback: bool):
     with pytest.raises(UserError) as error:
         learned(SentencePieceConfig(vocab_size=16, byte_fallback=byte_fallback), tokenized=False)
-    said = str(error.value)
-    assert said.startswith("segment.vocab_size: a vocabulary of 16 is too small: this corpus needs")
-    needed = said.rpartition("set segment.vocab_size=")[2].split()[0]
+    message = str(error.value)
+    assert message.startswith(
+        "segment.vocab_size: a vocabulary of 16 is too small: this corpus needs"
+    )
+    needed = message.rpartition("set segment.vocab_size=")[2].split()[0]
     config = SentencePieceConfig(vocab_size=int(needed), byte_fallback=byte_fallback)
     assert learned(config, tokenized=False)
-    assert "--" not in said
+    assert "--" not in message
 
 
 def test_byte_fallback_needs_a_model_with_bytes(tmp_path: Path):

@@ -96,7 +96,7 @@ def test_find_side_finds_archives_but_not_folders(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"\x28\xb5\x2f\xfd\x24\x0d", "a zstd file, which is not supported: unpack it"),
         (gzip.compress(b"text\n"), "a gzip file: rename it so that its name ends in .gz"),
@@ -106,10 +106,10 @@ def test_find_side_finds_archives_but_not_folders(tmp_path: Path):
         ("text\n".encode("utf-16"), "UTF-16: convert it"),
     ],
 )
-def test_error_names_the_type_of_a_binary_file(tmp_path, data, said):
+def test_error_names_the_type_of_a_binary_file(tmp_path, data, message):
     with pytest.raises(UserError) as error:
         lines_of(tmp_path, data, "a.en")
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_zstd_file_is_an_error_of_its_own(tmp_path):

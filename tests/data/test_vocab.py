@@ -65,7 +65,7 @@ def test_save_and_load(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "0 types"),
         ("a\t1\t2\nb\t1\n", "vocab.txt:2"),
@@ -74,9 +74,9 @@ def test_save_and_load(tmp_path: Path):
         ("\t1\t2\n", "vocab.txt:1"),
     ],
 )
-def test_error_of_a_bad_file_has_the_line(tmp_path: Path, text: str, said: str):
+def test_error_of_a_bad_file_has_the_line(tmp_path: Path, text: str, message: str):
     (tmp_path / "vocab.txt").write_text(text)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         Vocab.load(tmp_path)
 
 

@@ -60,7 +60,7 @@ def test_verses_are_joined_by_number(tmp_path, monkeypatch):
         )
     ]
     assert len(pairs) == 59 * 3
-    for one, other in pairs:  # the verse's number stands in both texts
+    for one, other in pairs:  # both texts contain the number of the verse
         assert other.endswith(" don't")
         assert int(other.split()[-2][1:]) % 1_000 == int(one.split()[-1][1:])
     manifest = json.loads((out / "MANIFEST.json").read_text("utf-8"))
@@ -68,6 +68,6 @@ def test_verses_are_joined_by_number(tmp_path, monkeypatch):
     assert dropped == {"count": 4, "first": "1:60:1 1:60:2 1:60:3 1:60:4"}
     assert manifest["pairs"]["dev"] == manifest["pairs"]["test"] == 30
 
-    bible_ny_en.prepare(Request(tmp_path / "turned", "en", "nya", local=tmp_path))
-    assert (tmp_path / "turned/dev.en").read_text() == (out / "dev.en").read_text()
-    assert (tmp_path / "turned/dev.nya").read_text() == (out / "dev.ny").read_text()
+    bible_ny_en.prepare(Request(tmp_path / "swapped", "en", "nya", local=tmp_path))
+    assert (tmp_path / "swapped/dev.en").read_text() == (out / "dev.en").read_text()
+    assert (tmp_path / "swapped/dev.nya").read_text() == (out / "dev.ny").read_text()

@@ -120,7 +120,7 @@ def test_moses_splits_one_corpus(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["none"], "none.xx: no such file, also not with .gz"),
+        (["none"], "none.xx: no such file, also tried .gz"),
         (["all", "--dev", "all"], "require each other"),
     ],
 )

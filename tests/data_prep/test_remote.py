@@ -162,7 +162,10 @@ def repository(server):
 
 def test_files_of_a_tree_are_cached_once_the_tree_matches(server, download_cache):
     files = repository(server)
-    with pytest.raises(UserError, match="not the pinned files of a toy"), fetched(files, tree=TREE):
+    with (
+        pytest.raises(UserError, match="not the expected files of a toy"),
+        fetched(files, tree=TREE),
+    ):
         pass
     assert files_in(download_cache) == []
     for _ in range(2):
@@ -174,7 +177,7 @@ def test_files_of_a_tree_are_cached_once_the_tree_matches(server, download_cache
 def test_a_local_tree_that_does_not_match_stays(tmp_path):
     (tmp_path / "dev.sw").write_text("moja\n")
     files = [RemoteFile("toy", "none", "dev.sw")]
-    with pytest.raises(UserError, match="not the pinned"), fetched(files, tmp_path, TREE):
+    with pytest.raises(UserError, match="not the expected"), fetched(files, tmp_path, TREE):
         pass
     assert (tmp_path / "dev.sw").exists()
 
@@ -185,13 +188,13 @@ def test_a_folder_is_identified_by_its_git_tree(tmp_path):
         path.write_text(text)
     check_tree(files, TREE, "toy")
     files[1].write_text("on")
-    with pytest.raises(UserError, match=r"not the pinned files of toy: git tree"):
+    with pytest.raises(UserError, match=r"not the expected files of toy: git tree"):
         check_tree(files, TREE, "toy")
 
 
 def test_an_error_page_instead_of_the_archive(server, download_cache):
     file = file_at(server.add("/toy.tar.gz", b"<html>log in first</html>"))
-    message = r"/toy.tar.gz: this is not the pinned toy.tar.gz: sha256 (.|\n)* an error page"
+    message = r"/toy.tar.gz: this is not the expected toy.tar.gz: sha256 (.|\n)* an error page"
     with pytest.raises(UserError, match=message), fetched([file]):
         pass
     assert len(server.asked) == 1

@@ -85,7 +85,7 @@ def test_americasnlp(tmp_path, unpinned, code, folder):
 def test_a_wrong_checkout_is_refused_and_nothing_is_written(tmp_path, capsys):
     checkout = write(tmp_path / "lafand-mt", splits("data/text_files/en-swa", ("en", "swa")))
     assert run(lafand, checkout, tmp_path / "out", "en", "sw") == 2
-    assert "not the pinned files of LAFAND-MT: git tree" in capsys.readouterr().err
+    assert "not the expected files of LAFAND-MT: git tree" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -1,4 +1,4 @@
-"""The real corpora beside the repository go through the generic command as they are."""
+"""The real corpora next to the repository can be prepared with from_moses."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ SCRIPTS = {"ar": "ARABIC", "he": "HEBREW"}
 def test_given_splits(name, src, tgt, tmp_path):
     folder = DATA / name
     if not folder.is_dir():
-        pytest.skip("the corpora are not beside the repository")
+        pytest.skip("needs the corpora in ../shared/data")
     out = tmp_path / "out"
     argv = [str(folder / "train"), "--dev", str(folder / "dev"), "--test", str(folder / "test")]
     argv += ["--src", src, "--tgt", tgt, "--out", str(out)]
@@ -40,7 +40,7 @@ def test_given_splits(name, src, tgt, tmp_path):
 def test_a_split_is_made(tmp_path):
     prefix = DATA / "tatoeba-ar-en" / "train"
     if not prefix.parent.is_dir():
-        pytest.skip("the corpora are not beside the repository")
+        pytest.skip("needs the corpora in ../shared/data")
     out = tmp_path / "out"
     sizes = ["--dev-size", "500", "--test-size", "500"]
     argv = [str(prefix), "--src", "ar", "--tgt", "en", "--out", str(out), *sizes]

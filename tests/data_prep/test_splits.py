@@ -76,7 +76,7 @@ def test_hold_out_drops_what_recurs_and_train_keeps_it():
     seen = [{normalized(p.src) for p in part} for part in splits.values()]
     assert all(not a & b for a, b in itertools.combinations(seen, 2))
     assert len(splits["train"]) == 480
-    dropped = sum(n for reason, n in drops.counts.items() if "nearly recurs" in reason)
+    dropped = sum(n for reason, n in drops.counts.items() if "near-duplicate" in reason)
     assert dropped == 120 - len(splits["dev"]) - len(splits["test"]) > 0
 
 

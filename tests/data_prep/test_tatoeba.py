@@ -45,7 +45,7 @@ def test_linked_sentences_are_pairs_with_their_authors(exports, tmp_path):
     out = tmp_path / "out"
     assert run(exports, out) == 0
     manifest = json.loads((out / "MANIFEST.json").read_text("utf-8"))
-    assert manifest["dropped"]["a linked sentence is not there"] == {"count": 1, "first": "3-9999"}
+    assert manifest["dropped"]["a linked sentence is missing"] == {"count": 1, "first": "3-9999"}
     assert all(len(source["sha256"]) == 64 for source in manifest["sources"])
     for split in ("train", "dev", "test"):
         sides = [lines(out / f"{split}.{ending}") for ending in ("ar", "en", "credits")]

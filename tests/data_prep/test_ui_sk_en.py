@@ -45,7 +45,7 @@ def wheel(tmp_path, monkeypatch):
     return path
 
 
-def test_splits_are_honest_and_complete(wheel, tmp_path):
+def test_splits_share_no_text_and_their_sides_are_aligned(wheel, tmp_path):
     out = tmp_path / "out"
     ui_sk_en.prepare(Request(out, "sk", "en", local=wheel))
     lines = {
@@ -58,10 +58,10 @@ def test_splits_are_honest_and_complete(wheel, tmp_path):
     for lang in ("sk", "en"):
         words = [{normalized(line) for line in lines[s, lang]} for s in ("train", "dev", "test")]
         assert all(not a & b for a, b in itertools.combinations(words, 2))
-    assert "Retry {name} 5 times please" in lines["train", "en"]  # train keeps what recurs
+    assert "Retry {name} 5 times please" in lines["train", "en"]  # train keeps near-duplicates
     dropped = json.loads((out / "MANIFEST.json").read_text("utf-8"))["dropped"]
     assert dropped["identical sides"]["count"] == 300
-    assert dropped["dev: nearly recurs in train"]["count"] == 1
+    assert dropped["dev: near-duplicate in train"]["count"] == 1
 
 
 def test_paragraphs_and_markdown(tmp_path):

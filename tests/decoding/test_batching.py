@@ -82,6 +82,8 @@ def test_batches_are_halved_until_they_fit(capsys: pytest.CaptureFixture[str]) -
         assert [list(batch) for batch, _ in results] == [result for _, result in results]
         assert list(itertools.chain.from_iterable(batch for batch, _ in results)) == list(range(16))
     assert asked == [16, 8, 4, 4, 4, 4, 4, 4, 4, 4]
-    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
+    assert (
+        capsys.readouterr().err == "note: out of memory on cpu; continuing with smaller batches\n"
+    )
     with pytest.raises(MachineError, match=r"one sentence .* has 99 tokens"):
         list(HalvingBatcher(torch.device("cpu")).map(lambda batch: work(range(6)), [99], 1000))

@@ -255,7 +255,13 @@ def test_any_options_give_a_translation_of_each_line_or_an_error(
     except UserError as error:
         assert any(  # noqa: PT017, both outcomes are right
             message in str(error)
-            for message in ("excludes", "requires", "forbidden", "must not exceed", "multiple of")
+            for message in (
+                "cannot be combined",
+                "requires",
+                "forbidden",
+                "must not exceed",
+                "multiple of",
+            )
         )
         return
     assert len(found) == len(lines)
@@ -291,8 +297,8 @@ def test_constraints_do_not_depend_on_the_batch(translator: Translator, batch_to
     expected = [of_line[0] for of_line in translator.stream(LINES, **given)]
     found = [h for (h,) in translator.stream(LINES, 4, batch_tokens=batch_tokens, **given)]
     assert [h.text for h in found] == [h.text for h in expected]
-    turned = {name: values[::-1] for name, values in given.items()}
-    backwards = [h for (h,) in translator.stream(LINES[::-1], **turned)]
+    reversed_order = {name: values[::-1] for name, values in given.items()}
+    backwards = [h for (h,) in translator.stream(LINES[::-1], **reversed_order)]
     assert [h.text for h in backwards[::-1]] == [h.text for h in expected]
 
 
@@ -400,8 +406,8 @@ def test_phrases_of_bytes_are_found_like_others() -> None:
             "'the dog' is required and",
         ),
         ({"require": [["the dog"]] + [[]] * 5, "forbid_all": ["dog"]}, "'dog' is forbidden"),
-        ({"require": [[]] * 6, "sample": True}, "sample excludes require"),
-        ({"require": [[]] * 6, "groups": 2}, "groups excludes require"),
+        ({"require": [[]] * 6, "sample": True}, "sample cannot be combined with require"),
+        ({"require": [[]] * 6, "groups": 2}, "groups cannot be combined with require"),
         ({"forbid_all": [" "]}, "forbid_all: a phrase is blank"),
     ],
 )

@@ -86,6 +86,8 @@ def test_the_error_names_the_line_with_non_finite_scores() -> None:
 def test_the_command_names_the_checkpoint(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
     translator = made()
     break_weights(translator, 3e38)  # a checkpoint with NaN is not written
     run = run_folder(translator, tmp_path / "run")
@@ -99,6 +101,7 @@ def test_the_command_names_the_checkpoint(
 
 
 def test_an_export_names_itself(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
     translator = made()
     break_weights(translator, 3e38)  # a checkpoint with NaN is not written
     export(translator, tmp_path / "out")

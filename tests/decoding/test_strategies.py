@@ -111,8 +111,8 @@ def test_a_draw_depends_only_on_sentence_and_draw() -> None:
         assert sample(scores, 1, 5, 8, ids=[(row, 0)])[0] == every[row]
     fewer = sample(scores, 6, 2, 8)
     assert fewer == [of_sentence[:2] for of_sentence in every]
-    turned = sample(scores, 6, 5, 8, ids=[(row, 0) for row in range(5, -1, -1)])
-    assert turned[::-1] == every
+    reversed_order = sample(scores, 6, 5, 8, ids=[(row, 0) for row in range(5, -1, -1)])
+    assert reversed_order[::-1] == every
 
 
 # ---------------------------------------------------------------- diverse beams

@@ -48,7 +48,7 @@ def ids_of(translator: Translator, line: str) -> list[int]:
 
 
 def full_forward(translator: Translator, sources: Sequence[list[int]]) -> Scores:
-    """Scores of the next token by the training forward over the whole prefix."""
+    """Scores of the next token by the training forward over the complete prefix."""
 
     @functools.cache
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -259,7 +259,9 @@ def test_batches_are_halved_until_they_fit_with_one_note(
     assert asked == [16, 8, 4, 4, 4, 4]
     assert_close(translator.translate_ids(sources), expected)
     assert asked[6:] == [4, 4, 4, 4]
-    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
+    assert (
+        capsys.readouterr().err == "note: out of memory on cpu; continuing with smaller batches\n"
+    )
 
 
 def test_a_sentence_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +300,9 @@ def test_batches_of_given_translations_are_halved_too(
         for one, other in zip(again, expected, strict=True):
             np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, atol=1e-4)
     assert max(sizes) > 4
-    assert capsys.readouterr().err == "note: out of memory on cpu; batches halved\n"
+    assert (
+        capsys.readouterr().err == "note: out of memory on cpu; continuing with smaller batches\n"
+    )
 
 
 # ---------------------------------------------------------------- unusual lines
@@ -370,8 +374,8 @@ def test_n_best_is_at_most_the_beam(translator: Translator) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sample": True, "beam": 3}, "sample excludes beam"),
-        ({"sample": True, "groups": 2}, "sample excludes groups"),
+        ({"sample": True, "beam": 3}, "sample cannot be combined with beam"),
+        ({"sample": True, "groups": 2}, "sample cannot be combined with groups"),
         ({"top_k": 3}, "top_k requires sample"),
         ({"top_p": 0.5}, "top_p requires sample"),
         ({"temperature": 2.0}, "temperature requires sample"),

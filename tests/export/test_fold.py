@@ -95,7 +95,7 @@ def test_a_residual_scale_of_zero_is_an_error() -> None:
 
 
 def test_every_model_key_is_folded_rejected_or_irrelevant() -> None:
-    """If this fails, fold the new key or reject it in ``check_expressible``, and add a case."""
+    """If this fails, fold the new key or reject it in ``check_supported``, and add a case."""
     folded_or_plain = """
         dim ffn_dim heads enc_layers dec_layers activation bias norm norm_place norm_eps
         scalenorm_gain fixnorm tie out_bias logit_mask head_scale head_scale_place res_scale

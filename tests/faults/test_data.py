@@ -344,14 +344,14 @@ GL = "o can dorme na casa vella e a muller do pescador canta cancións ao neno p
 EN = "the dog sleeps in the old house and the wife of the fisherman sings songs to the boy\n"
 
 
-def test_exchanged_sides_are_an_error_and_a_wrong_file_is_a_warning(corpus: Corpus):
+def test_swapped_sides_are_an_error_and_a_wrong_file_is_a_warning(corpus: Corpus):
     for name, text in (("train.gl", GL * 20), ("train.en", EN * 20), ("dev.gl", EN * 9)):
         corpus.write(name, text)
     corpus.write("dev.en", GL * 9)
-    with pytest.raises(UserError, match="source and target are exchanged in dev or in train"):
+    with pytest.raises(UserError, match="source and target are swapped in dev or in train"):
         corpus.prepared()
     warned = corpus.prepared(data={"checks": "warn"}).report.warnings
-    assert any("source and target are exchanged in dev or in train" in w for w in warned)
+    assert any("source and target are swapped in dev or in train" in w for w in warned)
     corpus.write("dev.en", EN * 9)
     warned = corpus.prepared().report.warnings
     assert any("dev: the gl side is more like the en side of train" in w for w in warned)

@@ -33,7 +33,7 @@ NAMES = {
 class Eole(Peer):
     """Eole, built from its configuration; ``update`` calls its Trainer with its own autocast.
 
-    On a CPU it computes attention by plain products, whatever ``self_attn_backend`` says.
+    On a CPU it computes attention by plain products, for any ``self_attn_backend``.
     """
 
     def build(self, ours: Transformer) -> None:

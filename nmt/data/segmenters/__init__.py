@@ -1,4 +1,4 @@
-"""Segmenters: text to pieces and back, learned or given, saved in a folder.
+"""Segmenters: split text into pieces and join them, with learned or given codes.
 
 To add one: a subclass of ``Segmenter`` in a file of this package, one line in SEGMENTERS, and its
 recipe keys in nmt/config/recipe.py.

@@ -1,4 +1,4 @@
-"""What the toolkit needs of a segmenter."""
+"""The interface of segmenters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Encode: TypeAlias = Callable[[str, str], list[str]]
 
 
 class Segmenter(ABC):
-    """Text to pieces and back.
+    """Split text into pieces, and join pieces into text.
 
-    A run folder stores the segmenter, and translation needs nothing else to treat text as training
-    did. ``lang`` selects the rules of the tokenizer. Instances must be picklable.
+    A run folder stores the segmenter, so that translation treats text as training did. ``lang``
+    selects the rules of the tokenizer. Instances must be picklable.
 
     Attributes:
         kind: value of ``segment.kind`` in recipes.
@@ -62,7 +62,7 @@ class Segmenter(ABC):
         return self.moses.detokenize(self.decode_tokenized(pieces, lang), lang)
 
     def training_encoder(self, seed: Sequence[int]) -> Encode:
-        """Return ``encode`` for training text; a dropout draws from ``seed``."""
+        """Return ``encode`` for training text; BPE-dropout draws from ``seed``."""
         return self.encode
 
     def alphabet(self) -> list[str]:
@@ -74,5 +74,5 @@ class Segmenter(ABC):
         return {}
 
     def metadata(self) -> dict[str, Any]:
-        """Return what ``load`` needs besides the files, as JSON values."""
+        """Return what ``load`` needs in addition to the files, as JSON values."""
         return {}
