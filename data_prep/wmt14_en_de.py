@@ -3,8 +3,8 @@
 4.5M pairs; dev is newstest2013, test is newstest2014. The release splits compounds at hyphens on
 every side ("rich ##AT##-##AT## text"), the format that "Transformers without Tears" (appendix A)
 scores. This module replaces the mark by ``@-@``, which the Moses tokenizer writes for the same
-split: it is still one token, so tokenized BLEU is the paper's, and the detokenizer knows it. Dev
-and test are otherwise unaltered.
+split and the detokenizer knows. It is still one token, so tokenized BLEU does not change. Dev and
+test are otherwise unaltered.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Batch:
         return self if device.type == "cpu" else self.pack(device)
 
     def pack(self, device: torch.device) -> Batch:
-        """Return a copy on a device whose tensors share one buffer: a single transfer."""
+        """Return a copy on a device; its tensors share one buffer, which takes one transfer."""
         tensors: list[Tensor] = []
 
         def collect(tensor: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Fixed batch sizes (buckets), for CUDA graphs, which are recorded once per size.
 
 Most of the time goes into matrix products over flat tokens, little into the [B, L] grid of
-attention. So the grid is coarse and the numbers of tokens are fine: three epochs of ted-gl-en
-(3,000 merges, batches of 4,096 tokens) need 20 buckets, and 6.5 % of their tokens are padding.
+attention. So the grid is coarse and the numbers of tokens are fine. Three epochs of ted-gl-en
+(3,000 merges, batches of 4,096 tokens) need 20 buckets; 6.5 % of their tokens are padding.
 """
 
 from __future__ import annotations

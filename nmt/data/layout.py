@@ -124,7 +124,7 @@ class Layout:
 
 
 class _Pad(torch.autograd.Function):
-    """Gather in both directions: the gradient of a padding slot is zero or not wanted."""
+    """Gather in both directions: the gradient of a padding slot is zero or not needed."""
 
     @staticmethod
     def forward(ctx, x, to_padded, to_flat):  # type: ignore[no-untyped-def]

@@ -23,7 +23,7 @@ RECURRING_THRESHOLD = 0.1  # texts of a side that are in the training data, also
 
 
 class Suspicion(NamedTuple):
-    """What a suspicious property of a pair means.
+    """A suspicious property of a pair, and the warning about it.
 
     Attributes:
         threshold: share of the pairs above which there is a warning.

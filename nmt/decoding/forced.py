@@ -114,7 +114,8 @@ def forced_decode(
     def score_batch(indices: range) -> list[TokenScores]:
         rows = order[indices.start : indices.stop]
         batch = collate(pairs, rows).to(batcher.device)
-        with _recorded_attention(model if align else None) as attention:
+        with contextlib.ExitStack() as stack:
+            attention = stack.enter_context(_recorded_attention(model)) if align else []
             logits = model(batch)
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
@@ -139,11 +140,11 @@ def forced_decode(
 
 
 @contextlib.contextmanager
-def _recorded_attention(model: Transformer | Ensemble | None) -> Iterator[list[Tensor]]:
+def _recorded_attention(model: Transformer | Ensemble) -> Iterator[list[Tensor]]:
     """Append the attention weights [B, T, S] of each model at each forward within the context.
 
     They are the mean over the heads of the second to last layer (Garg et al. 2019, section 4.1), or
-    of the last layer if there are only two. Without a model, nothing is recorded.
+    of the last layer if there are only two.
     """
     recorded: list[Tensor] = []
 
@@ -151,7 +152,7 @@ def _recorded_attention(model: Transformer | Ensemble | None) -> Iterator[list[T
         recorded.append(attention.cross_attention_weights(*inputs).mean(1))
 
     handles = []
-    for member in model.members() if isinstance(model, Ensemble) else [model] if model else []:
+    for member in model.members() if isinstance(model, Ensemble) else [model]:
         blocks = list(member.decoder.blocks)
         attention = blocks[max(len(blocks) - 2, len(blocks) // 2)].cross_attn
         assert attention is not None

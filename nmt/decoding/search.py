@@ -6,8 +6,8 @@ entries), A of them that logits have columns for, T positions so far, C candidat
 The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, for n tokens including EOS
 (W equation 14). EOS is forbidden at the first position. A finished hypothesis keeps its place in
 the beam and its score. The search of a sentence is done when all its beams are finished, when the
-length limit is reached, or when no unfinished hypothesis can enter the n best, which changes no
-result. Equal scores are ordered by beam, so the order does not depend on the batch.
+length limit is reached, or when no unfinished hypothesis can enter the n best. The last rule
+changes no result. Equal scores are ordered by beam, so the order does not depend on the batch.
 """
 
 from __future__ import annotations

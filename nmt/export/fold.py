@@ -143,8 +143,8 @@ def _fold_residuals(weights: Weights, config: ModelConfig) -> None:
     PreNorm, ``x' = a x + f(norm(x))``: let A be the product of the factors of all earlier
     residuals, x = A z and A' = a A. Then
     ``x' = a A z + f(norm(A z)) = A' (z + f(sign(A) norm(z)) / A')``. So each branch is divided by
-    the product of the factors up to and including its own, and each norm is multiplied by the sign
-    of the product before it, including the norm at the end of the stack.
+    the product of the factors up to and including its own. Each norm, also the one at the end of
+    the stack, is multiplied by the sign of the product before it.
 
     With LayerNorm and RMSNorm this is exact except for their epsilon, which is added to the
     variance of z instead of x.

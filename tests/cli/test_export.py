@@ -14,8 +14,11 @@ import pytest
 
 from nmt.cli.export import main
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
+from nmt.data.segmenters import Segmenter
+from nmt.data.vocab import Vocab
 from nmt.decoding.translator import Translator
-from tests.export.cases import learned, made, pairs, run_folder
+from tests.decoding.untrained import learned
+from tests.export.cases import made, pairs, run_folder
 
 pytest.importorskip("ctranslate2")
 LINES = [line for line, _ in pairs()[:10]]
@@ -163,12 +166,17 @@ SEGMENTERS = {
 }
 
 
+def text_of(kind: str) -> tuple[Segmenter, Vocab]:
+    config, tokenized, normalize = SEGMENTERS[kind]
+    return learned(config, pairs(), tokenized, normalize)
+
+
 @pytest.mark.parametrize("kind", SEGMENTERS)
 def test_the_exported_program_translates_like_the_toolkit(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It prints the text of our own search and imports no module of this toolkit."""
-    translator = made(words=learned(*SEGMENTERS[kind]), logit_mask=kind != "whitespace")
+    translator = made(words=text_of(kind), logit_mask=kind != "whitespace")
     translator.decode = translator.decode.model_copy(update={"beam": 1})
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
@@ -188,7 +196,7 @@ def test_the_exported_program_translates_like_the_toolkit(
 def test_the_readme_names_the_packages_that_the_program_imports(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = run_folder(made(words=learned(*SEGMENTERS[kind])), tmp_path / "run")
+    run = run_folder(made(words=text_of(kind)), tmp_path / "run")
     assert export(capsys, run, "--output", tmp_path / "model")[0] == 0
     readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     (packages,) = re.findall(r"^pip install (.*)$", readme, re.M)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
-from nmt.data.segmenters import learn_segmenter
+from nmt.data.segmenters import Segmenter, learn_segmenter
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
@@ -29,18 +29,23 @@ LINES = [
 ]
 
 
+def learned(
+    config: Any, pairs: list[tuple[str, str]], tokenized: bool = False, normalize: str = "none"
+) -> tuple[Segmenter, Vocab]:
+    """Return a segmenter and a vocabulary learned from pairs of Galician and English."""
+    segmenter = learn_segmenter(config, "gl", "en", tokenized, normalize, lambda: iter(pairs))
+    counts = [Counter[str](), Counter[str]()]
+    for pair in pairs:
+        for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
+            side.update(segmenter.encode(line, lang))
+    return segmenter, Vocab.build(*counts, alphabet=segmenter.alphabet())
+
+
 def untrained(
     seed: int = 2, eos_bias: float = 3.5, segment: Any = None, **decode: Any
 ) -> Translator:
     """Return a translator from Galician to English; ``eos_bias`` makes its outputs shorter."""
-    segmenter = learn_segmenter(
-        segment or FastBpeConfig(merges=50), "gl", "en", False, "none", lambda: iter(PAIRS)
-    )
-    counts = [Counter[str](), Counter[str]()]
-    for pair in PAIRS:
-        for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
-            side.update(segmenter.encode(line, lang))
-    vocab = Vocab.build(*counts, alphabet=segmenter.alphabet())
+    segmenter, vocab = learned(segment or FastBpeConfig(merges=50), PAIRS)
     config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2)
     model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
     generator = torch.Generator().manual_seed(seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gzip
 import itertools
-from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,12 +16,13 @@ import yaml
 from nmt.config.load import dump_recipe, recipe_from_text
 from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
 from nmt.data.batches import collate_sources
-from nmt.data.segmenters import Segmenter, learn_segmenter, save_segmenter
+from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import TrainState, save_checkpoint
 from nmt.run.lifecycle import TrainingFolder
+from tests.decoding.untrained import learned
 from tests.model_cases import NORM_NAMES
 
 CORPUS = Path(__file__).parents[2] / "../shared/data/ted-gl-en"
@@ -76,19 +76,7 @@ def pairs() -> list[tuple[str, str]]:
 @functools.cache
 def text() -> tuple[Segmenter, Vocab]:
     """Return a BPE segmenter and a vocabulary with some types that only the source has."""
-    return learned(FastBpeConfig(merges=300))
-
-
-def learned(
-    config: Any, tokenized: bool = False, normalize: str = "none"
-) -> tuple[Segmenter, Vocab]:
-    """Return a segmenter and a vocabulary learned from the sentences."""
-    segmenter = learn_segmenter(config, "gl", "en", tokenized, normalize, lambda: iter(pairs()))
-    counts = [Counter[str](), Counter[str]()]
-    for pair in pairs():
-        for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):
-            side.update(segmenter.encode(line, lang))
-    return segmenter, Vocab.build(*counts, alphabet=segmenter.alphabet())
+    return learned(FastBpeConfig(merges=300), pairs())
 
 
 @functools.cache
