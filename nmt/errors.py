@@ -38,6 +38,10 @@ class RunError(NmtError):
     exit_code = 3
 
 
+class Diverged(RunError):
+    """The loss, the gradients or the scores of a model in training became too large or NaN."""
+
+
 class MachineError(NmtError):
     """An environment error: disk, device, permission, or a run folder in use."""
 

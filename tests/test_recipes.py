@@ -189,7 +189,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
         recipe = load_recipe(path, [*overrides, f"out={tmp_path / 'runs' / name}"], name)
         prepared = prepare(recipe, progress=False)
         folder = TrainingFolder(recipe.out, dump_recipe(recipe))
-        with folder as run, MetricsLog(run, echo=lambda line: None) as log:
+        with folder as run, MetricsLog(run) as log:
             trainer = Trainer(
                 recipe, prepared, run, torch.device("cpu"), "fp32", log, lambda: False
             )

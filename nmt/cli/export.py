@@ -22,9 +22,12 @@ def parser() -> argparse.ArgumentParser:
         description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
         "vocabulary, and a short Python program that translates without this toolkit.",
     )
-    p.add_argument("run", help="a run folder that nmt-train wrote")
+    p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
     p.add_argument(
-        "--format", choices=["ctranslate2"], default="ctranslate2", help="default: %(default)s"
+        "--format",
+        choices=["ctranslate2"],
+        default="ctranslate2",
+        help="inference engine; default: %(default)s",
     )
     p.add_argument(
         "--quantization",
@@ -33,11 +36,16 @@ def parser() -> argparse.ArgumentParser:
         help=f"type of the stored weights: {', '.join(QUANTIZATIONS)}; default: float32",
     )
     p.add_argument(
-        "--output", metavar="DIR", help="default: RUN/ctranslate2 or RUN/ctranslate2-TYPE"
+        "--output",
+        metavar="DIR",
+        help="new folder; default: RUN/ctranslate2 or RUN/ctranslate2-TYPE",
     )
     p.add_argument("--force", action="store_true", help="replace an exported model at --output")
     p.add_argument(
-        "--checkpoint", default="best", help="best (default), latest, or a name such as u001500"
+        "--checkpoint",
+        default="best",
+        metavar="NAME",
+        help="best, latest or a name such as u001500; default: %(default)s",
     )
     return p
 

@@ -98,7 +98,7 @@ def _standard_input() -> Input:
     if sys.stdin is None:  # closed by the caller
         return Input(iter(()), 0)
     if is_interactive(None):
-        print("type one sentence a line; Ctrl-D ends the input", file=sys.stderr)
+        print("type one sentence per line; Ctrl-D ends the input", file=sys.stderr)
     lines, total = StreamLines(sys.stdin.buffer, "standard input"), None
     with contextlib.suppress(OSError, ValueError):  # not a file
         if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
@@ -120,7 +120,7 @@ def _count_lines(lines: Iterator[str], name: str) -> int:
             raise UserError(
                 f"the line has {len(line):,} characters; at most {LONGEST_SENTENCE:,} are allowed",
                 at=f"{name}:{number}",
-                fix="split it into one sentence a line",
+                fix="split it into one sentence per line",
             )
     return number
 
@@ -163,7 +163,9 @@ class StreamLines(Iterator[str]):
         at = f"{self._name}:{self._number}"
         if len(line) > LONGEST_LINE:
             raise UserError(
-                f"the line has over {LONGEST_LINE:,} bytes", at=at, fix="give one sentence a line"
+                f"the line has over {LONGEST_LINE:,} bytes",
+                at=at,
+                fix="write one sentence per line",
             )
         try:
             text = line.decode("utf-8").removesuffix("\r")
@@ -251,7 +253,7 @@ def locked_output(
 
 
 def _check_replaceable(output: Path, force: bool) -> None:
-    """Refuse an existing output, unless ``force`` is given and the file may be replaced."""
+    """Refuse an existing output, unless ``force`` is set and the file may be replaced."""
     if not output.exists():
         return
     if not output.is_file():

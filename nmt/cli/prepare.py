@@ -15,9 +15,9 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of nmt-prepare."""
     p = argparse.ArgumentParser(
         prog="nmt-prepare",
-        description="Check, segment and encode the corpora of a recipe on all cores, and keep the "
-        "result next to the run folders. nmt-train does the same if it is missing or if the corpus "
-        "has changed.",
+        description="Check, segment and encode the corpora of a recipe on all cores. The result is "
+        "stored in the folder .cache next to the run folder, where nmt-train finds it. nmt-train "
+        "does the same if the result is missing or the corpus has changed.",
     )
     add_recipe(p, "segment.merges=3000")
     return p
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(body, parser, argv)
 
 
-def body(args: argparse.Namespace) -> int:
+def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
     from nmt.data.prepare import prepare
@@ -39,10 +39,10 @@ def body(args: argparse.Namespace) -> int:
     prepared = prepare(recipe)
     print(summary(prepared.report))
     print(
-        f"{len(prepared.vocab):,} types; {len(prepared.train):,} training pairs of "
-        f"{prepared.train.src_len.mean():.1f} and {prepared.train.tgt_len.mean():.1f} pieces"
+        f"{len(prepared.vocab):,} types; {len(prepared.train):,} training pairs with a mean of "
+        f"{prepared.train.src_len.mean():.1f} source and {prepared.train.tgt_len.mean():.1f} "
+        "target pieces"
     )
-    return 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
     """Add RECIPE, ``key=value`` and --variant to a parser; ``example`` shows an override."""
-    parser.add_argument("recipe", help="YAML recipe, or a file of variants")
+    parser.add_argument("recipe", help="YAML recipe, or file of variants")
     parser.add_argument(
         "overrides",
         nargs="*",
@@ -21,7 +21,7 @@ def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
     parser.add_argument(
         "--variant",
         metavar="NAME",
-        help="a variant that the file lists; omit it to print their names",
+        help="variant to use, if the file lists variants; without it, their names are printed",
     )
 
 

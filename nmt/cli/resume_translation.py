@@ -91,7 +91,7 @@ def check_partial(partial: Path, resume: bool, force: bool) -> None:
         )
     if not resume and not force:
         raise UserError(
-            "holds the lines of an interrupted translation",
+            "contains the lines of an interrupted translation",
             at=str(partial),
             fix="add --resume to continue it, or --force to start over"
             if is_resumable(signature)

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         "--split", choices=["test", "dev"], help="hypotheses of the runs to score; default: test"
     )
     p.add_argument(
-        "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file a system"
+        "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file per system"
     )
     p.add_argument("--ref", metavar="F", help="reference; default for runs: that of the recipe")
     p.add_argument("--src", metavar="F", help="source, to count hypotheses that repeat it")
@@ -85,20 +85,24 @@ def _read_systems(args: argparse.Namespace) -> Systems:
 
     if bool(args.runs) == bool(args.hyp):
         raise UserError(
-            "run folders and --hyp exclude each other" if args.runs else "nothing to score",
-            fix="give run folders, or --hyp and --ref",
+            "run folders and --hyp cannot be combined" if args.runs else "nothing to score",
+            fix="pass either run folders, or --hyp and --ref",
         )
     if args.runs:
-        for option in ("src", "tgt_lang", "tokenized"):
-            if getattr(args, option):
+        for name, flag in (
+            ("src", "--src"),
+            ("tgt_lang", "--tgt-lang"),
+            ("tokenized", "--tokenized"),
+        ):
+            if getattr(args, name):
                 raise UserError(
-                    f"--{option.replace('_', '-')} is only for --hyp; a run's recipe states it",
-                    fix=f"leave out --{option.replace('_', '-')}",
+                    f"{flag} is only for --hyp; the recipe of a run defines it",
+                    fix=f"leave out {flag}",
                 )
         return from_runs(args.runs, args.split or "test", args.ref)
     if args.split:
         raise UserError(
-            "--split is only for run folders", fix="leave out --split, or give a run folder"
+            "--split is only for run folders", fix="leave out --split, or pass a run folder"
         )
     if not args.ref:
         raise UserError("--hyp requires --ref", fix="add --ref FILE")
@@ -119,7 +123,7 @@ def _metrics(text: str) -> list[str]:
 def _resamples(text: str) -> int:
     if text.isdecimal() and (int(text) == 0 or int(text) >= 100):
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not 0 or a whole number of at least 100")
+    raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
 
 
 if __name__ == "__main__":

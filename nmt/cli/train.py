@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
-from nmt.errors import RunError, Terminated
+from nmt.errors import Diverged, RunError, Terminated
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.files import require_space, write_atomic
 from nmt.runtime.signals import StopRequest, stop_signals
@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
         "--resume", action="store_true", help="continue from the newest checkpoint of the run"
     )
     start.add_argument(
-        "--fresh", action="store_true", help="move the old run aside and start a new one"
+        "--fresh",
+        action="store_true",
+        help="rename an existing run folder to NAME.old-1 and start a new run",
     )
     p.add_argument(
         "--dry-run",
@@ -92,7 +94,11 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
     run = TrainingFolder(recipe.out, dump_recipe(recipe), resume=args.resume, fresh=args.fresh)
     if run.finished:
         reason = read_summary(run).get("reason")
-        print(f"{recipe.out}: this run has already finished ({reason})", file=sys.stderr)
+        print(
+            f"{recipe.out}: this run has already finished ({reason})\n"
+            "  -> to train longer, raise train.max_validations or train.stop_patience",
+            file=sys.stderr,
+        )
         return 0
     if run.resuming:
         prepared, precision = prepare_to_resume(recipe, run, world.size, device)
@@ -118,7 +124,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
             if stop.requested == "SIGINT":
                 raise KeyboardInterrupt from None
             raise Terminated(stop.requested) from None
-        except RunError as error:
+        except Diverged as error:
             write_diverged(trainer, error.what)
             raise
         print_results(recipe, prepared, run.path, test)
@@ -238,7 +244,7 @@ def print_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluatio
         step = max(1, len(test.texts) // EXAMPLES)
         for row in range(0, len(test.texts), step)[:EXAMPLES]:
             print(f"  {recipe.src:<4} {split.src_lines[row]}")
-            print(f"  ours {test.texts[row]}")
+            print(f"  hyp  {test.texts[row]}")
             print(f"  {recipe.tgt:<4} {split.ref_lines[row]}\n")
     folder = shlex.quote(str(run))
     print(f"run folder: {folder}")

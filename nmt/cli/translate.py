@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypeAlias,
+    get_args,
+    get_origin,
+)
 
 from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
 from nmt.errors import Terminated, UserError
+from nmt.runtime.signals import handle_signals
 
 if TYPE_CHECKING:
     from nmt.cli.io import Output
@@ -31,9 +39,9 @@ MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is print
 # files with one line for each line of the input
 CONSTRAINT_FILES = {
     "prefix": "line n is the start of translation n; blank = none",
-    "require": "line n has the phrases that translation n must contain, separated by tabs; "
+    "require": "line n lists the phrases that translation n must contain, separated by tabs; "
     "blank = none",
-    "forbid": "line n has the phrases that translation n must not contain, separated by tabs; "
+    "forbid": "line n lists the phrases that translation n must not contain, separated by tabs; "
     "blank = none",
 }
 # title of a group of search options -> its options; others are listed under "search"
@@ -53,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="nmt-translate",
         usage="%(prog)s RUN [RUN ...] [options]",
-        description="Translate plain text, one sentence a line, from standard input to standard "
+        description="Translate plain text, one sentence per line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
         epilog="docs/commands.md explains every option with examples.",
     )
@@ -62,15 +70,18 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="RUN",
         help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary are translated with as an ensemble",
+        "with the same vocabulary form an ensemble",
     )
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file, plain, .gz, .xz or .bz2")
     files.add_argument(
-        "--output", metavar="FILE", help="write this file; until it is complete, it is FILE.part"
+        "--output",
+        metavar="FILE",
+        help="write this file, which is named FILE.part until it is complete",
     )
-    files.add_argument("--force", action="store_true", help="replace --output if it exists")
-    files.add_argument("--resume", action="store_true", help="continue an interrupted --output")
+    existing = files.add_mutually_exclusive_group()
+    existing.add_argument("--force", action="store_true", help="replace --output if it exists")
+    existing.add_argument("--resume", action="store_true", help="continue an unfinished --output")
     model = p.add_argument_group("model")
     model.add_argument(
         "--checkpoint",
@@ -79,7 +90,10 @@ def parser() -> argparse.ArgumentParser:
         help="best, latest or a name such as u001500; default: %(default)s",
     )
     model.add_argument(
-        "--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:N; default: auto"
+        "--device",
+        default="auto",
+        metavar="DEVICE",
+        help="auto, cpu, cuda or cuda:N; default: auto",
     )
     model.add_argument(
         "--precision",
@@ -115,7 +129,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         types = get_args(field.annotation) or (field.annotation,)
         choices = [t for t in types if get_origin(t) is Literal]
         kind: dict[str, Any] = {"type": int, "metavar": "N"}
-        meaning = field.description or ""
+        meaning = (field.description or "").removeprefix("true = ")
         if bool in types:
             kind = {"action": "store_true"}
         elif choices:
@@ -144,15 +158,10 @@ def _check_flags(args: argparse.Namespace) -> None:
     Raises:
         UserError: flags contradict each other.
     """
-    if args.resume and args.force:
-        raise UserError(
-            "--resume and --force contradict each other",
-            fix="use --resume to continue the output, or --force to start over",
-        )
     if args.resume and not (args.input and args.output and Path(args.input).is_file()):
         raise UserError(
             "--resume requires a regular --input file and --output",
-            fix="give both, or leave out --resume",
+            fix="add both, or leave out --resume",
         )
     for flag, name in (("--token-scores", "token_scores"), ("--score-target", "score_target")):
         if args.scores and getattr(args, name):
@@ -169,7 +178,7 @@ def _parallel_files(args: argparse.Namespace) -> list[str]:
 
 
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the search options of the command line, None where not given."""
+    """Return the search options of the command line, None if not set."""
     from nmt.data.text import read_lines
     from nmt.decoding.options import SearchOptions
 
@@ -220,7 +229,11 @@ def body(args: argparse.Namespace) -> None:
     inputs = [args.input, *_parallel_files(args)]
     if args.forbid_all is not None:
         inputs.append(args.forbid_all)
-    with _terminate_on_sigterm(), locked_output(args.output, inputs, args.resume, args.force):
+    # SIGTERM ends the command as an error does, so finished lines are written first
+    with (
+        handle_signals(_terminate, signal.SIGTERM),
+        locked_output(args.output, inputs, args.resume, args.force),
+    ):
         _translate(args)
 
 
@@ -272,7 +285,7 @@ def _load(args: argparse.Namespace) -> Translator:
         if len(args.run) > 1:
             raise UserError(
                 "CTranslate2 does not support ensembles",
-                fix="give one folder, or only run folders from nmt-train",
+                fix="pass one folder, or only run folders from nmt-train",
             )
         if args.precision != "fp32":
             raise UserError(
@@ -343,24 +356,8 @@ def _is_terminal_output(output: str | None) -> bool:
     return output is None and sys.stdout is not None and sys.stdout.isatty()
 
 
-@contextlib.contextmanager
-def _terminate_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command as an error does: finished lines are written first.
-
-    A training run saves a checkpoint before it ends; a translation has nothing else to save.
-    """
-
-    def terminate(number: int, frame: FrameType | None) -> None:
-        raise Terminated(signal.Signals(number).name)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python installs signal handlers in the main thread only
-        return
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated(signal.Signals(number).name)
 
 
 # ---------------------------------------------------------------- output formats

@@ -54,7 +54,7 @@ def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
             if kind == "missing":  # a list with too few items: the list is wrong
                 index = None
             node = document.find(path) or around
-            # a single path stands for a list of one, so a value without items can have an index
+            # a single path may replace a list of one, so a value without items can have an index
             if index is not None and isinstance(node.value, list):
                 node = document.find((*path, index)) or node
             yield Problem(node.at, _wrong_value(path, index is not None, node, document))
@@ -159,7 +159,7 @@ def _wrong_value(path: KeyPath, is_item: bool, node: Node, document: Node) -> st
 
 def _new_value(name: str, value: Any) -> str:
     new = RENAMED_VALUES.get(name, {}).get(value) if isinstance(value, str) else None
-    return f'; it is now "{new}"' if new else ""
+    return f'; it was renamed to "{new}"' if new else ""
 
 
 def _unknown_key(path: KeyPath, document: Node) -> str:
@@ -167,7 +167,7 @@ def _unknown_key(path: KeyPath, document: Node) -> str:
     *above, key = path
     group, name = ".".join(above), ".".join(path)
     if new := RENAMED_KEYS.get(name):
-        return f'unknown key "{name}"; it is now {new}'
+        return f'unknown key "{name}"; it was renamed to {new}'
     kinds = groups().get(group, {"": Recipe})
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
         present = kind_of(group, document)

@@ -58,12 +58,14 @@ class Variant:
         about: a description in one line.
         paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
         recipe: the recipe of the variant.
+        document: its base with the changes of the variant.
     """
 
     name: str
     about: str
     paper: dict[str, float | str]
     recipe: Recipe
+    document: Node
 
 
 def load_recipe(
@@ -87,12 +89,13 @@ def load_recipe(
     problems: list[Problem] = []
     document = _read_file(path, problems)
     if is_variants_file(document):
-        found = _read_variants(path, document, problems)
-        chosen, merged, recipe = found[_index_of(variant, path, found)]
-        return _resolve(merged, overrides, _run_folder(chosen, path)) if overrides else recipe
+        chosen = _choose(variant, path, _read_variants(path, document, problems))
+        if not overrides:
+            return chosen.recipe
+        return _resolve(chosen.document, overrides, _run_folder(path, chosen.name))
     if variant is not None:
         raise UserError(
-            "this is a recipe; it lists no variants", at=str(path), fix="leave out --variant"
+            "this is a recipe; it has no variants", at=str(path), fix="leave out --variant"
         )
     document = _absolute_paths(document, _folder_of(path))
     return _resolve(document, overrides, Path("runs") / path.stem, problems)
@@ -109,10 +112,9 @@ def load_variants(path: str | Path) -> list[Variant]:
     document = _read_file(path, problems)
     if not is_variants_file(document):
         raise UserError(
-            "this is a recipe; it lists no variants", at=str(path), fix="see recipes/ablations/"
+            "this is a recipe; it has no variants", at=str(path), fix="see recipes/ablations/"
         )
-    found = _read_variants(path, document, problems)
-    return [Variant(spec.name, spec.about, spec.paper, recipe) for spec, _, recipe in found]
+    return _read_variants(path, document, problems)
 
 
 def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -150,14 +152,14 @@ def dump_recipe(recipe: Recipe) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
-def changed_keys(old: Recipe, new: Recipe) -> list[str]:
-    """Return ``model.norm: scalenorm -> layernorm`` for every key that differs."""
+def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
+    """Return the keys that differ: ``model.norm`` -> ``scalenorm -> layernorm``."""
     before, after = (dict(_leaves(r.model_dump(by_alias=True))) for r in (old, new))
-    return [
-        f"{'.'.join(path)}: {format_value(before.get(path))} -> {format_value(after.get(path))}"
-        for path in [*before, *(p for p in after if p not in before)]
+    return {
+        ".".join(path): f"{format_value(before.get(path))} -> {format_value(after.get(path))}"
+        for path in {**before, **after}
         if before.get(path) != after.get(path)
-    ]
+    }
 
 
 def _read_file(path: Path, problems: list[Problem]) -> Node:
@@ -186,14 +188,14 @@ def _read_bytes(path: Path) -> bytes:
         if stat.S_ISFIFO(mode):
             os.set_blocking(file.fileno(), True)
         elif not stat.S_ISREG(mode):
-            raise UserError("not a file", at=str(path), fix="give a YAML file, or a pipe")
+            raise UserError("not a file", at=str(path), fix="pass a YAML file or a pipe")
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise UserError(
             f"over {MAX_BYTES:,} bytes, so it is not a recipe", at=str(path), fix="check the path"
         )
     if stat.S_ISFIFO(mode) and not data:
-        raise UserError("nothing writes to this pipe", at=str(path), fix="give a YAML file")
+        raise UserError("nothing writes to this pipe", at=str(path), fix="pass a YAML file")
     return data
 
 
@@ -274,7 +276,7 @@ def _override(document: Node, overrides: Sequence[str], problems: list[Problem])
         if not equals or not all(path):
             what = f'"{override}" is not key=value, for example model.norm=layernorm'
         elif path in given:
-            what = f'"{name}" is given twice'
+            what = f'"{name}" is set twice'
         else:
             try:
                 is_list = text.startswith("[")
@@ -359,14 +361,12 @@ def _with_run_folder(recipe: Recipe, default: Path) -> Recipe:
     return recipe.model_copy(update={"out": os.path.expanduser(recipe.out) or str(default)})
 
 
-def _run_folder(spec: VariantSpec, path: Path) -> Path:
-    return Path("runs") / path.stem / spec.name
+def _run_folder(path: Path, variant: str) -> Path:
+    return Path("runs") / path.stem / variant
 
 
-def _read_variants(
-    path: Path, document: Node, problems: list[Problem]
-) -> list[tuple[VariantSpec, Node, Recipe]]:
-    """Return all variants of a file, with the recipe of each as a document and checked.
+def _read_variants(path: Path, document: Node, problems: list[Problem]) -> list[Variant]:
+    """Return all variants of a file, each with a checked recipe.
 
     Errors in one variant are found before another one trains for days.
 
@@ -376,7 +376,7 @@ def _read_variants(
     specs = read_variants(document, problems)
     of_base = {spec.base: spec for spec in specs}
     bases = {path: _read_base(spec, problems) for path, spec in of_base.items()}
-    found: list[tuple[VariantSpec, Node, Recipe]] = []
+    variants = []
     first: dict[tuple[Path, str], VariantSpec] = {}
     for spec in specs:
         merged = bases[spec.base]
@@ -389,11 +389,12 @@ def _read_variants(
             continue
         same = first.setdefault((spec.base, repr(recipe.model_copy(update={"out": ""}))), spec)
         if same is not spec:
-            what = f'variant "{spec.name}" changes nothing against "{same.name}" at {same.at}'
+            what = f'variant "{spec.name}" gives the same recipe as "{same.name}" at {same.at}'
             problems.append(Problem(spec.at, what))
-        found.append((spec, merged, _with_run_folder(recipe, _run_folder(spec, path))))
+        recipe = _with_run_folder(recipe, _run_folder(path, spec.name))
+        variants.append(Variant(spec.name, spec.about, spec.paper, recipe, merged))
     raise_problems(problems, str(path))
-    return found
+    return variants
 
 
 def _read_base(spec: VariantSpec, problems: list[Problem]) -> Node | None:
@@ -404,30 +405,28 @@ def _read_base(spec: VariantSpec, problems: list[Problem]) -> Node | None:
         return None
     base = _read_file(spec.base, problems)
     if is_variants_file(base):
-        what = f"base: {spec.base} lists variants itself; a base is a recipe"
+        what = f"base: {spec.base} is a file of variants; a base must be a recipe"
         problems.append(Problem(spec.base_at, what))
         return None
     keys = {key: node for key, node in base.group.items() if key != "out"}
     return _absolute_paths(Node(keys, base.at, base.key_at), _folder_of(spec.base))
 
 
-def _index_of(
-    wanted: str | None, path: Path, found: Sequence[tuple[VariantSpec, Node, Recipe]]
-) -> int:
-    """Return the index of the variant named ``wanted``.
+def _choose(wanted: str | None, path: Path, variants: Sequence[Variant]) -> Variant:
+    """Return the variant named ``wanted``.
 
     Raises:
-        UserError: no name is given, or there is no such variant; lists all variants.
+        UserError: ``wanted`` is None or not the name of a variant; lists all variants.
     """
-    names = [spec.name for spec, _, _ in found]
+    names = [variant.name for variant in variants]
     if wanted in names:
-        return names.index(wanted)
+        return variants[names.index(wanted)]
     if wanted is None:
         what = f"lists {len(names)} variants of a recipe"
     else:
-        what = f'lists no variant "{wanted}"{did_you_mean(wanted, names)}'
+        what = f'has no variant "{wanted}"{did_you_mean(wanted, names)}'
     width = max(map(len, names))
-    lines = [f"{spec.name:<{width}}  {spec.about}" for spec, _, _ in found]
+    lines = [f"{variant.name:<{width}}  {variant.about}" for variant in variants]
     fix = "choose one with --variant:\n     " + "\n     ".join(lines)
     raise UserError(what, at=str(path), fix=fix)
 

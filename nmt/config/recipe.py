@@ -90,8 +90,15 @@ def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _one_or_many(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """Return the list of one item for a text or a path, any other value unchanged."""
     return [value] if isinstance(value, (str, Path)) else value
+
+
+def item_or_list(item: dict[str, Any], form: str) -> WithJsonSchema:
+    """Return the JSON schema of a key that holds one item or several, ``form`` in words."""
+    several = {"type": "array", "minItems": 1, "items": item}
+    return WithJsonSchema({"anyOf": [item, several], "form": form})
 
 
 _PREFIX_FORM = "a path prefix"
@@ -100,13 +107,8 @@ Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form"
 Prefixes: TypeAlias = Annotated[
     list[Prefix],
     Field(min_length=1),
-    BeforeValidator(_one_or_many),
-    WithJsonSchema(
-        {
-            "anyOf": [_PREFIX_SCHEMA, {"type": "array", "minItems": 1, "items": _PREFIX_SCHEMA}],
-            "form": "a path prefix, or a list of them",
-        }
-    ),
+    BeforeValidator(as_list),
+    item_or_list(_PREFIX_SCHEMA, "a path prefix, or a list of them"),
 ]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
@@ -470,10 +472,18 @@ _RULE = (
     "when a score is below each of the patience scores before it, as in A"
 )
 _DECAY = "factor on the learning rate at each decay"
-_PATIENCE = "validations that the rule looks back over"
+_PATIENCE = "number of validations that the rule compares"
 
 
-class InverseSqrt(ConfigBase):
+class ScheduleBase(ConfigBase):
+    """A learning-rate schedule: a subclass has ``kind``, its keys and a method ``lr``."""
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return whether the schedule ends the run now; by default it never does."""
+        return False
+
+
+class InverseSqrt(ScheduleBase):
     """Warm up linearly, then decay with 1 / sqrt(update) (INVSQRTDECAY: T equation 7; V 5.3)."""
 
     kind: Literal["inverse_sqrt"] = "inverse_sqrt"
@@ -495,12 +505,8 @@ class InverseSqrt(ConfigBase):
         """Return the learning rate of this update."""
         return inverse_sqrt_lr(update, dim, self.scale, self.warmup_updates)
 
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: this schedule does not end a run."""
-        return False
 
-
-class ValDecay(ConfigBase):
+class ValDecay(ScheduleBase):
     """Warm up as equation 7, then multiply by ``decay`` on plateaus of dev (VALDECAY: T 2.4)."""
 
     kind: Literal["val_decay"] = "val_decay"
@@ -520,12 +526,8 @@ class ValDecay(ConfigBase):
         after = [(u, s) for u, s in history if u >= self.warmup_updates]
         return rising * self.decay ** count_decays(after, self.patience, self.rule)
 
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: ``train.min_lr`` ends the run instead."""
-        return False
 
-
-class NoWarmup(ConfigBase):
+class NoWarmup(ScheduleBase):
     """Start at ``lr`` and multiply by ``decay`` on plateaus of dev (NOWARMUP: T 2.4, 3.3)."""
 
     kind: Literal["no_warmup"] = "no_warmup"
@@ -538,12 +540,8 @@ class NoWarmup(ConfigBase):
         """Return the learning rate of this update."""
         return self.lr_start * self.decay ** count_decays(history, self.patience, self.rule)
 
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: ``train.min_lr`` ends the run instead."""
-        return False
 
-
-class Linear(ConfigBase):
+class Linear(ScheduleBase):
     """Warm up linearly to ``lr``, then fall to ``end_lr`` at ``total_updates`` (N table 7)."""
 
     kind: Literal["linear"] = "linear"
@@ -588,7 +586,7 @@ class Linear(ConfigBase):
         return update >= self.total_updates
 
 
-class Constant(ConfigBase):
+class Constant(ScheduleBase):
     """Use the same learning rate for every update."""
 
     kind: Literal["constant"] = "constant"
@@ -598,12 +596,8 @@ class Constant(ConfigBase):
         """Return the learning rate of this update."""
         return self.value
 
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return False: this schedule does not end a run."""
-        return False
 
-
-class LrRamp(ConfigBase):
+class LrRamp(ScheduleBase):
     """Raise the rate until the loss explodes: NormFormer's stability test (N 4.1, figure 5)."""
 
     kind: Literal["lr_ramp"] = "lr_ramp"
@@ -754,7 +748,7 @@ class AnalysisConfig(ConfigBase):
 
     @model_validator(mode="after")
     def _consistent(self) -> AnalysisConfig:
-        together = "analysis.every and analysis.observe go together; set both, or none"
+        together = "analysis.every and analysis.observe require each other; set both or neither"
         check_rules((bool(self.every) != bool(self.observe), together))
         return self
 
@@ -818,7 +812,7 @@ class Recipe(ConfigBase):
         peak = getattr(schedule, "peak", None) or schedule.lr(warm, (), self.model.dim)
         cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
         check_rules(
-            (self.src == self.tgt, f'tgt: the same language as src, "{self.src}"'),
+            (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
             (
                 self.train.average == 1,
                 "train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2",
@@ -831,7 +825,7 @@ class Recipe(ConfigBase):
             *(
                 (
                     name in self.analysis.observe and getattr(self.model, name) in (False, "none"),
-                    f"analysis.observe: {name} has nothing to observe without model.{name}",
+                    f"analysis.observe: {name} requires model.{name}",
                 )
                 for name in ("head_scale", "res_scale")
             ),

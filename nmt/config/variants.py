@@ -23,10 +23,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from nmt.config.errors import allowed, did_you_mean, format_value, quote_value
-from nmt.config.recipe import ConfigBase, groups, keys_of, option
+from nmt.config.recipe import ConfigBase, as_list, groups, item_or_list, keys_of, option
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
@@ -36,10 +36,6 @@ Figure: TypeAlias = Annotated[
 ]
 Group: TypeAlias = dict[str, Any]
 _MODEL = TypeVar("_MODEL", bound=BaseModel)
-
-
-def _one_or_many(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 class Paper(ConfigBase):
@@ -65,16 +61,8 @@ class VariantsKeys(ConfigBase):
     base: Annotated[
         list[str],
         Field(min_length=1),
-        BeforeValidator(_one_or_many),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "string"},
-                    {"type": "array", "minItems": 1, "items": {"type": "string"}},
-                ],
-                "form": "the path of a recipe, or a list of them",
-            }
-        ),
+        BeforeValidator(as_list),
+        item_or_list({"type": "string"}, "the path of a recipe, or a list of them"),
     ] = option(
         ..., "recipe or recipes that the variants change; paths are relative to the file", "O"
     )
@@ -180,7 +168,7 @@ def _figures(
                 problems.append(Problem(node.group[other].key_at, text))
             figure = figure.get(base)
         elif figure is not None and names and node:
-            text = f"{full}: for which base? write {{{names[0]}: {format_value(figure)}}}"
+            text = f"{full}: name the base of each figure: {{{names[0]}: {format_value(figure)}}}"
             problems.append(Problem(node.at, text))
         if figure is not None:
             figures[name] = figure
@@ -230,8 +218,8 @@ def _message(
         return f'unknown key "{name}"{hint}'
     if kind == "string_pattern_mismatch" and inner[0] == "variants":
         return (
-            f'"{path[1]}" cannot name a variant; a name has letters, digits, ".", "_" and "-", and '
-            "begins with a letter or digit"
+            f'"{path[1]}" is not a valid variant name; a name has letters, digits, ".", "_" and '
+            '"-", and begins with a letter or digit'
         )
     if kind == "too_short":
         return f"{name}: at least one is needed"

@@ -23,17 +23,17 @@ NONE = ("none", "null", "~", "")  # no value, where a key may have none
 # part of PyYAML's message -> explanation
 EXPLANATIONS = {
     r"character '\t'": "a tab; indent with spaces",
-    "mapping values are not allowed": 'a second ": ", or an indentation that fits nothing above; '
-    'quote a text that holds ": "',
+    "mapping values are not allowed": 'a second ": ", or indentation that matches no line above; '
+    'put text that contains ": " in quotes',
     "could not find expected ':'": 'no ": " after the key',
-    "expected <block end>": "an indentation that fits nothing above",
-    "but found another document": "a second document begins; a recipe is one",
+    "expected <block end>": "indentation that matches no line above",
+    "but found another document": "a second document begins here; a recipe is a single document",
     "expected ',' or": "a comma or a closing bracket is missing",
 }
 
 
 class Location(NamedTuple):
-    """A place in a file; line and column count from 1, line 0 = the file as a whole."""
+    """A place in a file; line and column count from 1, line 0 = the complete file."""
 
     file: str
     line: int = 0
@@ -114,9 +114,9 @@ def read_yaml(text: str, file: str, problems: list[Problem]) -> Node:
     """
     node = _compose(text.removeprefix("\ufeff"), file)
     if not isinstance(node, yaml.MappingNode):
-        what = "is empty" if node is None else "holds a list or a single value"
+        what = "is empty" if node is None else "contains a list or a single value"
         raise UserError(
-            f"{what}; a recipe is a mapping of keys",
+            f"{what}; a recipe has lines of the form key: value",
             at=file,
             fix="begin with src, tgt and data as recipes/quickstart.yaml does",
         )
@@ -155,11 +155,12 @@ def _compose(text: str, file: str) -> Any:
                 _stop(
                     file,
                     event.start_mark,
-                    "anchors and aliases (&, *) are not allowed; quote a text that begins with one",
+                    "anchors and aliases (&, *) are not allowed; put text that begins with & or * "
+                    "in quotes",
                 )
             if tag := getattr(event, "tag", None):
                 shown = tag.replace("tag:yaml.org,2002:", "!!")
-                _stop(file, event.start_mark, f"tags are not allowed, and this is one: {shown}")
+                _stop(file, event.start_mark, f"this tag is not allowed: {shown}")
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
@@ -202,7 +203,7 @@ def _mapping(
             continue
         full = f"{name}.{key.value}" if name else key.value
         if first := values.get(key.value):
-            problems.append(Problem(at, f'key "{full}" is given twice, first at {first.key_at}'))
+            problems.append(Problem(at, f'key "{full}" is set twice, first at {first.key_at}'))
             continue
         values[key.value] = _node(value, at, file, full, problems)
     return values

@@ -26,7 +26,7 @@ from nmt.decoding.constraints import LineConstraints, require_list, with_constra
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
 from nmt.decoding.mbr import MbrRanker
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.errors import RunError, UserError
+from nmt.errors import Diverged, RunError, UserError
 from nmt.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -501,13 +501,14 @@ class Translator:
             inputs: the batch that is searched; None = the error has a line number.
 
         Raises:
-            RunError: scores are NaN or infinite.
+            RunError: scores are NaN or infinite; ``Diverged`` if the model is in training.
         """
         try:
             yield
         except NonFiniteScores as error:
             line = error.number if inputs is None else inputs[error.number].line
-            raise RunError(
+            kind = Diverged if self.source is None else RunError
+            raise kind(
                 f"the scores of line {line} are not finite: the weights hold NaN or are too large",
                 at=self.source,
                 fix="train with a lower learning rate, or clip gradients"

@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         return self.project_output(layout.flat(self.attend(q, k, v, visible).transpose(1, 2)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
-        """Return attention over whole sentences: [B, H, T, E], 2 x [B, H, S, E] -> [B, H, T, E].
+        """Return attention over complete sentences: [B, H, T, E], 2 x [B, H, S, E] -> [B, H, T, E].
 
         torch's fused CPU kernel does not support dropout, so with dropout the weights are computed
         here.

@@ -151,7 +151,7 @@ class Transformer(nn.Module):
 
         | part | distribution |
         |---|---|
-        | attention, init small | N(0, 2 / (d + 4d)), whatever ffn_dim is |
+        | attention, init small | N(0, 2 / (d + 4d)) for any ffn_dim |
         | attention, init xavier | N(0, 2 / (d + d)), T equation 4 |
         | feed-forward | N(0, 2 / (d + ffn_dim)) |
         | embeddings | N(0, 1 / d); U(-0.01, 0.01) under FixNorm |

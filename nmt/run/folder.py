@@ -157,5 +157,5 @@ def _not_a_run_folder(path: Path, fix: str | None = None) -> UserError:
     return UserError(
         f"not a run folder: it has no {CONFIG}",
         at=str(path),
-        fix=fix or "give the folder that nmt-train wrote",
+        fix=fix or "pass a run folder that nmt-train wrote",
     )

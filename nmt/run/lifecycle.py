@@ -1,4 +1,4 @@
-"""How a training starts in a run folder: new, resumed, or fresh after moving an old run aside."""
+"""How a training starts in a run folder: new, resumed, or new after renaming an old run."""
 
 from __future__ import annotations
 
@@ -50,28 +50,23 @@ class TrainingFolder(RunFolder):
         path: the folder.
         recipe_text: the resolved recipe, as ``dump_recipe`` writes it.
         resume: continue from the newest checkpoint; without one, start a new run and note it.
-        fresh: move an existing run aside, to ``NAME.old-1``, and start a new one.
+        fresh: rename an existing run folder to ``NAME.old-1`` and start a new run.
 
     Attributes:
         resuming: training continues from the newest checkpoint.
         finished: the run to resume has already ended by its own rules.
-        changes: ``key: old -> new`` of the keys that a resumed run changes.
+        changes: the keys that a resumed run changes, each with ``old -> new``.
         notes: what to tell the user before training starts.
 
     Raises:
-        UserError: the folder holds a run and neither flag is given; the run has another recipe; the
-            folder holds other files; both flags are given.
+        UserError: the folder contains a run and neither flag is set, the run has another recipe,
+            or the folder contains other files.
         MachineError: another training uses the folder, or it is not writable.
     """
 
     def __init__(
         self, path: str | Path, recipe_text: str, *, resume: bool = False, fresh: bool = False
     ) -> None:
-        if resume and fresh:
-            raise UserError(
-                "--resume and --fresh contradict each other",
-                fix="give --resume to continue the run, or --fresh to start again",
-            )
         super().__init__(path)
         self._recipe_text, self._resume, self._fresh = recipe_text, resume, fresh
         self._check_writable()
@@ -79,14 +74,14 @@ class TrainingFolder(RunFolder):
         self._check_state()
 
     def __enter__(self) -> TrainingFolder:
-        aside = self._move_aside() if self._fresh and self.config_file.is_file() else None
+        renamed = self._rename_old_run() if self._fresh and self.config_file.is_file() else None
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self.lock.acquire()
         try:
             self._check_state()  # again, now that no other process can change it
-            if aside:
-                self.notes.append(f"the old run is now {aside}")
+            if renamed:
+                self.notes.append(f"the old run is now {renamed}")
             with disk_errors(self.path):
                 self.checkpoints_dir.mkdir(exist_ok=True)
                 self.dev_dir.mkdir(exist_ok=True)
@@ -115,19 +110,19 @@ class TrainingFolder(RunFolder):
             raise MachineError(
                 "no permission to write",
                 at=str(folder),
-                fix=f"give yourself the permission (chmod), or {OTHER_RUN}",
+                fix=f"change the permissions (chmod), or {OTHER_RUN}",
             )
 
     def _check_state(self) -> None:
-        """Set the attributes from what the folder holds; raise UserError if it must not change."""
+        """Set the attributes from the content of the folder; see the class for errors."""
         self.resuming = self.finished = False
-        self.changes: list[str] = []
+        self.changes: dict[str, str] = {}
         self.notes: list[str] = []
         if not self.config_file.is_file():
             other = [p.name for p in children(self.path) if not _is_leftover(p.name)]
             if other:
                 raise UserError(
-                    f"the folder holds files but no run: {', '.join(other[:5])}",
+                    f"the folder contains no run, but other files: {', '.join(other[:5])}",
                     at=str(self.path),
                     fix=OTHER_RUN,
                 )
@@ -141,42 +136,44 @@ class TrainingFolder(RunFolder):
             return
         ended = read_summary(self).get("status") == "finished"
         if not self._resume:
+            kind = "a finished run" if ended else "a run with checkpoints"
             raise UserError(
-                f"the run folder holds {'a finished run' if ended else 'a run with checkpoints'}",
+                f"the folder already contains {kind}",
                 at=str(self.path),
-                fix="give --resume to continue it, --fresh to move it aside and start again, "
-                "or out=PATH to train in another folder",
+                fix="add --resume to continue it, --fresh to rename it and start a new run, or "
+                "out=PATH to train in another folder",
             )
         self.resuming = True
         self.changes = self._changed_keys()
-        self.notes += [f"resuming with {change}" for change in self.changes]
-        self.finished = ended and not any(_key(change) in EXTENDS_RUN for change in self.changes)
+        self.notes += [f"resuming with {key}: {change}" for key, change in self.changes.items()]
+        self.finished = ended and not EXTENDS_RUN & self.changes.keys()
 
-    def _changed_keys(self) -> list[str]:
+    def _changed_keys(self) -> dict[str, str]:
         if self.config_text() == self._recipe_text:
-            return []
+            return {}
         new = recipe_from_text(self._recipe_text, "recipe")
         changes = changed_keys(self.recipe(), new)
-        refused = [change for change in changes if _key(change) not in FREE_ON_RESUME]
+        refused = [f"{key}: {changes[key]}" for key in changes if key not in FREE_ON_RESUME]
         if refused:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),
                 at=str(self.path),
-                fix="set these keys back, train in another folder with out=PATH, or move this run "
-                "aside with --fresh; a resumed run may change " + ", ".join(sorted(FREE_ON_RESUME)),
+                fix="undo these changes, train in another folder with out=PATH, or add --fresh to "
+                "rename this run and start a new one; a resumed run may only change "
+                + ", ".join(sorted(FREE_ON_RESUME)),
             )
         return changes
 
-    def _move_aside(self) -> Path:
+    def _rename_old_run(self) -> Path:
         base, number = self.path.absolute(), 1
         with self.lock:
-            while (aside := base.with_name(f"{base.name}.old-{number}")).exists():
+            while (renamed := base.with_name(f"{base.name}.old-{number}")).exists():
                 number += 1
             with disk_errors(self.path):
-                os.rename(base, aside)
-            self.lock.folder = aside
+                os.rename(base, renamed)
+            self.lock.folder = renamed
         self.lock = FolderLock(self.path)
-        return aside
+        return renamed
 
     def _remove_drafts(self) -> None:
         """Remove what a killed ``write_atomic`` left."""
@@ -184,10 +181,6 @@ class TrainingFolder(RunFolder):
             for draft in folder.glob(f"{TEMPORARY}*"):
                 if draft.is_file():
                     draft.unlink(missing_ok=True)
-
-
-def _key(change: str) -> str:
-    return change.partition(":")[0]
 
 
 def _is_leftover(name: str) -> bool:

@@ -15,12 +15,6 @@ from nmt.run.folder import RunFolder
 from nmt.runtime.files import append_line, disk_errors, write_atomic
 
 
-def to_stderr(line: str) -> None:
-    """Print a line on standard error; a closed terminal does not stop the training."""
-    with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
-
-
 class Logger(Protocol):
     """Where a training logs."""
 
@@ -48,8 +42,8 @@ class MetricsLog:
     fails, there is one warning and training continues.
     """
 
-    def __init__(self, run: RunFolder, echo: Callable[[str], None] = to_stderr) -> None:
-        self._run, self._echo = run, echo
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
         self._board: Any = None
         self._board_wanted = importlib.util.find_spec("tensorboard") is not None
         self._update = 0
@@ -59,7 +53,8 @@ class MetricsLog:
 
     def text(self, line: str) -> None:
         """Write a line on standard error, and with the time to train.log."""
-        self._echo(line)
+        with contextlib.suppress(OSError, ValueError):  # a closed terminal does not end a training
+            print(line, file=sys.stderr, flush=True)
         append_line(self._run.log_file, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
 
     def record(self, values: dict[str, Any]) -> None:

@@ -35,8 +35,8 @@ def num_threads() -> int:
         import torch
 
         return torch.get_num_threads()
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(given) if given.isdecimal() and int(given) else available_cpus()
+    limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(limit) if limit.isdecimal() and int(limit) else available_cpus()
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:

@@ -65,8 +65,8 @@ def disk_error(
             fix=f"raise the limit (ulimit -f unlimited) or {elsewhere}, then {again}",
         )
     fixes = {
-        errno.EACCES: f"give yourself the permission (chmod), or {elsewhere}",
-        errno.EPERM: f"give yourself the permission (chmod), or {elsewhere}",
+        errno.EACCES: f"change the permissions (chmod), or {elsewhere}",
+        errno.EPERM: f"change the permissions (chmod), or {elsewhere}",
         errno.EROFS: f"the file system is read-only; {elsewhere}",
         errno.ENOENT: "it existed before: check whether it was moved, deleted or unmounted",
         errno.EIO: f"the disk or its connection is damaged; {elsewhere}",

@@ -1,10 +1,10 @@
-"""SIGTERM and the first Ctrl-C ask a command to save and end; a second Ctrl-C ends it at once."""
+"""Handle the signals that end a command: SIGTERM and Ctrl-C."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -22,10 +22,30 @@ class StopRequest:
 
 
 @contextmanager
-def stop_signals() -> Iterator[StopRequest]:
-    """Yield a StopRequest that SIGTERM and Ctrl-C set inside the block instead of killing.
+def handle_signals(
+    handler: Callable[[int, FrameType | None], None], *numbers: int
+) -> Iterator[None]:
+    """Call ``handler`` for these signals inside the block.
 
-    Outside of the main thread Python cannot install handlers, so nothing is ever requested.
+    Outside of the main thread Python cannot install handlers, so nothing changes there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            # None: the handler was installed outside of Python and cannot be put back
+            signal.signal(number, signal.SIG_DFL if old is None else old)
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopRequest]:
+    """Yield a StopRequest, which SIGTERM and the first Ctrl-C in the block set.
+
+    A second Ctrl-C raises KeyboardInterrupt.
     """
     stop = StopRequest()
     interrupted = False
@@ -37,13 +57,5 @@ def stop_signals() -> Iterator[StopRequest]:
         interrupted = interrupted or number == signal.SIGINT
         stop.requested = stop.requested or signal.Signals(number).name
 
-    if threading.current_thread() is not threading.main_thread():
+    with handle_signals(ask, signal.SIGTERM, signal.SIGINT):
         yield stop
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            # None: the handler was installed outside of Python and cannot be put back
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -141,7 +141,7 @@ def from_runs(
         ref_file: the reference, if it is no longer where the recipe says.
 
     Raises:
-        UserError: a folder is not a run folder, is given twice or has no such hypotheses, or the
+        UserError: a folder is not a run folder, is set twice or has no such hypotheses, or the
             references differ.
     """
     files = [_hyp_file(RunFolder.open(folder), split) for folder in folders]
@@ -156,7 +156,7 @@ def from_runs(
                 f"{other.ref_name} differs from {first.ref_name}",
                 fix="compare runs with one reference and the same data.tokenized",
             )
-    _reject_duplicates(folders, "this run folder is given twice")
+    _reject_duplicates(folders, "this run folder is set twice")
     return replace(
         first,
         texts={name: hyps for run in runs for name, hyps in run.texts.items()},

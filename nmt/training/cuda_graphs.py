@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -30,19 +29,14 @@ CAPTURE_AT_VISIT = 8
 MAX_GRAPHS = 48  # further shapes run without a graph
 
 Compute = Callable[[Batch, Tensor], Tensor]
-
-
-class Capture(Protocol):
-    """Turn work into a function that repeats it on the same tensors with the same result."""
-
-    def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Capture the work, which may or may not run it."""
+Work = Callable[[], Tensor]
+Capture = Callable[[Work], Work]  # returns a function that repeats the work on the same tensors
 
 
 @dataclass(frozen=True)
 class _Graph:
     batch: Batch  # the memory that the work reads
-    replay: Callable[[], Tensor]
+    replay: Work
     buffers: list[Tensor]  # keeps the model's buffers alive: the model may replace them
 
 
@@ -111,7 +105,7 @@ class CudaCapture:
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def __call__(self, work: Work) -> Work:
         """Capture the work without running it; return the function that runs it."""
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:

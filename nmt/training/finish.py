@@ -21,6 +21,7 @@ from nmt.run.checkpoint import (
     shapes_of,
 )
 from nmt.run.results import write_summary
+from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import out_of_time
 from nmt.training.trainer import Trainer
 from nmt.training.validation import Evaluation
@@ -66,10 +67,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
 
 
 def write_diverged(trainer: Trainer, why: str) -> None:
-    """Write summary.json of a training whose loss exploded or whose gradients became NaN.
-
-    Its checkpoints stay; a resumed run continues from the newest.
-    """
+    """Write summary.json of a training that ended with ``Diverged``; its checkpoints stay."""
     summary = {"status": "diverged", "reason": why, **_run_record(trainer)}
     write_summary(trainer.run_folder, summary)
 
@@ -80,7 +78,7 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
         "updates": trainer.state.update,
         "hours": trainer.state.seconds / 3600,
         "target_tokens": trainer.state.target_tokens,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "parameters": parameter_count(trainer.model),
         "device": str(trainer.device),
         "processor": processor(trainer.device),
         "precision": trainer.precision,
@@ -117,7 +115,7 @@ def _average(trainer: Trainer) -> float | None:
         else:
             newest.append(path)
     if len(newest) < 2:
-        trainer.log.text("no average: it needs at least two intact checkpoints")
+        trainer.log.text("not averaged: at least two intact checkpoints are needed")
         return None
     path = save_average(run, newest, "avg")
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
@@ -131,6 +129,6 @@ def _average(trainer: Trainer) -> float | None:
         run.set_best(path.name)
     trainer.log.text(
         f"average of {len(newest)} checkpoints: dev {name} {score:.2f} against {best:.2f}; "
-        + ("best is the average" if chosen else "best stays")
+        + ("the average is now the best" if chosen else "the best checkpoint stays")
     )
     return score if chosen else None

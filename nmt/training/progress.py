@@ -117,9 +117,9 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
 
 def clock(seconds: float) -> str:
     """Format seconds as ``1:02:03`` or ``2:03``."""
-    whole = int(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _bar(share: float, width: int = 20) -> str:

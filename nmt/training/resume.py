@@ -43,7 +43,7 @@ def prepare_to_resume(
     """
     checkpoint = load_checkpoint(run, note=lambda text: None)  # nmt-train logs notes later
     state = checkpoint.state
-    changed = any(change.startswith("optim.accumulate:") for change in run.changes)
+    changed = "optim.accumulate" in run.changes
     require_same_update(state, recipe.optim.accumulate, processes, changed)
     before = state.precision or run.recipe().precision
     precision = resumed_precision(recipe.precision, before, device)

@@ -24,7 +24,7 @@ from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
-from nmt.errors import RunError
+from nmt.errors import Diverged
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import (
@@ -40,7 +40,7 @@ from nmt.runtime.device import autocast
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
-from nmt.training.loss import LossSums, label_smoothed_loss
+from nmt.training.loss import label_smoothed_loss
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
     LossScaler,
@@ -85,9 +85,8 @@ class Trainer:
         self.recipe, self.prepared, self.run_folder, self.log = recipe, prepared, run, log
         self.device, self.precision, self.world = device, precision, world
         self.stop_requested, self.observe = stop_requested, observe
-        model = Transformer(
-            recipe.model, len(prepared.vocab), torch.from_numpy(prepared.vocab.types_of("tgt"))
-        )
+        types = torch.from_numpy(prepared.vocab.types_of("tgt"))
+        model = Transformer(recipe.model, len(prepared.vocab), types, initialize=False)
         model.init_weights(torch.Generator().manual_seed(recipe.seed))
         self.model = model.to(device)
         self.optimizer = make_optimizer(recipe.optim, self.model)
@@ -239,18 +238,17 @@ class Trainer:
             [2], the sums of the smoothed loss and of the cross-entropy.
         """
         with onednn_matmul(self.device):
-            sums = self.loss_sums(batch)
+            with autocast(self.device, self.precision):
+                logits = self.model(batch)
+            sums = label_smoothed_loss(
+                logits,
+                batch.tgt_out,
+                self.model.allowed,
+                self.recipe.optim.label_smoothing,
+                batch.weights,
+            )
             self.loss_scaler.scale(sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
-
-    def loss_sums(self, batch: Batch) -> LossSums:
-        """Return the losses of the model, summed over the target tokens of a batch."""
-        with autocast(self.device, self.precision):
-            logits = self.model(batch)
-        smoothing = self.recipe.optim.label_smoothing
-        return label_smoothed_loss(
-            logits, batch.tgt_out, self.model.allowed, smoothing, batch.weights
-        )
 
     def _step(self, norm: Tensor) -> None:
         """Clip and step; non-finite gradients leave weights and optimizer state unchanged.
@@ -274,13 +272,13 @@ class Trainer:
         self.log.text(update_line(record))
 
     def _check_gradients(self, update: Update) -> None:
-        """Raise RunError after too many updates in a row without finite gradients."""
+        """Raise Diverged after too many updates in a row without finite gradients."""
         count = self.state.bad_updates = int(self.bad_updates)  # waits for a GPU
         if count < self.recipe.train.max_bad_updates:
             return
         rows = ", ".join(str(r + 1) for r in update.planned[0].batch.rows[:8])
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
-        raise RunError(
+        raise Diverged(
             f"gradients were not finite for {count} updates in a row, up to update "
             f"{self.state.update} (training pairs {rows}, ...)"
             + (scale if self.precision == "fp16" else ""),
@@ -289,11 +287,11 @@ class Trainer:
         )
 
     def _check_divergence(self) -> None:
-        """Raise RunError if the loss has exploded, except in an lr_ramp, which looks for that."""
+        """Raise Diverged if the loss has exploded; an lr_ramp ends by its own rule then."""
         types = len(self.prepared.vocab)
         if self.recipe.schedule.kind == "lr_ramp" or not self.interval.diverged(types):
             return
-        raise RunError(
+        raise Diverged(
             f"training diverged: up to update {self.state.update}, two log lines in a row have "
             f"a loss of over {DIVERGED} times ln({types:,} types)",
             fix="train in another folder (out=PATH) with a lower learning rate, a longer "

@@ -108,7 +108,7 @@ def test_observing_a_run_logs_the_observers_and_changes_no_loss(recipe, tmp_path
 @pytest.mark.parametrize("setting", ["analysis.every=5", "analysis.observe=[gains]"])
 def test_analysis_every_and_observe_require_each_other(recipe, setting, capsys):
     assert main([str(recipe), setting, "--dry-run"]) == 2
-    assert "analysis.every and analysis.observe go together" in capsys.readouterr().err
+    assert "analysis.every and analysis.observe require each other" in capsys.readouterr().err
 
 
 def test_an_unknown_observer_is_named(recipe, capsys):

@@ -48,8 +48,7 @@ def failing(error: BaseException) -> Callable[[argparse.Namespace], int | None]:
         (
             PermissionError(errno.EACCES, "Permission denied", "x"),
             4,
-            "x: Permission denied\n"
-            "  -> give yourself the permission (chmod), or choose another path",
+            "x: Permission denied\n  -> change the permissions (chmod), or choose another path",
         ),
         (
             OSError(errno.EIO, "Input/output error"),

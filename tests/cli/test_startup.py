@@ -65,7 +65,7 @@ def test_help_needs_no_torch(command: str) -> None:
         (["translate", "NONE"], "no such run folder"),
         (["translate", "RUN"], "not a run folder"),
         (["translate", "RUN", "--beam", "0"], "beam: 0 is not an integer"),
-        (["translate", "RUN", "--force", "--resume"], "contradict each other"),
+        (["translate", "RUN", "--force", "--resume"], "not allowed with"),
         (["export", "NONE"], "no such run folder"),
         (["average", "NONE", "--last", "2"], "no such run folder"),
     ],

@@ -403,7 +403,7 @@ def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
         assert b"the same command with --resume continues" in process.communicate(timeout=60)[1]
     before = part.read_bytes()
     assert before == b"A\n"
-    assert "holds the lines of an interrupted translation" in refused()
+    assert "contains the lines of an interrupted translation" in refused()
     assert "it was started with beam 4 (now 2)\n" in refused("--resume", "--beam", "2")
     assert "contradict" in refused("--resume", "--force")
     source.write_text("a\nb\n")

@@ -134,12 +134,12 @@ def test_without_a_choice_the_error_lists_the_variants(folder: Path):
         "     post  PostNorm",
         "     flat  without warm-up",
     ]
-    with pytest.raises(UserError, match=r'^v\.yaml: lists no variant "pst"; did you mean "post"\?'):
+    with pytest.raises(UserError, match=r'^v\.yaml: has no variant "pst"; did you mean "post"\?'):
         load_recipe("v.yaml", variant="pst")
 
 
 def test_a_recipe_has_no_variants(folder: Path):
-    said = "^r.yaml: this is a recipe; it lists no variants"
+    said = "^r.yaml: this is a recipe; it has no variants"
     with pytest.raises(UserError, match=said):
         load_recipe("r.yaml", variant="post")
     with pytest.raises(UserError, match=said):
@@ -149,7 +149,7 @@ def test_a_recipe_has_no_variants(folder: Path):
 HEAD = "base: r.yaml\nvariants:\n"
 FAULTS = {
     "base: rr.yaml\nvariants: {a: {about: x}}": '1:7: base: there is no file rr.yaml; did you mean "r.yaml"?',
-    "base: [r.yaml, v.yaml]\nvariants: {a: {about: x}}": "1:16: base: v.yaml lists variants itself; a base is a recipe",
+    "base: [r.yaml, v.yaml]\nvariants: {a: {about: x}}": "1:16: base: v.yaml is a file of variants; a base must be a recipe",
     "base: [r.yaml, ./r.yaml]\nvariants: {a: {about: x}}": '1:7: base: two recipes are called "r"',
     "base: []\nvariants: {a: {about: x}}": "1:1: base: at least one is needed",
     "base: {a: b}\nvariants: {a: {about: x}}": "1:1: base: a group of keys is not the path of a recipe, or a list of them",
@@ -158,8 +158,8 @@ FAULTS = {
     "base: r.yaml\nvariants: {}": "2:1: variants: at least one is needed",
     "base: r.yaml\nvariants: [a]": '2:1: variants: [a] is not a group of keys',
     "base: r.yaml\nvariants: {a: b}": '2:12: variants.a: "b" is not a group of keys',
-    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" cannot name a variant; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
-    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" cannot name a variant; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
+    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" is not a valid variant name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
+    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" is not a valid variant name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
     "base: r.yaml\ncommon: 3\nvariants: {a: {about: x}}": '2:1: common: "3" is not a group of keys',
     "base: r.yaml\nvariant: {}\nvariants: {a: {about: x}}": '2:1: unknown key "variant"; did you mean "variants"?',
     HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing: description of the variant in one line',
@@ -167,14 +167,14 @@ FAULTS = {
     HEAD + "  a: {about: x, paper: {dev: bad}}": '3:25: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
     HEAD + "  a: {about: x, paper: 3}": '3:17: variants.a.paper: "3" is not a group of keys, or none',
     HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is not a base of this file; it has only one',
-    HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is given twice, first at v.yaml:3:3',
+    HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is set twice, first at v.yaml:3:3',
     HEAD + "  a: {about: x, model: {nrom: pre}}": '3:25: unknown key "model.nrom"; did you mean "norm"?',
     HEAD + "  a: {about: x, model: {heads: 3}}": "3:25: model.heads (3) must divide model.dim (512)",
     HEAD + "  a: {about: x, model: {dim: 6}}": "r.yaml:5:9: model.heads (4) must divide model.dim (6)",
     HEAD + "  a: {about: x, optim: {betas: [0.9, 2]}}": '3:38: optim.betas: "2" is not a number of at least 0 and below 1',
     HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:29: data.dev: a group of keys is not a path prefix',
     HEAD + "  a: {about: x, schedule: {lr: 3}}": '3:28: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
-    HEAD + "  a: {about: x}\n  b: {about: y, model: {heads: 4}, optim: }": '4:3: variant "b" changes nothing against "a" at v.yaml:3:3',
+    HEAD + "  a: {about: x}\n  b: {about: y, model: {heads: 4}, optim: }": '4:3: variant "b" gives the same recipe as "a" at v.yaml:3:3',
 }  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def test_command_prints_the_summary(tmp_path: Path, capsys):
     assert command.main([str(recipe), *keys]) == 0
     out = capsys.readouterr().out
     assert "train: 200 pairs" in out
-    assert "training pairs of" in out
+    assert "training pairs with a mean of" in out
     assert not (tmp_path / "run").exists()
 
 

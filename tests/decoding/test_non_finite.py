@@ -13,7 +13,7 @@ import torch
 from nmt.cli.translate import main
 from nmt.decoding.codec import SearchInput
 from nmt.decoding.translator import Translator, load_run
-from nmt.errors import RunError, UserError
+from nmt.errors import Diverged, RunError, UserError
 from nmt.export.backend import load_exported
 from nmt.export.folder import export
 from tests.decoding.untrained import LINES, untrained
@@ -62,10 +62,10 @@ def test_non_finite_scores_are_an_error(call: str, value: float, for_inference: 
     assert "--checkpoint" in str(caught.value.fix)
 
 
-def test_the_error_of_a_model_in_training_suggests_a_lower_learning_rate() -> None:
+def test_a_model_in_training_has_diverged() -> None:
     translator = broken(float("nan"))
     translator.source = None
-    with pytest.raises(RunError, match="not finite") as caught:
+    with pytest.raises(Diverged, match="not finite") as caught:
         translator.translate(LINES)
     assert "learning rate" in str(caught.value.fix)
 

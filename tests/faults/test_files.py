@@ -222,7 +222,7 @@ def test_missing_disk_space_is_found_before_writing(tmp_path, monkeypatch):
 
 def test_a_full_disk_leaves_no_partial_log_line(tmp_path, monkeypatch):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
-        log = MetricsLog(run, echo=lambda line: None)
+        log = MetricsLog(run)
         log.record({"update": 1})
         real = os.write
         monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:5]))
@@ -269,7 +269,7 @@ def test_a_read_only_file_system_names_the_path(tmp_path, monkeypatch):
 @pytest.mark.parametrize("gone", ["deleted", "renamed"])
 def test_a_folder_that_disappears_is_not_created_again(tmp_path, gone):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
-        log = MetricsLog(run, echo=lambda line: None)
+        log = MetricsLog(run)
         save(run, 1)
         if gone == "deleted":
             shutil.rmtree(run.path)
@@ -317,7 +317,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
 
 def test_metrics_truncated_at_any_byte_are_repaired(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
-        log = MetricsLog(run, echo=lambda line: None)
+        log = MetricsLog(run)
         for update in (1, 2, 3):
             log.record({"update": update, "text": "é"})
         intact = run.metrics_file.read_bytes()

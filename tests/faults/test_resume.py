@@ -168,8 +168,8 @@ def test_a_damaged_best_is_replaced_at_the_start(here):
     log = (run / "train.log").read_text()
     assert "the best checkpoint cannot be used" in log
     assert "u000002/model.safetensors: damaged" in log
-    assert "best is u000006 now" in log
-    assert log.index("best is u000006") < log.index("update      8")
+    assert "the best checkpoint is now u000006" in log
+    assert log.index("checkpoint is now u000006") < log.index("update      8")
     summary = json.loads((run / "summary.json").read_text())
     assert summary["status"] == "finished"
     assert summary["best"] in ("u000006", "u000008")
@@ -185,7 +185,7 @@ def test_a_best_damaged_during_training_is_replaced_at_the_end(here, monkeypatch
 
     call_after(monkeypatch, Trainer, "update", act)
     assert resumed(here) == 0
-    assert "best is u000006 now" in (run / "train.log").read_text()
+    assert "the best checkpoint is now u000006" in (run / "train.log").read_text()
     assert json.loads((run / "summary.json").read_text())["best"] == "u000006"
 
 

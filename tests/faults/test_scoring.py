@@ -78,7 +78,7 @@ def test_unreadable_files(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixtu
     ("argv", "message"),
     [
         ([], "nothing to score"),
-        (["run", "--hyp", "ref", "--ref", "ref"], "run folders and --hyp exclude each other"),
+        (["run", "--hyp", "ref", "--ref", "ref"], "run folders and --hyp cannot be combined"),
         (["--hyp", "ref"], "--hyp requires --ref"),
         (["--hyp", "ref", "ref", "--ref", "ref"], "twice"),
         (["--hyp", "ref", "--ref", "ref", "--split", "dev"], "--split is only for run folders"),

@@ -52,7 +52,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
             number = len(list(tmp_path.glob("run*")))
             folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
             run = stack.enter_context(folder)
-            log = stack.enter_context(MetricsLog(run, echo=lambda line: None))
+            log = stack.enter_context(MetricsLog(run))
             trainer = Trainer(
                 resolved, prepare(resolved), run, torch.device(device), precision, log,
                 lambda: trainer.state.update >= stop_after, checkpoint, observe, world,

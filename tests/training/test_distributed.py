@@ -124,6 +124,7 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
     assert failed.returncode != 0
     assert "internal error: MemoryError" in failed.stderr
     assert "another process of this training has ended" in failed.stderr
+    assert not (tmp_path / "run" / "summary.json").exists()
 
 
 def test_one_process_exchanges_nothing():

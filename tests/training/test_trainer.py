@@ -12,11 +12,12 @@ import torch
 
 from nmt.cli.train import main
 from nmt.data.batches import PlannedBatch, Update, collate
-from nmt.errors import RunError
+from nmt.errors import Diverged
 from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.results import format_number, read_summary
+from nmt.run.results import format_number, read_result, read_summary
 from nmt.runtime import memory
+from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish
 from nmt.training.progress import LogInterval
 from nmt.training.trainer import Trainer
@@ -73,7 +74,7 @@ def test_non_finite_gradients_skip_the_update(start, kind):
 def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
     trainer = start("train.max_bad_updates=3", "train.validate_every=2")
     spoil_gradients(trainer, {2, 4, 5, 6, 7})  # two in a row are allowed
-    with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 6") as e:
+    with pytest.raises(Diverged, match="not finite for 3 updates in a row, up to update 6") as e:
         trainer.run()
     assert "lower learning rate" in str(e.value)
     assert load_checkpoint(trainer.run_folder).state.update == 4
@@ -82,7 +83,7 @@ def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
 def test_bad_updates_are_stored_in_the_checkpoint(start):
     trainer = start("train.max_bad_updates=3", "train.validate_every=2")
     spoil_gradients(trainer, {3, 4, 5})
-    with pytest.raises(RunError, match="up to update 5"):
+    with pytest.raises(Diverged, match="up to update 5"):
         trainer.run()
     assert load_checkpoint(trainer.run_folder).state.bad_updates == 2
 
@@ -98,6 +99,14 @@ def test_an_exploding_loss_ends_the_run_as_diverged(recipe, tmp_path, capsys):
     assert max(map(len, err.splitlines())) < 250  # numbers are readable
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["status"], summary["updates"]) == ("diverged", 4)
+
+
+def test_a_failed_save_is_not_a_divergence(recipe, tmp_path, monkeypatch, capsys):
+    nan = {"embed.weight/exp_avg": torch.tensor(math.nan)}
+    monkeypatch.setattr(trainer_module, "optimizer_tensors", lambda optimizer, model: nan)
+    assert main([str(recipe), f"out={tmp_path / 'run'}", "train.validate_every=1"]) == 3
+    assert "NaN or infinity in embed.weight/exp_avg" in capsys.readouterr().err
+    assert read_result(tmp_path / "run").status == "stopped"
 
 
 def test_a_high_loss_does_not_end_an_lr_ramp(start):
@@ -176,7 +185,7 @@ def test_updates_read_nothing_between_log_lines(start):
             trainer.update(next(updates))
     assert reads.count == 0
     assert trainer.state.update == 3
-    with CountReads() as reads, pytest.raises(RunError, match="3 updates in a row, up to update 4"):
+    with CountReads() as reads, pytest.raises(Diverged, match="3 updates in a row, up to update 4"):
         trainer.update(next(updates))
     assert reads.count > 0
 

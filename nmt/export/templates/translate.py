@@ -2,7 +2,7 @@
 
     python translate.py < input.txt > output.txt
 
-The input has one sentence a line. In Python::
+The input has one sentence per line. In Python::
 
     from translate import Translator
     text = Translator("path/to/this/folder").translate("A sentence.")

@@ -38,6 +38,8 @@ from nmt.runtime.files import (
     write_synced,
 )
 
+ADAM_MOMENTS = 2  # values per parameter in the optimizer's state
+
 
 def checkpoint_name(update: int) -> str:
     """Return the name of the checkpoint of an update: 123 -> ``u000123``."""
@@ -49,15 +51,14 @@ def checkpoints_to_keep(train: TrainConfig) -> int:
     return max(train.keep, train.average)
 
 
-def space_needed(parameters: int, keep: int, slots: int = 2) -> int:
+def space_needed(parameters: int, keep: int) -> int:
     """Return the bytes of a run's checkpoints: ``keep``, the best, and one that is being written.
 
     Args:
         parameters: of the model, in fp32.
         keep: newest checkpoints kept.
-        slots: values that the optimizer keeps per parameter; Adam keeps two.
     """
-    return 4 * parameters * (1 + slots) * (keep + 2)
+    return 4 * parameters * (1 + ADAM_MOMENTS) * (keep + 2)
 
 
 # --- save ---------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ def _find(run: RunFolder, name: str) -> Path:
         raise UserError(
             f"no checkpoint {name!r}; the run has: {', '.join(known) or 'none'}",
             at=str(run.path),
-            fix="give one of these names, latest or best",
+            fix="use one of these names, latest or best",
         )
     return path
 
@@ -308,7 +309,7 @@ def replace_damaged_best(
         return
     run.set_best(checkpoint_name(state.best_update))
     note(
-        f"best is {checkpoint_name(state.best_update)} now, with dev score "
+        f"the best checkpoint is now {checkpoint_name(state.best_update)}, with dev score "
         f"{scores[state.best_update]:.2f} instead of {scores.get(damaged, math.nan):.2f}"
     )
 
