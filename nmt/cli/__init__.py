@@ -1,8 +1,8 @@
 """The commands, one thin module each.
 
 Importing this package configures glibc's allocator, before any command imports torch. By default a
-large freed buffer goes back to the operating system, and the next one of its size costs a page
-fault for each page: up to ten times the computation that fills it. With no mmap, no trimming and
+large freed buffer goes back to the operating system. The next one of its size costs a page fault
+for each page: up to ten times the computation that fills it. With no mmap, no trimming and
 one heap for all threads, the process keeps freed memory. Other platforms are not affected.
 """
 

@@ -12,7 +12,7 @@ from nmt.cli.recipe import add_recipe, recipe_of
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of nmt-prepare."""
+    """Return the command line of nmt-prepare."""
     p = argparse.ArgumentParser(
         prog="nmt-prepare",
         description="Check, segment and encode the corpora of a recipe on all cores. The result is "
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run nmt-prepare; return its exit code."""
+    """Run the command; return its exit code."""
     return run_command(body, parser, argv)
 
 

@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point."""
+    """Run the command; return its exit code."""
     return run_command(body, parser, argv)
 
 

@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run nmt-train and return its exit code."""
+    """Run the command; return its exit code."""
     return run_command(body, parser, argv)
 
 

@@ -154,9 +154,10 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """
+    """Check flags that depend on each other.
+
     Raises:
-        UserError: flags contradict each other.
+        UserError: a flag is missing or has no effect.
     """
     if args.resume and not (args.input and args.output and Path(args.input).is_file()):
         raise UserError(

@@ -1,9 +1,9 @@
 """From files to recipes: a file, a variant and overrides in, a checked recipe out.
 
 A document is a tree of text with places (``nmt.config.yaml``). Variants and overrides are such
-trees too, so applying them is merging dictionaries. The merged document then becomes a recipe: the
-schema decides the type of a value, not YAML, so ``no`` stays the language "no", ``3e-4`` is a
-number, and ``1:30`` for a number is an error.
+trees too, so applying them is merging dictionaries. The merged document then becomes a recipe. The
+schema decides the type of a value, not YAML: ``no`` stays the language "no", ``3e-4`` is a number,
+and ``1:30`` for a number is an error.
 """
 
 from __future__ import annotations

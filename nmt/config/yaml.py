@@ -66,7 +66,7 @@ class Node:
 
     @property
     def group(self) -> dict[str, Node]:
-        """The nodes of a dictionary; empty if the value is not one."""
+        """Return the nodes of a dictionary; empty if the value is not one."""
         return self.value if isinstance(self.value, dict) else {}
 
     def find(self, path: KeyPath) -> Node | None:

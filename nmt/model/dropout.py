@@ -57,7 +57,7 @@ class Dropout(nn.Module):
 
     @property
     def active(self) -> bool:
-        """Whether ``forward`` changes its input."""
+        """Return whether ``forward`` changes its input."""
         return self.training and self.p > 0
 
     def forward(self, x: Tensor) -> Tensor:

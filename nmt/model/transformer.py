@@ -45,7 +45,7 @@ class Stack(nn.Module):
 
     @property
     def blocks(self) -> Iterable[Block]:
-        """The layers with their type, which ``ModuleList`` does not keep."""
+        """Return the layers with their type, which ``ModuleList`` does not keep."""
         return cast(Iterable[Block], self.layers)
 
     def forward(self, x: Tensor, *layouts: Any) -> Tensor:
@@ -143,7 +143,7 @@ class Transformer(nn.Module):
 
     @property
     def for_inference(self) -> bool:
-        """Whether ``prepare_for_inference`` was called."""
+        """Return whether ``prepare_for_inference`` was called."""
         return self.inference_dtype is not None
 
     def init_weights(self, generator: torch.Generator) -> None:

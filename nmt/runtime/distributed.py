@@ -37,7 +37,7 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is rank 0, the only process that validates, decodes and writes."""
+        """Return whether this is rank 0, the only process that validates, decodes and writes."""
         return self.rank == 0
 
     def local_device(self, device: torch.device) -> torch.device:

@@ -56,8 +56,8 @@ class LossScaler:
     not used, because ``take_step`` already skips and clips within the fused optimizer. In other
     precisions the scale is 1.
 
-    The scale is a tensor that keeps its address, so CUDA graphs can read it, and nothing here
-    waits for a GPU unless it says so.
+    The scale is a tensor that keeps its address, so that CUDA graphs can read it. Only ``state``
+    waits for a GPU.
 
     Args:
         device: of the model.
@@ -92,7 +92,7 @@ class LossScaler:
         self._scaler.update(self._current().clamp(min=MIN_LOSS_SCALE))
 
     def state(self) -> tuple[float, int]:
-        """Return ``scale`` and ``updates`` for a checkpoint; waits for a GPU."""
+        """Return ``scale`` and ``updates`` for a checkpoint; this waits for a GPU."""
         state = self._scaler.state_dict()
         return state["scale"], state["_growth_tracker"]
 

@@ -86,8 +86,9 @@ class LogInterval:
     def diverged(self, types: int) -> bool:
         """Return whether two log lines in a row have a loss that training does not recover from.
 
-        A uniform prediction has a loss of ln(types) per token, an untrained model slightly more,
-        and one that has learned something wrong a few times that. One line may be a spike.
+        A uniform prediction has a loss of ln(types) per token, and an untrained model slightly
+        more. A model that has learned something wrong has a few times that. One line may be a
+        spike.
         """
         return self.lower_of_two > DIVERGED * math.log(types)
 

@@ -158,15 +158,12 @@ def test_no_message_uses_the_words_of_pydantic():
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text"])
 def test_a_file_that_is_not_a_mapping_is_an_error(text: str):
-    with pytest.raises(UserError, match="a recipe is a mapping"):
+    with pytest.raises(UserError, match="a recipe has lines of the form"):
         recipe_from_text(text, "r.yaml")
 
 
-def test_a_missing_key_and_equal_languages_are_errors():
-    with pytest.raises(UserError) as error:
-        recipe_from_text("src: gl\ntgt: gl\ndata: {train: a}\n", "r.yaml")
-    assert 'required key "data.dev" is missing' in str(error.value)
-    with pytest.raises(UserError, match="same language"):
+def test_equal_languages_are_an_error():
+    with pytest.raises(UserError, match=r"r\.yaml:2:1: tgt and src must differ"):
         recipe_from_text(HEAD.replace("tgt: en", "tgt: gl"), "r.yaml")
 
 
@@ -220,10 +217,8 @@ def test_a_device_or_a_huge_file_is_an_error(tmp_path: Path):
     huge.write_bytes(b"#" * (1 << 21))
     with pytest.raises(UserError, match=r"huge\.yaml: over 1,048,576 bytes"):
         load_recipe(huge)
-    with pytest.raises(UserError, match=r"/dev/zero: not a file\n  -> give a YAML file"):
+    with pytest.raises(UserError, match=r"/dev/zero: not a file\n  -> pass a YAML file"):
         load_recipe("/dev/zero")
-    with pytest.raises(UserError, match="cannot read the recipe: Is a directory"):
-        load_recipe(tmp_path)
 
 
 def test_a_pipe_is_read_and_one_without_a_writer_is_an_error_at_once(tmp_path: Path):
@@ -269,11 +264,11 @@ def test_free_memory_is_known_on_this_machine():
     [
         (
             "train: {epoch_updates: 9}",
-            '4:9: unknown key "train.epoch_updates"; it is now train.validate_every',
+            '4:9: unknown key "train.epoch_updates"; it was renamed to train.validate_every',
         ),
         (
             "train: {max_epochs: 9}",
-            '4:9: unknown key "train.max_epochs"; it is now train.max_validations',
+            '4:9: unknown key "train.max_epochs"; it was renamed to train.max_validations',
         ),
         (
             "segment: {kind: plain}",
@@ -290,5 +285,7 @@ def test_an_error_for_an_old_name_gives_the_new_one(text: str, message: str):
         recipe_from_text(HEAD + text, "r.yaml")
     assert str(error.value) == f"r.yaml:{message}"
     group, key, value = re.match(r"(\w+): \{(\w+): (\w+)", text).groups()
-    with pytest.raises(UserError, match=f"^command line: .*{message.rpartition('it is now')[2]}"):
+    with pytest.raises(
+        UserError, match=f"^command line: .*{message.rpartition('it was renamed to')[2]}"
+    ):
         recipe_from_text(HEAD, "r.yaml", [f"{group}.{key}={value}"])

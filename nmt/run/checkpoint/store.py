@@ -25,6 +25,7 @@ from nmt.run.checkpoint.format import (
     non_finite,
     read_checkpoint,
     read_state,
+    shapes_of,
 )
 from nmt.run.checkpoint.state import TrainState
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
@@ -336,7 +337,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
     sums = {name: tensor.double() for name, tensor in first.items()}
     for path in paths[1:]:
         model = read_checkpoint(path, with_optimizer=False).model
-        if {n: t.shape for n, t in model.items()} != {n: t.shape for n, t in first.items()}:
+        if shapes_of(model) != shapes_of(first):
             raise UserError(
                 f"its tensors differ from those of {paths[0]}",
                 at=str(path),
