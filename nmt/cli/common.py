@@ -30,14 +30,14 @@ EXIT_CODES = """\
 
 
 def run_command(
-    body: Callable[[argparse.Namespace], int | None],
+    body: Callable[[argparse.Namespace], None],
     parser: Callable[[], argparse.ArgumentParser],
     argv: Sequence[str] | None = None,
 ) -> int:
     """Parse the arguments, run the command and return its exit code (see ``EXIT_CODES``).
 
     Args:
-        body: runs the command; returns an exit code, None = 0.
+        body: runs the command; an exception decides the exit code.
         parser: builds the command line.
         argv: arguments, None = those of the process.
     """
@@ -56,10 +56,10 @@ def run_command(
         p.add_argument_group("exit codes", EXIT_CODES)
         args = p.parse_intermixed_args(argv)
         debug = args.debug
-        code = body(args) or 0
+        body(args)
         if sys.stdout:  # None if the caller closed it
             sys.stdout.flush()
-        return code
+        return 0
     except BrokenPipeError:  # as with ``| head``: end without a message
         _drop_output()
         return 141  # 128 + SIGPIPE

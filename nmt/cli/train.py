@@ -61,14 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(body, parser, argv)
 
 
-def body(args: argparse.Namespace) -> int:
+def body(args: argparse.Namespace) -> None:
     """Train in this process alone, or in the processes that torchrun started."""
     limit_onednn_cache(CACHED_PRODUCTS)
     with init_distributed() as world:
-        return run_main_process(args, world) if world.is_main else run_other_process(world)
+        if world.is_main:
+            run_main_process(args, world)
+        else:
+            run_other_process(world)
 
 
-def run_main_process(args: argparse.Namespace, world: World) -> int:
+def run_main_process(args: argparse.Namespace, world: World) -> None:
     """Check everything, then train and score; only this process prints and writes.
 
     Errors of the recipe, the data and the machine are raised before the run folder is written.
@@ -99,7 +102,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
             "  -> to train longer, raise train.max_validations or train.stop_patience",
             file=sys.stderr,
         )
-        return 0
+        return
     if run.resuming:
         prepared, precision = prepare_to_resume(recipe, run, world.size, device)
     else:
@@ -109,7 +112,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
     require_memory(parameters, device)
     if args.dry_run:
         print(f"{parameters:,} parameters; {device}, {precision}", file=sys.stderr)
-        return 0
+        return
     with stop_signals() as stop, run, MetricsLog(run) as log:
         trainer = make_trainer(recipe, prepared, run, device, precision, log, stop, world)
         try:
@@ -128,10 +131,9 @@ def run_main_process(args: argparse.Namespace, world: World) -> int:
             write_diverged(trainer, error.what)
             raise
         print_results(recipe, prepared, run.path, test)
-    return 0
 
 
-def run_other_process(world: World) -> int:
+def run_other_process(world: World) -> None:
     """Compute this process's part of each update; print and write nothing."""
     from nmt.data.prepare import prepare
     from nmt.run.folder import RunFolder
@@ -144,7 +146,7 @@ def run_other_process(world: World) -> int:
     try:
         recipe, precision, checkpoint = world.broadcast()
     except RunError:  # the main process had nothing to train, or has printed an error
-        return 0
+        return
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written
     if checkpoint is None:
@@ -164,7 +166,6 @@ def run_other_process(world: World) -> int:
             world=world,
         )
         trainer.run()
-    return 0
 
 
 def make_trainer(

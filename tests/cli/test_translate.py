@@ -405,7 +405,7 @@ def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
     assert before == b"A\n"
     assert "contains the lines of an interrupted translation" in refused()
     assert "it was started with beam 4 (now 2)\n" in refused("--resume", "--beam", "2")
-    assert "contradict" in refused("--resume", "--force")
+    assert "not allowed with" in refused("--resume", "--force")
     source.write_text("a\nb\n")
     assert "another input\n" in refused("--resume")
     assert part.read_bytes() == before

@@ -38,7 +38,7 @@ def test_an_empty_folder_is_used(tmp_path):
 def test_an_existing_run_without_a_flag_is_refused(tmp_path):
     run = trained(tmp_path / "run", 1)
     before = content(run.path)
-    with pytest.raises(UserError, match=r"(?s)holds a run with checkpoints.*--resume.*--fresh"):
+    with pytest.raises(UserError, match=r"(?s)contains a run with checkpoints.*--resume.*--fresh"):
         TrainingFolder(run.path, RECIPE)
     assert content(run.path) == before
 
