@@ -131,7 +131,7 @@ class SplitReport:
 
     def describe_drops(self) -> str:
         """Return the filters and how many pairs each dropped, as text."""
-        return ", ".join(f"{f.count:,} {reason}" for reason, f in self.dropped.items())
+        return ", ".join(f"{reason}: {f.count:,}" for reason, f in self.dropped.items())
 
 
 @dataclass
@@ -321,7 +321,9 @@ def summary(report: CorpusReport) -> str:
         parts = [_count(split.pairs, "pair")]
         if split.dropped:
             drops = split.describe_drops()
-            parts.append(f"dropped {drops}" if name == "train" else f"{drops} (kept for scoring)")
+            count = sum(finding.count for finding in split.dropped.values())
+            kind = "dropped" if name == "train" else "with a blank side, kept for scoring"
+            parts.append(f"{count:,} {kind} ({drops})")
         if split.duplicates:
             parts.append(_count(split.duplicates, "duplicate"))
         parts += [f"{kind} in {_count(n, 'line')}" for kind, n in split.normalized.items()]

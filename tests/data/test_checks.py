@@ -68,7 +68,7 @@ def test_finding_counts_all_and_lists_the_first():
     assert name == "source blank"
     assert finding.count == MAX_LISTED + 5
     assert finding.lines == [f"train:{n}" for n in range(1, MAX_LISTED + 1)]
-    assert report.describe_drops() == f"{MAX_LISTED + 5} source blank"
+    assert report.describe_drops() == f"source blank: {MAX_LISTED + 5}"
     assert (report.pairs, report.kept) == (MAX_LISTED + 6, 1)
 
 
@@ -224,8 +224,8 @@ def test_summary_lists_the_findings():
     report = reported(overlap, train=check.report(), dev=checked([("", "x"), ("a", "b")]).report())
     report.warnings = ["look here"]
     assert summary(report).splitlines() == [
-        "train: 4 pairs; dropped 1 source blank; 1 duplicate; CRLF read as LF in 1,234 lines",
-        "dev: 2 pairs; 1 source blank (kept for scoring)",
+        "train: 4 pairs; 1 dropped (source blank: 1); 1 duplicate; CRLF read as LF in 1,234 lines",
+        "dev: 2 pairs; 1 with a blank side, kept for scoring (source blank: 1)",
         "dev: 1 pair (100.0%) also in the training data",
         "warning: look here",
     ]

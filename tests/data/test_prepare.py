@@ -129,7 +129,7 @@ def test_an_empty_dev_set_or_no_pair_left_is_an_error(tmp_path: Path):
         prepared(tmp_path / "a", dev=[("", "")])
     with pytest.raises(UserError) as error:
         prepared(tmp_path / "b", train=[("", "x"), ("a b c", "d")], data={"max_len": 2})
-    assert "1 source blank, 1 longer than 2 words" in str(error.value)
+    assert "source blank: 1, longer than 2 words: 1" in str(error.value)
 
 
 def test_missing_files_are_named(tmp_path: Path):

@@ -271,7 +271,7 @@ def test_very_long_line_is_dropped_or_is_a_batch_of_its_own(corpus: Corpus):
 def test_no_pair_left_error_lists_the_filters(corpus: Corpus, kind: str):
     corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
     message = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
-    assert "no training pair is left (5 source blank, 55 longer than 2 words)" in message
+    assert "no training pair is left (source blank: 5, longer than 2 words: 55)" in message
 
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
@@ -311,7 +311,9 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
     dropped = p.report.splits["train"].dropped
     places = [f"{train}:{number}" for number in (41, 51)]
     assert dropped["longer than 25 pieces"] == Finding(4, places * 2)
-    left = r"is left \(2 both sides blank, 4 longer than 20 characters, 114 longer than 1 pieces\)"
+    left = (
+        r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 pieces: 114\)"
+    )
     with pytest.raises(UserError, match=left):
         corpus.prepared(data={"train": [train, train], "max_pieces": 1})
 
