@@ -155,8 +155,8 @@ def test_figures_of_variants_are_in_the_comment_of_the_file(path):
     head = path.read_text(encoding="utf-8").partition("\nbase:")[0]
     for variant in load_variants(path):
         for figure in variant.paper.values():
-            said = ("fail", "diverged") if figure == "fails" else (f"{figure:.2f}",)
-            assert any(word in head for word in said), (variant.name, figure)
+            words = ("fail", "diverged") if figure == "fails" else (f"{figure:.2f}",)
+            assert any(word in head for word in words), (variant.name, figure)
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)

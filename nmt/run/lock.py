@@ -34,7 +34,7 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._me: str | None = None  # what lock.json says while this process holds the lock
+        self._me: str | None = None  # the content of lock.json while this process holds the lock
         self._lock = FileLock(folder / NAME, thread_local=False)
 
     def in_use(self) -> bool:

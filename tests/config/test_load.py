@@ -66,7 +66,7 @@ def test_an_override_creates_a_missing_group():
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("seed", '"seed" is not key=value, for example model.norm=layernorm'),
         ("=3", '"=3" is not key=value, for example model.norm=layernorm'),
@@ -83,10 +83,10 @@ def test_an_override_creates_a_missing_group():
         ("model.heads=3", "model.heads (3) must divide model.dim (512)"),
     ],
 )
-def test_a_wrong_override_is_an_error_of_the_command_line(override: str, said: str):
+def test_a_wrong_override_is_an_error_of_the_command_line(override: str, message: str):
     with pytest.raises(UserError) as error:
         read("", override)
-    assert str(error.value).startswith(f"command line: {said}")
+    assert str(error.value).startswith(f"command line: {message}")
 
 
 def test_the_same_override_twice_is_an_error():
@@ -198,8 +198,8 @@ def test_a_file_that_cannot_be_a_recipe_is_an_error(tmp_path: Path):
         "latin.yaml": "latin.yaml:2: not UTF-8",
         "big.yaml": "big.yaml: over 262,144 characters, so it is not a recipe",
     }
-    for name, said in cases.items():
-        with pytest.raises(UserError, match=re.escape(said)):
+    for name, message in cases.items():
+        with pytest.raises(UserError, match=re.escape(message)):
             load_recipe(tmp_path / name)
 
 
@@ -269,8 +269,8 @@ def test_any_wrong_shape_is_a_user_error(recipe: dict[str, Any]):
 def test_an_error_in_an_overriding_list_is_placed_on_the_command_line():
     with pytest.raises(UserError) as error:
         read("optim: {betas: [0.9, 0.98]}", "optim.betas=[0.9, 2]")
-    said = 'command line: optim.betas: "2" is not a number of at least 0 and below 1'
-    assert str(error.value) == said
+    message = 'command line: optim.betas: "2" is not a number of at least 0 and below 1'
+    assert str(error.value) == message
 
 
 @settings(max_examples=50, deadline=None)

@@ -139,10 +139,10 @@ def test_without_a_choice_the_error_lists_the_variants(folder: Path):
 
 
 def test_a_recipe_has_no_variants(folder: Path):
-    said = "^r.yaml: this is a recipe; it has no variants"
-    with pytest.raises(UserError, match=said):
+    message = "^r.yaml: this is a recipe; it has no variants"
+    with pytest.raises(UserError, match=message):
         load_recipe("r.yaml", variant="post")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load_variants("r.yaml")
 
 
@@ -182,9 +182,9 @@ FAULTS = {
 def test_each_fault_is_an_error_with_its_place(folder: Path, text: str):
     with pytest.raises(UserError) as error:
         load_variants(write(text))
-    said = FAULTS[text]
-    inside = said.startswith(("r.yaml", "required key"))
-    expected = {said, f"v.yaml: {said}"} if inside else {f"v.yaml:{said}"}
+    message = FAULTS[text]
+    inside = message.startswith(("r.yaml", "required key"))
+    expected = {message, f"v.yaml: {message}"} if inside else {f"v.yaml:{message}"}
     assert expected & set(str(error.value).splitlines()), str(error.value)
 
 

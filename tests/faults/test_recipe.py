@@ -134,14 +134,14 @@ FAULTS = {
         "schedule: {kind: linear, lr: 1e-3, total_updates: 900, end_lr: 1}": "4:56: schedule.end_lr (1.0) must not exceed schedule.lr (0.001)",
     },
 }
-CASES = [(text, said) for row in FAULTS.values() for text, said in row.items()]
+CASES = [(text, message) for row in FAULTS.values() for text, message in row.items()]
 
 
-@pytest.mark.parametrize(("text", "said"), CASES, ids=[text[:40] for text, _ in CASES])
-def test_each_fault_of_a_recipe_is_an_error_with_its_place(text: str, said: str):
+@pytest.mark.parametrize(("text", "message"), CASES, ids=[text[:40] for text, _ in CASES])
+def test_each_fault_of_a_recipe_is_an_error_with_its_place(text: str, message: str):
     with pytest.raises(UserError) as error:
         recipe_from_text(HEAD + text, "r.yaml")
-    assert f"r.yaml:{said}" in str(error.value).splitlines()
+    assert f"r.yaml:{message}" in str(error.value).splitlines()
     assert error.value.exit_code == 2
 
 
@@ -150,10 +150,10 @@ def test_no_message_uses_the_words_of_pydantic():
     for text, _ in CASES:
         with pytest.raises(UserError) as error:
             recipe_from_text(HEAD + text, "r.yaml")
-        said = re.sub(r'".*?"', "", str(error.value)).lower()
+        message = re.sub(r'".*?"', "", str(error.value)).lower()
         assert not re.search(
-            r"\binput|valid(?!ate_every|ations)|tuple|dictionary|union|field|discriminator", said
-        ), said
+            r"\binput|valid(?!ate_every|ations)|tuple|dictionary|union|field|discriminator", message
+        ), message
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text"])
@@ -183,9 +183,9 @@ def test_the_command_prints_the_error_and_writes_nothing(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     Path("r.yaml").write_text(HEAD + "model: {nrom: pre}\n", encoding="utf-8")
     assert train.main(["r.yaml"]) == 2
-    said = capsys.readouterr().err
-    assert 'r.yaml:4:9: unknown key "model.nrom"' in said
-    assert "Traceback" not in said
+    message = capsys.readouterr().err
+    assert 'r.yaml:4:9: unknown key "model.nrom"' in message
+    assert "Traceback" not in message
     assert [p.name for p in tmp_path.iterdir()] == ["r.yaml"]
     assert train.main(["missing.yaml"]) == 2
     assert "missing.yaml" in capsys.readouterr().err
@@ -247,10 +247,10 @@ def test_a_model_larger_than_the_memory_is_an_error_before_it_is_built(monkeypat
     memory.require_memory(999, cpu)
     with pytest.raises(MachineError) as caught:
         memory.require_memory(1000, cpu)
-    said = (
+    message = (
         "a model of 1,000 parameters needs 15.6 KB to train, batches not included; cpu has 15.6 KB"
     )
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "model.dim" in str(caught.value)
 
 

@@ -207,7 +207,7 @@ def reseal(checkpoint: Path, file: str, change) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "says"),
+    ("file", "change", "message"),
     [
         (
             "model.safetensors",
@@ -238,14 +238,14 @@ def reseal(checkpoint: Path, file: str, change) -> None:
     ],
     ids=["shape", "missing", "unknown", "moment missing", "moment shape", "no optimizer"],
 )
-def test_a_checkpoint_with_other_tensors_is_refused(here, file, change, says, capsys):
+def test_a_checkpoint_with_other_tensors_is_refused(here, file, change, message, capsys):
     run = here / "run"
     reseal(run / "checkpoints" / "u000007", file, change)
     before = content(run)
     assert resumed(here) == 2
     err = capsys.readouterr().err
     assert f"u000007/{file}: " in err
-    assert re.search(says, err), err
+    assert re.search(message, err), err
     assert "-> restore the checkpoint from a copy" in err
     assert content(run) == before
 

@@ -91,11 +91,11 @@ def test_archive_with_a_flipped_bit_never_gives_other_text(
 
 
 @pytest.mark.parametrize(
-    ("prefix", "said"),
+    ("prefix", "message"),
     [("x" * 5000, "too long"), ("a\0b", "no such file"), ("gone/t", "no such file")],
 )
-def test_impossible_prefixes_are_errors(prefix: str, said: str):
-    with pytest.raises(UserError, match=said):
+def test_impossible_prefixes_are_errors(prefix: str, message: str):
+    with pytest.raises(UserError, match=message):
         find_side(prefix, "en")
 
 
@@ -172,10 +172,10 @@ for name in sys.argv[1:]:
         env={**os.environ, "PYTHONPATH": "."},
     )
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert len(said) == len(names)
-    assert said[:4] == ["ab@@ c@@ b", "a@@ b@@ c@@ b"] * 2
-    assert set(said[-5:]) == {"refused"}
+    printed = done.stdout.splitlines()
+    assert len(printed) == len(names)
+    assert printed[:4] == ["ab@@ c@@ b", "a@@ b@@ c@@ b"] * 2
+    assert set(printed[-5:]) == {"refused"}
 
 
 WORDS = st.text(st.sampled_from("abAB@<>/wé日\u0301\ue000\u2581"), min_size=1, max_size=8)
@@ -210,14 +210,14 @@ def test_words_with_nothing_to_merge(words: dict[str, int], monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [(b"", "not a SentencePiece model"), (b"\0garbage", "not a SentencePiece model"), (None, "No")],
 )
-def test_file_that_is_not_a_model_is_an_error(tmp_path: Path, data: bytes | None, said: str):
+def test_file_that_is_not_a_model_is_an_error(tmp_path: Path, data: bytes | None, message: str):
     path = tmp_path / "spm.model"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         segmenter(SentencePieceConfig(model=str(path)))
     with pytest.raises(UserError, match="Is a directory"):
         segmenter(SentencePieceConfig(model=str(tmp_path)))
