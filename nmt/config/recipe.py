@@ -125,8 +125,8 @@ class DataConfig(ConfigBase):
 
     train: Prefixes = option(
         ...,
-        "training corpus: path prefix of the files PREFIX.SRC and PREFIX.TGT, plain or .gz, one "
-        "sentence a line; of a list, all are used",
+        "training corpus: path prefix of the files PREFIX.SRC and PREFIX.TGT, one sentence a line, "
+        "plain, .gz, .xz or .bz2; of a list, all are used",
         "O",
     )
     dev: Prefix = option(
@@ -449,9 +449,11 @@ class OptimConfig(ConfigBase):
         "T appendix A, section 5",
     )
     betas: tuple[Probability, Probability] = option(
-        (0.9, 0.999), "decay rates of Adam's running means of gradient and square", "T appendix A"
+        (0.9, 0.999),
+        "decay rates of Adam's running means of gradient and square; with muon, of the AdamW part",
+        "T appendix A",
     )
-    eps: float = option(1e-8, "Adam's epsilon", "T appendix A", gt=0)
+    eps: float = option(1e-8, "Adam's epsilon; with muon, of the AdamW part", "T appendix A", gt=0)
     weight_decay: float = option(0.0, "weight decay", "T appendix C", ge=0)
     clip_norm: float = option(
         1.0,
@@ -792,7 +794,11 @@ class Recipe(ConfigBase):
         "auto", "auto = record updates as CUDA graphs on a GPU, which is faster", "O"
     )
     time_limit: float | None = option(
-        None, "hours after which training saves a checkpoint and ends; none = no limit", "O", gt=0
+        None,
+        "hours of training, over all starts of the run, after which it saves a checkpoint and ends; "
+        "none = no limit",
+        "O",
+        gt=0,
     )
     data: DataConfig
     segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
