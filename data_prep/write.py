@@ -100,8 +100,8 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
                 raise UserError(
                     f"no pair is left in {', '.join(empty)} (dropped: {corpus.drops})",
                     at=corpus.name,
-                    fix="give more text, loosen the filters, or change the sizes of dev and test (with "
-                    "--split group, a group may be at most a tenth of them)",
+                    fix="give more text, loosen the filters, or change the sizes of dev and test "
+                    "(with --split group, a group may be at most a tenth of them)",
                 )
             manifest = _manifest(corpus, request, written)
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"

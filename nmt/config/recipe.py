@@ -795,7 +795,7 @@ class Recipe(ConfigBase):
     )
     time_limit: float | None = option(
         None,
-        "hours of training, over all starts of the run, after which it saves a checkpoint and ends; "
+        "hours of training, over all starts of the run, after which it saves and ends; "
         "none = no limit",
         "O",
         gt=0,
