@@ -21,6 +21,8 @@ from nmt.export.metadata import read_metadata
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_result
 
+pytestmark = pytest.mark.cpu  # scores, translations and losses of another processor
+
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "run-0.2"
 KINDS = ["fastbpe", "plain"]
 # first update after the checkpoint, and the losses of five updates
