@@ -42,6 +42,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
 from nmt.training.loss import label_smoothed_loss
+from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 
 
@@ -63,9 +64,8 @@ class Ours:
     def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
         run = RunFolder(tempfile.mkdtemp())
         precision = resolve_precision(recipe.precision, device)
-        self.trainer = Trainer(
-            recipe, prepared, run, device, precision, NullLogger(), lambda: False
-        )
+        task = make_task(recipe, prepared, device, precision)
+        self.trainer = Trainer(task, run, NullLogger(), lambda: False)
         self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
         self.batches = Prefetcher(self.trainer.updates())
         self.stream = iter(self.batches)

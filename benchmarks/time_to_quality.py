@@ -39,8 +39,10 @@ from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.training.finish import finish
+from nmt.training.task import Evaluation
+from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Evaluation, evaluate
+from nmt.training.validation import evaluate
 
 HEADER = """\
 | contender | seconds | updates | target tokens/s | dev | test |
@@ -76,7 +78,7 @@ def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
         return any(score >= until for _, score in trainer.state.history)
 
     with TrainingFolder(recipe.out, dump_recipe(recipe)) as run, MetricsLog(run) as log:
-        trainer = Trainer(recipe, prepared, run, device, precision, log, reached)
+        trainer = Trainer(make_task(recipe, prepared, device, precision), run, log, reached)
         ended = trainer.run()
         state = trainer.state
         seconds, best = state.seconds, max(score for _, score in state.history)

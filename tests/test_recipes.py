@@ -15,6 +15,7 @@ from nmt.config.recipe import InverseSqrt
 from nmt.data.prepare import prepare
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
+from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
@@ -190,9 +191,8 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
         prepared = prepare(recipe, progress=False)
         folder = TrainingFolder(recipe.out, dump_recipe(recipe))
         with folder as run, MetricsLog(run) as log:
-            trainer = Trainer(
-                recipe, prepared, run, torch.device("cpu"), "fp32", log, lambda: False
-            )
+            task = make_task(recipe, prepared, torch.device("cpu"), "fp32")
+            trainer = Trainer(task, run, log, lambda: False)
             assert trainer.run() == "train.max_validations = 1", name
         (dev,) = records(run.path, "dev")
         assert dev["update"] == 2

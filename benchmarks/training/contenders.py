@@ -28,6 +28,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import resolve_device
 from nmt.training.loss import label_smoothed_loss
+from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 
 LR = 1e-4
@@ -70,9 +71,8 @@ class Ours:
         recipe = recipe.model_copy(update={"model": model, "optim": optim})
         run = RunFolder(tempfile.mkdtemp())
         device = resolve_device(recipe.device)
-        self.trainer = Trainer(
-            recipe, prepared, run, device, precision, NullLogger(), lambda: False
-        )
+        task = make_task(recipe, prepared, device, precision)
+        self.trainer = Trainer(task, run, NullLogger(), lambda: False)
         self.model = self.trainer.model
         self.rows = [np.array(rows) for rows in workload.rows]
         self.corpus = prepared.train

@@ -6,7 +6,6 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli import limit_onednn_cache
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from nmt.run.lifecycle import TrainingFolder
     from nmt.run.metrics_log import MetricsLog
     from nmt.training.trainer import Trainer
-    from nmt.training.validation import Evaluation
 
-EXAMPLES = 5
 CACHED_PRODUCTS = 64  # oneDNN's compiled matrix products: about as many as an update has
 
 
@@ -87,8 +84,9 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     from nmt.runtime.device import resolve_device, resolve_precision
     from nmt.runtime.memory import parameter_count, require_memory
     from nmt.training.finish import finish, write_diverged
-    from nmt.training.resume import model_without_memory, prepare_to_resume
-    from nmt.training.validation import Stopped
+    from nmt.training.resume import prepare_to_resume
+    from nmt.training.task import Stopped
+    from nmt.training.tasks import model_without_memory
 
     enable_gc()
     device = world.local_device(resolve_device(recipe.device))
@@ -130,7 +128,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
         except Diverged as error:
             write_diverged(trainer, error.what)
             raise
-        print_results(recipe, prepared, run.path, test)
+        print(trainer.task.results(run.path, test))
 
 
 def run_other_process(world: World) -> None:
@@ -140,6 +138,7 @@ def run_other_process(world: World) -> None:
     from nmt.run.metrics_log import NullLogger
     from nmt.runtime.device import resolve_device
     from nmt.training.resume import prepare_resumed
+    from nmt.training.tasks import make_task
     from nmt.training.trainer import Trainer
 
     enable_gc()
@@ -155,11 +154,8 @@ def run_other_process(world: World) -> None:
         prepared = prepare_resumed(recipe, run.path, checkpoint.state, progress=False)
     with stop_signals() as stop:
         trainer = Trainer(
-            recipe,
-            prepared,
+            make_task(recipe, prepared, device, precision),
             run,
-            device,
-            precision,
             NullLogger(),
             lambda: stop.requested is not None,
             checkpoint,
@@ -190,7 +186,7 @@ def make_trainer(
     )
     from nmt.runtime.device import emulation_note
     from nmt.runtime.memory import parameter_count
-    from nmt.training.resume import model_without_memory
+    from nmt.training.tasks import make_task, model_without_memory
     from nmt.training.trainer import Trainer
 
     for note in run.notes:
@@ -210,11 +206,8 @@ def make_trainer(
     write_atomic(run.data_report_file, prepared.report.to_json())
     world.broadcast((recipe, precision, checkpoint))
     trainer = Trainer(
-        recipe,
-        prepared,
+        make_task(recipe, prepared, device, precision),
         run,
-        device,
-        precision,
         log,
         lambda: stop.requested is not None,
         checkpoint,
@@ -225,32 +218,12 @@ def make_trainer(
     parameters = parameter_count(trainer.model)
     require_space(run.path, space_needed(parameters, checkpoints_to_keep(recipe.train)))
     log.text(
-        f"{recipe.src}-{recipe.tgt}: {parameters:,} parameters, {len(prepared.vocab):,} types, "
-        f"{len(prepared.train):,} pairs; {device}, {precision}"
+        f"{trainer.task.describe()}: {parameters:,} parameters, {len(prepared.vocab):,} types, "
+        f"{len(prepared.train):,} {trainer.task.unit}; {device}, {precision}"
         + (f", {world.size} processes" if world.size > 1 else "")
         + f"; run folder {run.path}"
     )
     return trainer
-
-
-def print_results(recipe: Recipe, prepared: Prepared, run: Path, test: Evaluation | None) -> None:
-    """Print test scores with signatures, example translations, and the command to translate."""
-    if test is not None and prepared.test is not None:
-        print("\ntest scores")
-        for score in test.scores:
-            interval = "" if score.low is None else f"  [{score.low:.2f}, {score.high:.2f}]"
-            print(f"  {score.name:<10} {score.value:6.2f}{interval}  {score.signature}")
-        print("\nexamples")
-        split = prepared.test
-        step = max(1, len(test.texts) // EXAMPLES)
-        for row in range(0, len(test.texts), step)[:EXAMPLES]:
-            print(f"  {recipe.src:<4} {split.src_lines[row]}")
-            print(f"  hyp  {test.texts[row]}")
-            print(f"  {recipe.tgt:<4} {split.ref_lines[row]}\n")
-    folder = shlex.quote(str(run))
-    print(f"run folder: {folder}")
-    example = prepared.dev.src_lines[0] if prepared.dev.src_lines else ""
-    print(f"translate:  echo {shlex.quote(example)} | nmt-translate {folder}")
 
 
 def resume_command(args: argparse.Namespace, processes: int) -> str:

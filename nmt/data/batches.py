@@ -126,7 +126,7 @@ class Update:
 
     Attributes:
         planned: the batches that this process computes.
-        tokens: target tokens including EOS of all batches, also those of other processes.
+        tokens: predicted tokens of all batches, also those of other processes.
         epoch, next_batch: where the next update begins.
     """
 
@@ -220,9 +220,9 @@ def _join(parts: list[np.ndarray], size: int = 0) -> Tensor:
 
 
 def updates(
-    tgt_len: np.ndarray,
-    plan_epoch: Callable[[int], list[np.ndarray]],
-    make: Callable[[np.ndarray], Batch],
+    plan: Callable[[int], list[np.ndarray]],
+    tokens: Callable[[int, np.ndarray], int],
+    make: Callable[[int, np.ndarray], Batch],
     epoch: int,
     next_batch: int,
     accumulate: int,
@@ -235,23 +235,23 @@ def updates(
     Process ``rank`` of ``ranks`` computes every ``ranks``-th of them.
 
     Args:
-        tgt_len: [n] pieces of each pair without EOS.
-        plan_epoch: returns the batches of an epoch as rows.
-        make: returns the batch of these rows, on the device that computes it.
+        plan: returns the batches of an epoch as rows.
+        tokens: returns the tokens to predict in these rows of an epoch.
+        make: returns the batch of these rows of an epoch, on the device that computes it.
     """
 
     def places() -> Iterator[tuple[int, int, np.ndarray]]:
-        batches = plan_epoch(epoch)[next_batch:]
+        batches = plan(epoch)[next_batch:]
         yield from ((epoch, index, rows) for index, rows in enumerate(batches, next_batch))
         for later in itertools.count(epoch + 1):
-            yield from ((later, index, rows) for index, rows in enumerate(plan_epoch(later)))
+            yield from ((later, index, rows) for index, rows in enumerate(plan(later)))
 
     stream = places()
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
         yield Update(
-            [PlannedBatch(of, index, make(rows)) for of, index, rows in taken[rank::ranks]],
-            sum(int(tgt_len[rows].sum()) + len(rows) for _, _, rows in taken),
+            [PlannedBatch(of, index, make(of, rows)) for of, index, rows in taken[rank::ranks]],
+            sum(tokens(of, rows) for of, _, rows in taken),
             taken[-1][0],
             taken[-1][1] + 1,
         )

@@ -17,11 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.data.batches import Batch
 from nmt.data.buckets import Bucket
-from nmt.model.transformer import Transformer
 
 # A capture takes the time of about ten updates, so it waits until a shape has come back often.
 # The eager runs before it also set up what must not be set up during a capture.
@@ -52,7 +51,7 @@ class CudaGraphs:
     """
 
     def __init__(
-        self, compute: Compute, model: Transformer, capture: Capture, log: Callable[[str], None]
+        self, compute: Compute, model: nn.Module, capture: Capture, log: Callable[[str], None]
     ) -> None:
         self.compute, self.model, self.capture, self.log = compute, model, capture, log
         self.visits: Counter[Bucket] = Counter()

@@ -23,8 +23,8 @@ from nmt.run.checkpoint import (
 from nmt.run.results import write_summary
 from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import out_of_time
+from nmt.training.task import Evaluation
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Evaluation
 
 
 def finish(trainer: Trainer, reason: str) -> Evaluation | None:
@@ -47,8 +47,8 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     best = load_checkpoint(run, "best", with_optimizer=False, note=trainer.log.text)
     trainer.model.load_state_dict(best.model)
     test = None
-    if trainer.prepared.test is not None:
-        test = trainer.evaluate(trainer.prepared.test, intervals=True)
+    if trainer.task.has_test:
+        test = trainer.evaluate("test", intervals=True)
         test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.record()})
     summary = {
@@ -120,7 +120,7 @@ def _average(trainer: Trainer) -> float | None:
     path = save_average(run, newest, "avg")
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
     name = trainer.recipe.score.select_by
-    dev = trainer.evaluate(trainer.prepared.dev)
+    dev = trainer.evaluate("dev")
     score = dev.value(name)
     best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)

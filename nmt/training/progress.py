@@ -12,7 +12,7 @@ from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import IntervalState, TrainState
 from nmt.run.results import format_number
 from nmt.training.stopping import last_update
-from nmt.training.validation import Evaluation
+from nmt.training.task import Evaluation
 
 DIVERGED = 100  # times ln(types)
 
@@ -108,11 +108,9 @@ def update_line(record: dict[str, Any]) -> str:
 
 def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bool) -> str:
     """Return a validation as a line for people, with a bar that draws the learning curve."""
-    scores = "  ".join(f"{s.name} {s.value:.2f}" for s in result.scores)
     return (
-        f"dev {len(state.history):>3}  update {state.update:>6}  {scores}  "
-        f"ppl {format_number(result.ppl)} ({format_number(result.smoothed_ppl)} smoothed)  "
-        f"{_bar(result.value(select_by) / 50)}{'  best' if improved else ''}"
+        f"dev {len(state.history):>3}  update {state.update:>6}  {result.line()}  "
+        f"{_bar(result.share(select_by))}{'  best' if improved else ''}"
     )
 
 

@@ -13,7 +13,6 @@ from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import MachineError, UserError
-from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import (
     MODEL,
     OPTIMIZER,
@@ -26,6 +25,7 @@ from nmt.run.checkpoint import (
 from nmt.run.lifecycle import TrainingFolder
 from nmt.runtime.device import resolve_precision
 from nmt.training.optimizer import optimizer_shapes
+from nmt.training.tasks import model_without_memory
 
 MAX_HALVINGS = 16  # updates that fp16 may skip at first: the first loss scale is 2^16
 ANOTHER_FOLDER = "or train in another folder with out=PATH"
@@ -131,12 +131,6 @@ def prepare_resumed(
             fix=f"install the versions that data_report.json names, {ANOTHER_FOLDER}",
         )
     return prepared
-
-
-def model_without_memory(recipe: Recipe, types: int) -> Transformer:
-    """Return the model of a recipe on torch's meta device, where weights take no memory."""
-    with torch.device("meta"):
-        return Transformer(recipe.model, types)
 
 
 def _require_complete(recipe: Recipe, checkpoint: Checkpoint, types: int) -> None:

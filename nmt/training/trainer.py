@@ -12,21 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch, Update, collate, make_batches, updates
-from nmt.data.buckets import bucket_for
+from nmt.data.batches import Batch, Update, updates
 from nmt.data.prefetch import Prefetcher
-from nmt.data.prepare import EvalSet, Prepared
-from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import all_cores
+from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.cpu import kernels
-from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import (
     Checkpoint,
     TrainState,
@@ -36,11 +30,9 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import Logger
-from nmt.runtime.device import autocast
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
-from nmt.training.loss import label_smoothed_loss
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
     LossScaler,
@@ -51,17 +43,15 @@ from nmt.training.optimizer import (
 )
 from nmt.training.progress import DIVERGED, LogInterval, dev_line, update_line
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
-from nmt.training.validation import Evaluation, Stopped, evaluate
+from nmt.training.task import Evaluation, Model, Split, Stopped, Task
 
 
 class Trainer:
     """Train one model into one run folder.
 
     Args:
-        recipe: resolved.
-        prepared: corpora, segmenter and vocabulary.
+        task: what is trained, with recipe, corpora, device and precision.
         run: the locked run folder.
-        device, precision: resolved.
         log: receives lines for people and records for machines.
         stop_requested: called between updates; True = save and return.
         checkpoint: where to continue; None = start with the first update.
@@ -71,24 +61,19 @@ class Trainer:
 
     def __init__(
         self,
-        recipe: Recipe,
-        prepared: Prepared,
+        task: Task,
         run: RunFolder,
-        device: torch.device,
-        precision: str,
         log: Logger,
         stop_requested: Callable[[], bool],
         checkpoint: Checkpoint | None = None,
-        observe: Callable[[int, Transformer], None] = lambda update, model: None,
+        observe: Callable[[int, Model], None] = lambda update, model: None,
         world: World = World(),  # noqa: B008  it cannot change
     ) -> None:
-        self.recipe, self.prepared, self.run_folder, self.log = recipe, prepared, run, log
-        self.device, self.precision, self.world = device, precision, world
+        self.task, self.run_folder, self.log, self.world = task, run, log, world
+        self.recipe, self.device, self.precision = task.recipe, task.device, task.precision
         self.stop_requested, self.observe = stop_requested, observe
-        types = torch.from_numpy(prepared.vocab.types_of("tgt"))
-        model = Transformer(recipe.model, len(prepared.vocab), types, initialize=False)
-        model.init_weights(torch.Generator().manual_seed(recipe.seed))
-        self.model = model.to(device)
+        recipe, device, precision = task.recipe, task.device, task.precision
+        self.model = task.make_model().to(device)
         self.optimizer = make_optimizer(recipe.optim, self.model)
         self.state = TrainState()
         if checkpoint is not None:
@@ -96,7 +81,9 @@ class Trainer:
             self.model.load_state_dict(checkpoint.model)
             load_optimizer_tensors(self.optimizer, self.model, checkpoint.optimizer)
         state = self.state
+        prepared = task.prepared
         state.content, state.precision = prepared.content, precision
+        state.text_hash = text_hash(prepared.vocab, prepared.segmenter)
         state.update_batches = recipe.optim.accumulate * world.size
         self.loss_scaler = LossScaler(
             device, precision == "fp16", state.loss_scale, state.loss_scale_updates
@@ -110,17 +97,6 @@ class Trainer:
             self.use_cuda_graphs(CudaCapture())
         if device.type == "cpu":
             kernels.load()  # before the first validation, so that all compute the same
-        self.translator = Translator(
-            self.model,
-            prepared.segmenter,
-            prepared.vocab,
-            recipe.src,
-            recipe.tgt,
-            recipe.decode,
-            device,
-            workers=all_cores(),
-        )
-        state.text_hash = self.translator.text_hash
         self.interval = LogInterval(state, recipe)
         self.started = time.monotonic() - state.seconds
 
@@ -177,24 +153,11 @@ class Trainer:
 
     def updates(self) -> Iterator[Update]:
         """Yield updates without end, continuing at the epoch and the batch of the state."""
-        data, corpus, seed = self.recipe.data, self.prepared.train, self.recipe.seed
-
-        def plan_epoch(epoch: int) -> list[np.ndarray]:
-            return make_batches(
-                corpus.src_len, corpus.tgt_len, data.batch_tokens, seed, epoch, data.rebatch
-            )
-
-        def make(rows: np.ndarray) -> Batch:
-            if self.cuda_graphs is None:
-                return collate(corpus, rows).to(self.device)
-            src_len, tgt_len = corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1
-            bucket = bucket_for(src_len, tgt_len, data.batch_tokens)
-            return collate(corpus, rows, bucket).pack(self.device)
-
+        task = self.task
         return updates(
-            corpus.tgt_len,
-            plan_epoch,
-            make,
+            task.plan,
+            task.tokens,
+            lambda epoch, rows: task.make_batch(epoch, rows, pad=self.cuda_graphs is not None),
             self.state.epoch,
             self.state.next_batch,
             self.recipe.optim.accumulate,
@@ -203,7 +166,7 @@ class Trainer:
         )
 
     def update(self, update: Update) -> None:
-        """Do one optimizer step on the mean loss over all target tokens of the update.
+        """Do one optimizer step on the mean loss over all predicted tokens of the update.
 
         This does not wait for a GPU: what it measures is read when a log line is written.
         """
@@ -238,15 +201,7 @@ class Trainer:
             [2], the sums of the smoothed loss and of the cross-entropy.
         """
         with onednn_matmul(self.device):
-            with autocast(self.device, self.precision):
-                logits = self.model(batch)
-            sums = label_smoothed_loss(
-                logits,
-                batch.tgt_out,
-                self.model.allowed,
-                self.recipe.optim.label_smoothing,
-                batch.weights,
-            )
+            sums = self.task.loss(self.model, batch)
             self.loss_scaler.scale(sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
 
@@ -280,7 +235,7 @@ class Trainer:
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
         raise Diverged(
             f"gradients were not finite for {count} updates in a row, up to update "
-            f"{self.state.update} (training pairs {rows}, ...)"
+            f"{self.state.update} (training {self.task.unit} {rows}, ...)"
             + (scale if self.precision == "fp16" else ""),
             fix="continue with precision=fp32 --resume, or train in another folder (out=PATH) "
             "with a lower learning rate",
@@ -288,7 +243,7 @@ class Trainer:
 
     def _check_divergence(self) -> None:
         """Raise Diverged if the loss has exploded; an lr_ramp ends by its own rule then."""
-        types = len(self.prepared.vocab)
+        types = len(self.task.prepared.vocab)
         if self.recipe.schedule.kind == "lr_ramp" or not self.interval.diverged(types):
             return
         raise Diverged(
@@ -301,7 +256,7 @@ class Trainer:
     # --- one validation -------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Score dev, update the best checkpoint, and write a log line, hypotheses, a checkpoint.
+        """Score dev, update the best checkpoint, and write a log line, the output and a checkpoint.
 
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
@@ -309,7 +264,7 @@ class Trainer:
         measured = None
         if self.world.is_main:
             with contextlib.suppress(Stopped):
-                measured = self.evaluate(self.prepared.dev)
+                measured = self.evaluate("dev")
         result: Evaluation | None = self.world.broadcast(measured)
         if result is None:
             raise Stopped
@@ -328,8 +283,8 @@ class Trainer:
         self.save()
         self.interval.start_clock()
 
-    def evaluate(self, split: EvalSet, intervals: bool = False) -> Evaluation:
-        """Return perplexities, translations and scores of the current model on a dev or test set.
+    def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
+        """Return what the current model scores on dev or test.
 
         Args:
             intervals: add 95 % bootstrap intervals to the scores.
@@ -337,21 +292,12 @@ class Trainer:
         Raises:
             Stopped: a stop was requested.
         """
-        with autocast(self.device, self.precision):
-            return evaluate(
-                self.model,
-                self.translator,
-                self.prepared,
-                split,
-                self.recipe,
-                self.stop_requested,
-                intervals,
-            )
+        return self.task.evaluate(self.model, split, self.stop_requested, intervals)
 
     # --- what is written ------------------------------------------------------------------------
 
     def write_hypotheses(self, checkpoint: str, dev: Evaluation) -> None:
-        """Write the translations of dev by a checkpoint, for nmt-score."""
+        """Write what a checkpoint puts out on dev, for nmt-score."""
         if self.world.is_main:
             dev.write(self.run_folder.dev_dir / f"{checkpoint}.hyp")
 

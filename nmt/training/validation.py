@@ -1,4 +1,4 @@
-"""Evaluate a model on a dev or test set: perplexities, translations and scores."""
+"""Evaluate a translation model on a dev or test set: perplexities, translations and scores."""
 
 from __future__ import annotations
 
@@ -18,37 +18,29 @@ from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.vocab import UNK
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
+from nmt.run.results import format_number
 from nmt.runtime.files import write_atomic
-from nmt.scoring import MODEL_WORDS, RESAMPLES, Score, score, tokenized_bleu
+from nmt.scoring import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.systems import words_file
 from nmt.training.loss import label_smoothed_loss
-
-
-class Stopped(Exception):
-    """A stop was requested during an evaluation, which is discarded."""
+from nmt.training.task import Evaluation, Stopped
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The results of a model on one split.
+class TranslationEvaluation(Evaluation):
+    """The results of a translation model on one split; tokenized BLEU is its last score.
 
     Attributes:
         ppl: exp of the mean cross-entropy per target token, EOS included.
         smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
-        scores: with their signatures, tokenized BLEU last.
         texts: hypotheses as plain text, one per line of the split.
         words: the same hypotheses as tokenized text.
     """
 
     ppl: float
     smoothed_ppl: float
-    scores: list[Score]
     texts: list[str]
     words: list[str]
-
-    def value(self, name: str) -> float:
-        """Return the value of a metric."""
-        return next(s.value for s in self.scores if s.name == name)
 
     def write(self, hyp_file: Path) -> None:
         """Write the hypotheses and, next to them, their tokenized form, for nmt-score."""
@@ -63,6 +55,16 @@ class Evaluation:
             **{s.name: s.value for s in self.scores},
         }
 
+    def line(self) -> str:
+        """Return scores and perplexities as a part of a line for people."""
+        scores = "  ".join(f"{s.name} {s.value:.2f}" for s in self.scores)
+        smoothed = format_number(self.smoothed_ppl)
+        return f"{scores}  ppl {format_number(self.ppl)} ({smoothed} smoothed)"
+
+    def share(self, name: str) -> float:
+        """Return a score as a share of 50, which few models exceed."""
+        return self.value(name) / 50
+
 
 def evaluate(
     model: Transformer,
@@ -72,7 +74,7 @@ def evaluate(
     recipe: Recipe,
     stop_requested: Callable[[], bool],
     intervals: bool = False,
-) -> Evaluation:
+) -> TranslationEvaluation:
     """Return the teacher-forced loss and the scores of beam search, without dropout.
 
     Args:
@@ -105,7 +107,7 @@ def evaluate(
             MODEL_WORDS,
         ),
     ]
-    return Evaluation(_exp(nll / tokens), _exp(smoothed / tokens), scores, texts, words)
+    return TranslationEvaluation(scores, _exp(nll / tokens), _exp(smoothed / tokens), texts, words)
 
 
 @torch.no_grad()

@@ -107,14 +107,17 @@ def test_updates_continue_across_the_end_of_an_epoch(tmp_path: Path):
     def plan_epoch(epoch: int) -> list[np.ndarray]:
         return make_batches(corpus.src_len, corpus.tgt_len, 64, 1, epoch)
 
-    def make(rows: np.ndarray) -> Batch:
+    def tokens(epoch: int, rows: np.ndarray) -> int:
+        return int(corpus.tgt_len[rows].sum()) + len(rows)
+
+    def make(epoch: int, rows: np.ndarray) -> Batch:
         return collate(corpus, rows)
 
     def places(update):
         return [(p.epoch, p.index) for p in update.planned]
 
     first = len(plan_epoch(0)) - 3
-    alone = list(itertools.islice(updates(corpus.tgt_len, plan_epoch, make, 0, first, 4), 3))
+    alone = list(itertools.islice(updates(plan_epoch, tokens, make, 0, first, 4), 3))
     assert places(alone[0]) == [(0, first), (0, first + 1), (0, first + 2), (1, 0)]
     assert (alone[0].epoch, alone[0].next_batch) == (1, 1)
     for update in alone:
@@ -125,7 +128,7 @@ def test_updates_continue_across_the_end_of_an_epoch(tmp_path: Path):
             assert torch.equal(p.batch.tgt_out, expected.tgt_out)
     # two processes that accumulate half as much share the same updates
     halves = [
-        list(itertools.islice(updates(corpus.tgt_len, plan_epoch, make, 0, first, 2, rank, 2), 3))
+        list(itertools.islice(updates(plan_epoch, tokens, make, 0, first, 2, rank, 2), 3))
         for rank in (0, 1)
     ]
     for complete, *shares in zip(alone, *halves, strict=True):

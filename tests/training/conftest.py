@@ -17,6 +17,7 @@ from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.distributed import World
 from nmt.training.cuda_graphs import Capture
+from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
@@ -54,7 +55,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
             run = stack.enter_context(folder)
             log = stack.enter_context(MetricsLog(run))
             trainer = Trainer(
-                resolved, prepare(resolved), run, torch.device(device), precision, log,
+                make_task(resolved, prepare(resolved), torch.device(device), precision), run, log,
                 lambda: trainer.state.update >= stop_after, checkpoint, observe, world,
             )  # fmt: skip
             if capture is not None:

@@ -218,7 +218,7 @@ def test_two_half_batches_equal_one_batch(start):
     for halves in (1, 2):
         trainer = start("optim.clip_norm=0", *NO_DROPOUT)
         trainer.model.double()
-        corpus = trainer.prepared.train
+        corpus = trainer.task.prepared.train
         # sorted: halves of unequal numbers of tokens, for which a mean of means would be wrong
         rows = np.split(np.argsort(corpus.tgt_len, kind="stable"), halves)
         planned = [

@@ -1,0 +1,158 @@
+"""What the trainer needs of a task: a model, the batches of an epoch, a loss and an evaluation.
+
+Everything here is a function of (recipe, data, epoch, rows), so that a resumed run and several
+processes see the same batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+
+from nmt.config.recipe import Recipe
+from nmt.data.batches import Batch
+from nmt.data.prepare import Prepared
+from nmt.model.transformer import Transformer
+from nmt.runtime.device import autocast
+from nmt.scoring import Score
+from nmt.training.loss import LossSums
+
+Model: TypeAlias = Transformer
+Split: TypeAlias = Literal["dev", "test"]
+
+
+class Stopped(Exception):
+    """A stop was requested during an evaluation, which is discarded."""
+
+
+@dataclass(frozen=True)
+class Evaluation(ABC):
+    """The results of a model on one split.
+
+    Attributes:
+        scores: of the split, with their signatures.
+    """
+
+    scores: list[Score]
+
+    def value(self, name: str) -> float:
+        """Return the value of a score."""
+        return next(s.value for s in self.scores if s.name == name)
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return what was measured, by name, for metrics.jsonl."""
+
+    @abstractmethod
+    def line(self) -> str:
+        """Return what was measured as a part of a line for people."""
+
+    @abstractmethod
+    def share(self, name: str) -> float:
+        """Return the length of a score's bar in the log, between 0 and 1."""
+
+    @abstractmethod
+    def write(self, hyp_file: Path) -> None:
+        """Write the output of the model, if the task has any."""
+
+
+class Task(ABC):
+    """One way to train a model on prepared corpora.
+
+    Args:
+        recipe: resolved.
+        prepared: corpora, segmenter and vocabulary.
+        device, precision: resolved.
+
+    Attributes:
+        unit: what ``rows`` are, for messages.
+    """
+
+    unit: str
+
+    def __init__(
+        self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
+    ) -> None:
+        self.recipe, self.prepared = recipe, prepared
+        self.device, self.precision = device, precision
+
+    @staticmethod
+    @abstractmethod
+    def empty_model(recipe: Recipe, types: int) -> Model:
+        """Return the model of a recipe with uninitialized weights.
+
+        Args:
+            types: size of the vocabulary.
+        """
+
+    @abstractmethod
+    def make_model(self) -> Model:
+        """Return the model on the CPU, with the initial weights that the seed determines."""
+
+    @abstractmethod
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """Return the batches of an epoch, each as rows of its corpus."""
+
+    @abstractmethod
+    def tokens(self, epoch: int, rows: np.ndarray) -> int:
+        """Return the tokens that the model predicts in a batch, also in one of another process."""
+
+    @abstractmethod
+    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> Batch:
+        """Return a batch on the device.
+
+        Args:
+            pad: pad it to one of a few sizes and pack its tensors, for CUDA graphs.
+        """
+
+    @abstractmethod
+    def loss(self, model: Model, batch: Batch) -> LossSums:
+        """Return the sums of smoothed loss and cross-entropy over the tokens of a batch."""
+
+    @abstractmethod
+    def evaluate(
+        self,
+        model: Model,
+        split: Split,
+        stop_requested: Callable[[], bool],
+        intervals: bool = False,
+    ) -> Evaluation:
+        """Return what the model scores on dev or test, without dropout.
+
+        Args:
+            stop_requested: called between batches.
+            intervals: add 95 % bootstrap intervals to the scores.
+
+        Raises:
+            Stopped: a stop was requested.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return what is trained in a few words, for the log: ``gl-en``."""
+
+    @abstractmethod
+    def results(self, run: Path, test: Evaluation | None) -> str:
+        """Return test scores, examples, and the command that uses the model, for people."""
+
+    @property
+    def has_test(self) -> bool:
+        """Return whether the recipe has a test set."""
+        return self.prepared.test is not None
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which the model computes in the precision of the training."""
+        return autocast(self.device, self.precision)
+
+
+def score_line(score: Score) -> str:
+    """Return a test score with its interval and its signature, for people."""
+    interval = "" if score.low is None else f"  [{score.low:.2f}, {score.high:.2f}]"
+    return f"  {score.name:<10} {score.value:6.2f}{interval}  {score.signature}"

@@ -1,0 +1,136 @@
+"""The task of translation: pairs of sentences, an encoder-decoder, beam search on dev and test."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nmt.config.recipe import Recipe
+from nmt.data.batches import Batch, collate, make_batches
+from nmt.data.buckets import bucket_for
+from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import all_cores
+from nmt.model.transformer import Transformer
+from nmt.training.loss import LossSums, label_smoothed_loss
+from nmt.training.task import Evaluation, Split, Task, score_line
+from nmt.training.validation import TranslationEvaluation, evaluate
+
+EXAMPLES = 5
+
+
+class Translation(Task):
+    """Translate sentences: the loss is over target tokens, the scores are of beam search."""
+
+    unit = "pairs"
+    _last_translator: Translator | None = None
+
+    @staticmethod
+    def empty_model(recipe: Recipe, types: int) -> Transformer:
+        """Return a Transformer that may predict all types."""
+        return Transformer(recipe.model, types, initialize=False)
+
+    def make_model(self) -> Transformer:
+        """Return a Transformer that predicts the types of the target side."""
+        prepared = self.prepared
+        types = torch.from_numpy(prepared.vocab.types_of("tgt"))
+        model = Transformer(self.recipe.model, len(prepared.vocab), types, initialize=False)
+        model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
+        return model
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """Return the batches of an epoch as rows of the training corpus."""
+        data, corpus = self.recipe.data, self.prepared.train
+        return make_batches(
+            corpus.src_len,
+            corpus.tgt_len,
+            data.batch_tokens,
+            self.recipe.seed,
+            epoch,
+            data.rebatch,
+        )
+
+    def tokens(self, epoch: int, rows: np.ndarray) -> int:
+        """Return the target tokens of a batch, including EOS."""
+        return int(self.prepared.train.tgt_len[rows].sum()) + len(rows)
+
+    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> Batch:
+        """Return a batch of pairs on the device."""
+        corpus = self.prepared.train
+        if not pad:
+            return collate(corpus, rows).to(self.device)
+        src_len, tgt_len = corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1
+        bucket = bucket_for(src_len, tgt_len, self.recipe.data.batch_tokens)
+        return collate(corpus, rows, bucket).pack(self.device)
+
+    def loss(self, model: Transformer, batch: Batch) -> LossSums:
+        """Return the sums over the target tokens of a batch."""
+        with self.autocast():
+            logits = model(batch)
+        return label_smoothed_loss(
+            logits,
+            batch.tgt_out,
+            model.allowed,
+            self.recipe.optim.label_smoothing,
+            batch.weights,
+        )
+
+    def evaluate(
+        self,
+        model: Transformer,
+        split: Split,
+        stop_requested: Callable[[], bool],
+        intervals: bool = False,
+    ) -> TranslationEvaluation:
+        """Return perplexities, translations and scores of the model on a split."""
+        chosen = self.prepared.dev if split == "dev" else self.prepared.test
+        assert chosen is not None, "the caller checks has_test"
+        with self.autocast():
+            return evaluate(
+                model,
+                self._translator(model),
+                self.prepared,
+                chosen,
+                self.recipe,
+                stop_requested,
+                intervals,
+            )
+
+    def describe(self) -> str:
+        """Return the language pair."""
+        return f"{self.recipe.src}-{self.recipe.tgt}"
+
+    def results(self, run: Path, test: Evaluation | None) -> str:
+        """Return test scores with signatures, example translations and a command to translate."""
+        lines = []
+        recipe, split = self.recipe, self.prepared.test
+        if isinstance(test, TranslationEvaluation) and split is not None:
+            lines += ["", "test scores", *map(score_line, test.scores), "", "examples"]
+            step = max(1, len(test.texts) // EXAMPLES)
+            for row in range(0, len(test.texts), step)[:EXAMPLES]:
+                lines.append(f"  {recipe.src:<4} {split.src_lines[row]}")
+                lines.append(f"  hyp  {test.texts[row]}")
+                lines.append(f"  {recipe.tgt:<4} {split.ref_lines[row]}\n")
+        folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev.src_lines), "")
+        lines.append(f"run folder: {folder}")
+        lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}")
+        return "\n".join(lines)
+
+    def _translator(self, model: Transformer) -> Translator:
+        """Return a translator of this model; it stays, as it learns which batches fit."""
+        found = self._last_translator
+        if found is None or found.model is not model:
+            found = self._last_translator = Translator(
+                model,
+                self.prepared.segmenter,
+                self.prepared.vocab,
+                self.recipe.src,
+                self.recipe.tgt,
+                self.recipe.decode,
+                self.device,
+                workers=all_cores(),
+            )
+        return found
