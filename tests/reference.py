@@ -137,7 +137,9 @@ def log_softmax(logits: Array) -> Array:
 
 
 class Reference:
-    """The encoder-decoder of T with the additions of N, for one configuration and its weights.
+    """The models of T and N for one configuration and its weights.
+
+    ``log_probs`` is the encoder-decoder of T with the additions of N, ``language_model`` one stack.
 
     Args:
         config: the model's configuration; dropout is not implemented.
@@ -162,7 +164,20 @@ class Reference:
 
     def sentence(self, src: Sequence[int], tgt_in: Sequence[int]) -> Array:
         memory = self.stack("encoder", self.embed(self.src_name(), src), None)
-        states = self.stack("decoder", self.embed("embed", tgt_in), memory)
+        return self.predict(self.stack("decoder", self.embed("embed", tgt_in), memory))
+
+    def language_model(self, inputs: Sequence[Sequence[int]], causal: bool) -> Array:
+        """Log-probabilities of a language model (N 2.1, 2.2), text after text: [all T, U].
+
+        A causal one is a decoder that has no memory to attend to, a masked one is an encoder.
+        """
+        side = "decoder" if causal else "encoder"
+        return np.concatenate(
+            [self.predict(self.stack(side, self.embed("embed", ids), None)) for ids in inputs]
+        )
+
+    def predict(self, states: Array) -> Array:
+        """Log-probabilities from the states of the last layer: [T, D] -> [T, U]."""
         table = self.table("out_embed" if self.config.tie == "none" else "embed")
         rows = []
         for x in states:

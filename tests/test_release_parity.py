@@ -42,8 +42,7 @@ def block_of(keys: dict[str, Any]) -> Block:
     def layer_norm(dim: int) -> LayerNorm:
         return LayerNorm(dim, config.norm_eps)
 
-    block = Block(config, DropoutRng(), layer_norm, layer_norm, cross=False)
-    block.self_attn.causal = True
+    block = Block(config, DropoutRng(), layer_norm, layer_norm, causal=True, cross=False)
     rng = np.random.default_rng(30)
     weights = {}
     for name, tensor in sorted(block.state_dict().items()):

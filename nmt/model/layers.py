@@ -1,4 +1,4 @@
-"""The feed-forward sublayer, the residual connection, and the block of encoder and decoder.
+"""The feed-forward sublayer, the residual connection, the block, and a stack of blocks.
 
 Shapes: N flat tokens, D model dim, F feed-forward dim.
 Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
@@ -6,7 +6,8 @@ Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -96,14 +97,18 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention in a decoder, and feed-forward, each in a ``Residual``.
+    """Self-attention, optional cross-attention, and feed-forward, each in a ``Residual``.
+
+    An encoder has neither ``causal`` nor ``cross``, a decoder has both, and a causal language
+    model has ``causal`` alone.
 
     Args:
         config: the recipe's ``model`` keys.
         rng: of all dropout.
         make_norm: makes the norms of residuals.
         make_extra_norm: makes NormFormer's additional norms.
-        cross: make a decoder block: causal self-attention, and cross-attention.
+        causal: a position attends to itself and earlier ones.
+        cross: attend to a memory after self-attention.
         last_norm: replaces the norm of the feed-forward's residual.
     """
 
@@ -114,6 +119,7 @@ class Block(nn.Module):
         make_norm: MakeNorm,
         make_extra_norm: MakeNorm,
         *,
+        causal: bool,
         cross: bool,
         last_norm: nn.Module | None = None,
     ) -> None:
@@ -144,7 +150,7 @@ class Block(nn.Module):
             )
 
         self.cross_attn = self.cross_attn_res = None
-        self.self_attn = attention(cross=False, causal=cross)
+        self.self_attn = attention(cross=False, causal=causal)
         self.self_attn_res = residual(branch_norm=config.post_attn_norm)
         if cross:
             self.cross_attn = attention(cross=True, causal=False)
@@ -190,3 +196,27 @@ def _initial_res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
     if config.res_scale == "all" or (config.res_scale == "ffn" and ffn):
         return torch.ones(config.dim)
     return None
+
+
+class Stack(nn.Module):
+    """The blocks of an encoder or a decoder; PreNorm ends with one more norm (T section 2.1)."""
+
+    def __init__(self, blocks: list[Block], norm: nn.Module | None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(blocks)
+        self.norm = norm
+
+    @property
+    def blocks(self) -> Iterable[Block]:
+        """Return the layers with their type, which ``ModuleList`` does not keep."""
+        return cast(Iterable[Block], self.layers)
+
+    def forward(self, x: Tensor, *layouts: Any) -> Tensor:
+        """Apply all blocks: [N, D] -> [N, D].
+
+        ``layouts`` are the arguments of ``Block.batch_attention``: the layout of x and, in a
+        decoder, the memory and its layout.
+        """
+        for block in self.blocks:
+            x = block(x, *block.batch_attention(*layouts))
+        return x if self.norm is None else self.norm(x)

@@ -1,0 +1,147 @@
+"""What the encoder-decoder and the language model share: words in, logits out, initialization.
+
+Shapes: N flat tokens, D model dim, V vocabulary size. A type is an entry of the vocabulary.
+Sources: T = Nguyen & Salazar 2019, V = Vaswani et al. 2017.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt.config.recipe import ModelConfig
+from nmt.data.vocab import UNK
+from nmt.model import MASKED_LOGIT
+from nmt.model.attention import MultiHeadAttention
+from nmt.model.cpu.linear import linear
+from nmt.model.dropout import Dropout, DropoutRng, WordDropout
+from nmt.model.embedding import SinusoidalPositions, TiedEmbedding
+from nmt.model.layers import Block, FeedForward, Stack
+from nmt.model.norms import NORMS
+
+
+class ModelBase(nn.Module):
+    """The parts of a model around its stacks. A subclass makes the stacks and ``forward``.
+
+    Args:
+        config: the recipe's ``model`` keys.
+        vocab_size: V.
+        types: [V] bool, the types that the model may predict. The output masks the others if
+            ``config.logit_mask``. None = all.
+
+    Attributes:
+        dropout_rng: the generator of all dropout masks.
+        allowed: [V] bool, the types that the output does not mask.
+    """
+
+    allowed: Tensor
+
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, types: np.ndarray | Tensor | None
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.vocab_size = vocab_size
+        self.dropout_rng = DropoutRng()
+        self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
+        self.positions = SinusoidalPositions(config.dim)
+        self.word_dropout = WordDropout(config.word_dropout, UNK, self.dropout_rng)
+        self.embed_dropout = Dropout(config.dropout, self.dropout_rng)
+        allowed = torch.ones(vocab_size, dtype=torch.bool)
+        if config.logit_mask and types is not None:
+            allowed = torch.as_tensor(types).bool().clone()
+        self.register_buffer("allowed", allowed, persistent=False)
+
+    def make_stack(self, layers: int, *, causal: bool, cross: bool, output: bool) -> Stack:
+        """Return a stack of blocks.
+
+        Args:
+            layers: number of blocks.
+            causal, cross: of ``Block``.
+            output: its states become logits. The gain of its last norm scales them (T equation 6),
+                so that norm learns its gain even if ``scalenorm_gain`` is fixed.
+        """
+        config, pre = self.config, self.config.norm_place == "pre"
+        make_last_norm = functools.partial(NORMS[config.norm], eps=config.norm_eps)
+        make_norm = make_last_norm
+        if config.scalenorm_gain == "fixed":
+            make_norm = functools.partial(make_norm, learned=False)
+        blocks = [
+            Block(
+                config,
+                self.dropout_rng,
+                make_norm,
+                functools.partial(NORMS[config.extra_norm], eps=config.norm_eps),
+                causal=causal,
+                cross=cross,
+                last_norm=make_last_norm(config.dim)
+                if output and not pre and i == layers - 1
+                else None,
+            )
+            for i in range(layers)
+        ]
+        last = make_last_norm if output else make_norm
+        return Stack(blocks, last(config.dim) if pre else None)
+
+    def make_embedding(self) -> TiedEmbedding:
+        """Return an uninitialized table of word vectors."""
+        return TiedEmbedding(self.vocab_size, self.config.dim, self.config.fixnorm)
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        """Draw all weight matrices (T sections 2.2 and 3.2) and set their biases to 0.
+
+        | part | distribution |
+        |---|---|
+        | attention, init small | N(0, 2 / (d + 4d)) for any ffn_dim |
+        | attention, init xavier | N(0, 2 / (d + d)), T equation 4 |
+        | feed-forward | N(0, 2 / (d + ffn_dim)) |
+        | embeddings | N(0, 1 / d); U(-0.01, 0.01) under FixNorm |
+        """
+        d, f = self.config.dim, self.config.ffn_dim
+        attention_std = math.sqrt(2 / (5 * d) if self.config.init == "small" else 2 / (2 * d))
+        with torch.no_grad():
+            for module in self.modules():
+                if isinstance(module, MultiHeadAttention | FeedForward):
+                    ffn = isinstance(module, FeedForward)
+                    for layer in module.children():
+                        if isinstance(layer, nn.Linear):
+                            std = math.sqrt(2 / (d + f)) if ffn else attention_std
+                            layer.weight.normal_(0, std, generator=generator)
+                            if layer.bias is not None:
+                                layer.bias.zero_()
+                elif isinstance(module, TiedEmbedding):
+                    if module.fixnorm:
+                        module.weight.uniform_(-0.01, 0.01, generator=generator)
+                    else:
+                        module.weight.normal_(0, d**-0.5, generator=generator)
+
+    def embed_tokens(
+        self, ids: Tensor, table: Tensor, positions: Tensor, max_length: int
+    ) -> Tensor:
+        """Return ``sqrt(D) * word + position`` (V section 3.4): [N] -> [N, D].
+
+        Args:
+            ids: [N] int64.
+            table: [V, D], of the input.
+            positions: [N] int64, each below ``max_length``.
+        """
+        words = F.embedding(ids, table)
+        return torch.add(self.positions(positions, max_length), words, alpha=self.config.dim**0.5)
+
+    def logits(self, states: Tensor, table: Tensor) -> Tensor:
+        """Return ``states @ table.T + logit_bias``: [N, D] -> [N, V].
+
+        The logit mask is part of the bias, so it needs no pass over the logits.
+        """
+        return linear(states, table, self.logit_bias())
+
+    def logit_bias(self) -> Tensor:
+        """Return the output bias with ``MASKED_LOGIT`` at masked types: [V]."""
+        if self.out_bias is None:
+            return torch.where(self.allowed, 0.0, MASKED_LOGIT)
+        return torch.where(self.allowed, self.out_bias, MASKED_LOGIT)

@@ -1,0 +1,91 @@
+"""The language model: a decoder without cross-attention, or an encoder, that predicts words.
+
+N trains both (section 2.2): causal models after GPT-3, masked ones after RoBERTa. A model has one
+stack of the Transformer's blocks, under the names of that stack, so a Transformer can take its
+parameters.
+
+Shapes: N flat tokens, M predicted tokens, D model dim, V vocabulary size.
+Source: N = Shleifer et al. 2021.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config.recipe import ModelConfig
+from nmt.data.batches import Batch
+from nmt.model.base import ModelBase
+from nmt.model.layers import Stack
+
+
+class LanguageModel(ModelBase):
+    """The model: token ids in, logits over the vocabulary out.
+
+    | | causal | masked |
+    |---|---|---|
+    | a position attends to | itself and earlier ones | all |
+    | ``decoder`` or ``encoder`` | ``decoder.layers.*``, ``decoder.norm`` | ``encoder.*`` |
+    | layers | ``config.dec_layers`` | ``config.enc_layers`` |
+
+    Input and output share the table ``embed`` unless ``config.tie`` is none; then the output has
+    ``out_embed``.
+
+    Differences from N: positions are the sinusoids of the Transformer for both kinds, where RoBERTa
+    learns them. A masked model predicts from the stack's output, where RoBERTa has one more linear
+    layer, GELU and norm.
+
+    Args:
+        config: the recipe's ``model`` keys.
+        vocab_size: V.
+        causal: predict the next token; False = predict masked tokens.
+        types: [V] bool, the types that the model may predict. The output masks the others if
+            ``config.logit_mask``. None = all.
+        initialize: draw initial weights. False saves that time where weights are loaded next.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        causal: bool,
+        types: np.ndarray | Tensor | None = None,
+        initialize: bool = True,
+    ) -> None:
+        super().__init__(config, vocab_size, types)
+        self.causal = causal
+        if causal:
+            self.decoder = self.make_stack(config.dec_layers, causal=True, cross=False, output=True)
+        else:
+            self.encoder = self.make_stack(
+                config.enc_layers, causal=False, cross=False, output=True
+            )
+        self.embed = self.make_embedding()
+        self.out_embed = self.make_embedding() if config.tie == "none" else None
+        if initialize:
+            self.init_weights(torch.Generator().manual_seed(0))
+
+    @property
+    def stack(self) -> Stack:
+        """Return the blocks: ``decoder`` if causal, else ``encoder``."""
+        return self.decoder if self.causal else self.encoder
+
+    def forward(self, batch: Batch, predicted: Tensor | None = None) -> Tensor:
+        """Return logits, one row for each predicted token.
+
+        Args:
+            batch: ``tgt_in`` are the N input tokens, of ``tgt_layout``.
+            predicted: [M] int64, the tokens to return logits of; None = all. Logits are the largest
+                part of the computation in a small model, so a masked model saves time here.
+
+        Returns:
+            [N, V] or [M, V].
+        """
+        table, layout = self.embed.table(), batch.tgt_layout
+        ids = self.word_dropout(batch.tgt_in)
+        x = self.embed_tokens(ids, table, layout.positions, layout.shape[1])
+        states = self.stack(self.embed_dropout(x), layout)
+        if predicted is not None:
+            states = states[predicted]
+        return self.logits(states, table if self.out_embed is None else self.out_embed.table())
