@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
 
 POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
+
+AnyBatch = TypeVar("AnyBatch", bound="FlatBatch")
 
 
 class Corpus(Protocol):
@@ -31,8 +33,53 @@ class Corpus(Protocol):
         """Return the target ids of a pair."""
 
 
+class FlatBatch:
+    """Tensors and layouts of flat tokens, which move to a device together.
+
+    A subclass is a frozen dataclass with these fields and its own.
+
+    Attributes:
+        rows: [B] rows of the corpus.
+        bucket: size that all batches of this bucket have; None = its size may be unique.
+        buffer: bytes that hold all tensors; None = each tensor has its own memory.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    rows: np.ndarray
+    bucket: Bucket | None
+    buffer: Tensor | None
+
+    def map(self: AnyBatch, f: Callable[[Tensor], Tensor]) -> AnyBatch:
+        """Return this batch with ``f`` applied to each tensor, in the order of the fields."""
+        changed: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Layout):
+                changed[field.name] = value.map(f)
+            elif isinstance(value, Tensor) and field.name != "buffer":
+                changed[field.name] = f(value)
+        return replace(self, **changed)
+
+    def to(self: AnyBatch, device: torch.device) -> AnyBatch:
+        """Return this batch on another device."""
+        return self if device.type == "cpu" else self.pack(device)
+
+    def pack(self: AnyBatch, device: torch.device) -> AnyBatch:
+        """Return a copy on a device; its tensors share one buffer, which takes one transfer."""
+        tensors: list[Tensor] = []
+
+        def collect(tensor: Tensor) -> Tensor:
+            tensors.append(tensor)
+            return tensor
+
+        self.map(collect)
+        buffer, parts = move(tensors, device)
+        moved = iter(parts)
+        return replace(self.map(lambda _: next(moved)), buffer=buffer)
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(FlatBatch):
     """B sentence pairs as flat tokens.
 
     Attributes:
@@ -60,35 +107,6 @@ class Batch:
     def tokens(self) -> int:
         """Target tokens including EOS and padding, Nt."""
         return self.tgt_out.numel()
-
-    def map(self, f: Callable[[Tensor], Tensor]) -> Batch:
-        """Return this batch with ``f`` applied to each tensor, in the order of the fields."""
-        return replace(
-            self,
-            src=f(self.src),
-            src_layout=self.src_layout.map(f),
-            tgt_in=f(self.tgt_in),
-            tgt_out=f(self.tgt_out),
-            tgt_layout=self.tgt_layout.map(f),
-            weights=None if self.weights is None else f(self.weights),
-        )
-
-    def to(self, device: torch.device) -> Batch:
-        """Return this batch on another device."""
-        return self if device.type == "cpu" else self.pack(device)
-
-    def pack(self, device: torch.device) -> Batch:
-        """Return a copy on a device; its tensors share one buffer, which takes one transfer."""
-        tensors: list[Tensor] = []
-
-        def collect(tensor: Tensor) -> Tensor:
-            tensors.append(tensor)
-            return tensor
-
-        self.map(collect)
-        buffer, parts = move(tensors, device)
-        moved = iter(parts)
-        return replace(self.map(lambda _: next(moved)), buffer=buffer)
 
 
 def move(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, list[Tensor]]:
@@ -190,13 +208,13 @@ def collate(corpus: Corpus, rows: np.ndarray, bucket: Bucket | None = None) -> B
     src_len, tgt_len = ([len(ids) + 1 for ids in side] for side in (src, tgt))
     if bucket is None:
         layouts = Layout.of(src_len), Layout.of(tgt_len)
-        return Batch(_join(src_ids), layouts[0], _join(tgt_in), _join(tgt_out), layouts[1], rows)
+        return Batch(join(src_ids), layouts[0], join(tgt_in), join(tgt_out), layouts[1], rows)
     sizes, grid = (bucket.src_tokens, bucket.tgt_tokens), (bucket.sentences, bucket.max_length)
     return Batch(
-        _join(src_ids, sizes[0]),
+        join(src_ids, sizes[0]),
         Layout.with_padding(src_len, sizes[0], *grid),
-        _join(tgt_in, sizes[1]),
-        _join(tgt_out, sizes[1]),
+        join(tgt_in, sizes[1]),
+        join(tgt_out, sizes[1]),
         Layout.with_padding(tgt_len, sizes[1], *grid),
         rows,
         bucket,
@@ -207,12 +225,12 @@ def collate(corpus: Corpus, rows: np.ndarray, bucket: Bucket | None = None) -> B
 def collate_sources(sources: Sequence[np.ndarray]) -> tuple[Tensor, Layout]:
     """Append EOS to each source; return the flat ids [Ns] and their layout."""
     eos = np.array([EOS])
-    ids = _join([part for source in sources for part in (source, eos)])
+    ids = join([part for source in sources for part in (source, eos)])
     return ids, Layout.of([len(source) + 1 for source in sources])
 
 
-def _join(parts: list[np.ndarray], size: int = 0) -> Tensor:
-    """Concatenate ids, with PAD up to a size."""
+def join(parts: list[np.ndarray], size: int = 0) -> Tensor:
+    """Return the concatenated ids, with PAD up to a size: [max(size, ids)] int64."""
     length = sum(map(len, parts))
     ids = np.full(max(size, length), PAD)
     np.concatenate(parts, out=ids[:length])

@@ -19,6 +19,9 @@ from nmt.runtime.files import write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
+# A type that no text can produce: it begins with a space, and no segmenter yields a space. Models
+# that restore text read it; its counts are 0.
+MASK = " <mask>"
 FILE = "vocab.txt"
 MAX_TYPES = 1_000_000
 

@@ -1,0 +1,230 @@
+"""Blocks of text for language models: lines as one stream of ids, cut into blocks.
+
+Legend: T tokens of the stream, n blocks, B blocks of a batch, N flat tokens of a batch, M of them
+predicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from nmt.data.batches import FlatBatch, join
+from nmt.data.buckets import Bucket
+from nmt.data.layout import Layout
+from nmt.data.vocab import EOS, SPECIALS
+
+
+class TokenStream:
+    """Lines as one stream of T ids, with EOS after each line.
+
+    A blank line is EOS alone. It separates documents, as in WikiText.
+    """
+
+    def __init__(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+        """Store a view of the lines.
+
+        Args:
+            ids: [sum of lengths] ids of all lines, without EOS; it may be memory-mapped.
+            lengths: [lines] number of ids of each line.
+        """
+        self._ids = ids
+        self.line_ends = np.cumsum(np.asarray(lengths, dtype=np.int64) + 1)
+        """[lines] int64, where each line ends, its EOS included."""
+
+    def __len__(self) -> int:
+        return int(self.line_ends[-1]) if len(self.line_ends) else 0
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        """Return the ids of tokens ``first`` to ``last`` (exclusive): [last - first] int64."""
+        # EOS of line i is token line_ends[i] - 1
+        before, inside = np.searchsorted(self.line_ends, (first, last), side="right")
+        ids = np.full(last - first, EOS)
+        is_text = np.ones(last - first, dtype=bool)
+        is_text[self.line_ends[before:inside] - 1 - first] = False
+        ids[is_text] = self._ids[first - before : last - inside]
+        return ids
+
+    def count_ordinary(self, blocks: Blocks) -> np.ndarray:
+        """Return the tokens of each block that are not PAD, BOS, EOS or UNK: [n] int64."""
+        special = np.flatnonzero(self._ids < len(SPECIALS))
+
+        def ordinary_before(tokens: np.ndarray) -> np.ndarray:
+            text = tokens - np.searchsorted(self.line_ends, tokens, side="right")
+            return text - np.searchsorted(special, text)
+
+        return ordinary_before(blocks.last) - ordinary_before(blocks.first)
+
+    def without_blank_lines(self) -> TokenStream:
+        """Return the stream of the lines that have text."""
+        lengths = np.diff(self.line_ends, prepend=0) - 1
+        return TokenStream(self._ids, lengths[lengths > 0])
+
+
+class Blocks(NamedTuple):
+    """Places of n blocks in a stream.
+
+    Attributes:
+        first, last: [n] int64, the first token of each block, and the token after its last.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each block: [n] int64."""
+        return self.last - self.first
+
+
+def stream_blocks(tokens: int, length: int) -> Blocks:
+    """Cut a stream every ``length`` tokens, without regard to lines.
+
+    The last block has the rest, at least one token. This is ``--sample-break-mode none`` of
+    fairseq.
+    """
+    first = np.arange(0, tokens, length, dtype=np.int64)
+    return Blocks(first, np.minimum(first + length, tokens))
+
+
+def full_line_blocks(line_ends: np.ndarray, length: int) -> Blocks:
+    """Pack as many complete lines into each block as fit in ``length`` tokens.
+
+    This is FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): blocks cross the boundaries of
+    documents, whose blank lines separate them. A line of more than ``length`` tokens is cut; its
+    last part shares a block with the next lines.
+
+    Args:
+        line_ends: [lines] int64, where each line ends in the stream, its EOS included.
+        length: at least 2.
+    """
+    tokens = int(line_ends[-1]) if len(line_ends) else 0
+    cuts = [0]
+    while (first := cuts[-1]) < tokens:
+        fitting = int(np.searchsorted(line_ends, first + length, side="right"))
+        end = int(line_ends[fitting - 1]) if fitting else 0
+        if end <= first:  # the line is longer; its last part is more than its EOS
+            end = first + length - (int(line_ends[fitting]) == first + length + 1)
+        cuts.append(end)
+    edges = np.array(cuts, dtype=np.int64)
+    return Blocks(edges[:-1], edges[1:])
+
+
+def block_batches(rows: np.ndarray, per_batch: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
+
+    The rows are shuffled. Each batch has ``per_batch`` of them, the last one the rest.
+    """
+    shuffled = np.random.default_rng([seed, epoch]).permutation(rows)
+    return [shuffled[i : i + per_batch] for i in range(0, len(rows), per_batch)]
+
+
+@dataclass(frozen=True)
+class TextBatch(FlatBatch):
+    """B blocks of text as flat tokens: what a language model reads, and what it predicts.
+
+    Attributes:
+        ids: [N] int64, the input.
+        layout: blocks of ``ids``.
+        targets: [M] int64, the ids to predict.
+        places: [M] int64, where in ``ids`` the model predicts each target; None = at every token,
+            so that M = N.
+        rows: [B] rows of the blocks.
+        bucket: size of the batch; batches of the same bucket have tensors of the same shapes. None
+            = the size may be unique.
+        weights: [M] fp32, 1 at targets and 0 at padding; None = no padding.
+        buffer: bytes that hold all tensors; None = each tensor has its own memory.
+    """
+
+    ids: Tensor
+    layout: Layout
+    targets: Tensor
+    places: Tensor | None
+    rows: np.ndarray
+    bucket: Bucket | None = None
+    weights: Tensor | None = None
+    buffer: Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Predictions including padding, M."""
+        return self.targets.numel()
+
+
+class PackedText:
+    """Text in n blocks of at most ``length`` tokens; subclasses make input and targets of them.
+
+    Each subclass has ``collate(rows, epoch, batch_tokens=0)``, a pure function: it returns the
+    batch of these blocks in an epoch. With ``batch_tokens``, as given to ``batches``, it pads the
+    batch to a bucket, for CUDA graphs.
+
+    Args:
+        stream: the text.
+        blocks: its blocks.
+        length: maximum tokens of a block.
+        targets: [n] int64, predictions of each block. A mean loss divides by their sum.
+    """
+
+    def __init__(
+        self, stream: TokenStream, blocks: Blocks, length: int, targets: np.ndarray
+    ) -> None:
+        self.stream, self.blocks, self.length, self.targets = stream, blocks, length, targets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def block(self, row: int) -> np.ndarray:
+        """Return the ids of a block."""
+        return self.stream.read(int(self.blocks.first[row]), int(self.blocks.last[row]))
+
+    def batches(self, batch_tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
+        """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
+
+        Each batch has ``blocks_of_batch(batch_tokens)`` blocks, and the last one the rest. Blocks
+        with nothing to predict are left out.
+        """
+        rows = np.flatnonzero(self.targets)
+        return block_batches(rows, self.blocks_of_batch(batch_tokens), seed, epoch)
+
+    def blocks_of_batch(self, batch_tokens: int) -> int:
+        """Return B, so that B x length <= batch_tokens; at least 1."""
+        return max(1, batch_tokens // self.length)
+
+
+class CausalText(PackedText):
+    """Blocks for a causal language model, which predicts each token from those before it.
+
+    The blocks are the same in every epoch; each token is predicted once per epoch. As in fairseq,
+    the first input of a block is the token before the block, and EOS in the first block.
+    """
+
+    def __init__(self, stream: TokenStream, length: int) -> None:
+        blocks = stream_blocks(len(stream), length)
+        super().__init__(stream, blocks, length, targets=blocks.lengths)
+
+    def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> TextBatch:
+        """Return the batch of these blocks, the same in every epoch and never padded.
+
+        Batches of as many complete blocks have the same size and share a bucket.
+        """
+        inputs, targets = [], []
+        for row in rows:
+            first, last = int(self.blocks.first[row]), int(self.blocks.last[row])
+            ids = self.stream.read(first, last)
+            before = self.stream.read(first - 1, first) if first else np.array([EOS])
+            inputs += [before, ids[:-1]]
+            targets.append(ids)
+        lengths = self.blocks.lengths[rows]
+        tokens = int(lengths.sum())
+        complete = tokens == len(rows) * self.length
+        return TextBatch(
+            join(inputs),
+            Layout.of(lengths),
+            join(targets),
+            None,
+            rows,
+            Bucket(len(rows), self.length, tokens, tokens) if complete else None,
+        )

@@ -1,0 +1,152 @@
+"""Streams and blocks of text for language models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.layout import Layout
+from nmt.data.packing import (
+    CausalText,
+    TextBatch,
+    TokenStream,
+    block_batches,
+    full_line_blocks,
+    stream_blocks,
+)
+from nmt.data.vocab import EOS, UNK
+
+LINES = [[10, 11], [], [12, 13, 14], [15]]
+STREAM = [10, 11, EOS, EOS, 12, 13, 14, EOS, 15, EOS]
+
+
+def stream_of(lines: list[list[int]]) -> TokenStream:
+    ids = np.array([i for line in lines for i in line], np.uint16)
+    return TokenStream(ids, np.array([len(line) for line in lines], np.int32))
+
+
+def random_lines(count: int, seed: int = 1, longest: int = 20) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(3, 50, rng.integers(longest)).tolist() for _ in range(count)]
+
+
+def test_eos_ends_each_line_of_a_stream():
+    stream = stream_of(LINES)
+    assert len(stream) == len(STREAM)
+    for first in range(len(STREAM)):
+        for last in range(first, len(STREAM) + 1):
+            assert stream.read(first, last).tolist() == STREAM[first:last]
+    assert len(stream_of([])) == 0
+    assert stream_of(LINES).without_blank_lines().read(0, 5).tolist() == [10, 11, EOS, 12, 13]
+
+
+def test_blocks_of_a_stream_ignore_lines():
+    blocks = stream_blocks(10, 4)
+    assert blocks.first.tolist() == [0, 4, 8]
+    assert blocks.last.tolist() == [4, 8, 10]
+    assert len(stream_blocks(0, 4).first) == 0
+    assert stream_blocks(3, 512).lengths.tolist() == [3]  # a text shorter than a block
+
+
+@pytest.mark.parametrize(
+    ("lengths", "length", "expected"),
+    [
+        ([3, 1, 4, 2], 4, [4, 4, 2]),  # lines that fit exactly
+        ([3, 3, 3], 8, [6, 3]),
+        ([10, 2, 3], 4, [4, 4, 4, 3]),  # the rest of a long line shares a block
+        ([5, 3], 4, [3, 2, 3]),  # no block begins with the EOS of a cut line
+        ([9], 4, [4, 3, 2]),
+        ([1, 1, 1], 2, [2, 1]),
+        ([], 4, []),
+    ],
+)
+def test_blocks_of_full_lines(lengths, length, expected):
+    blocks = full_line_blocks(np.cumsum(np.array(lengths, np.int64)), length)
+    assert blocks.lengths.tolist() == expected
+    assert blocks.first.tolist() == np.cumsum([0, *expected])[:-1].tolist()
+
+
+def test_full_lines_fill_blocks_greedily():
+    ends = stream_of(random_lines(500)).line_ends
+    blocks = full_line_blocks(ends, 32)
+    assert blocks.lengths.max() <= 32
+    assert blocks.first[1:].tolist() == blocks.last[:-1].tolist()
+    assert set(blocks.last) <= set(ends)  # all lines are shorter than a block
+    for first, last in zip(blocks.first[:-1], blocks.last[:-1], strict=True):
+        following = ends[np.searchsorted(ends, last, side="right")]
+        assert following - first > 32
+
+
+def test_ordinary_tokens_of_blocks():
+    stream = stream_of([[10, UNK, 11], [], [UNK], [12, 13]])
+    blocks = stream_blocks(len(stream), 4)
+    # 10 UNK 11 EOS | EOS UNK EOS 12 | 13 EOS
+    assert stream.count_ordinary(blocks).tolist() == [2, 1, 1]
+
+
+def test_batches_of_blocks_are_a_function_of_seed_and_epoch():
+    def plan(seed, epoch):
+        return [rows.tolist() for rows in block_batches(np.arange(50), 8, seed, epoch)]
+
+    assert [len(rows) for rows in plan(1, 0)] == [8] * 6 + [2]
+    assert sorted(row for rows in plan(1, 0) for row in rows) == list(range(50))
+    assert plan(1, 0) == plan(1, 0)
+    assert plan(1, 0) != plan(1, 1)
+    assert plan(1, 0) != plan(2, 0)
+
+
+def test_each_token_is_predicted_once_from_the_token_before_it():
+    lines = random_lines(300)
+    text = CausalText(stream_of(lines), 16)
+    tokens = [i for line in lines for i in (*line, EOS)]
+    assert text.targets.sum() == len(tokens)
+    seen = []
+    for rows in text.batches(64, seed=3, epoch=2):
+        batch = text.collate(rows, epoch=2)
+        assert batch.tokens <= 64
+        assert batch.layout.lengths.tolist() == text.targets[rows].tolist()
+        starts = np.cumsum(text.targets[rows]) - text.targets[rows]
+        for row, start in zip(rows, starts, strict=True):
+            first, size = 16 * int(row), int(text.targets[row])
+            targets = batch.targets[start : start + size].tolist()
+            assert targets == tokens[first : first + size]
+            before = [EOS] if first == 0 else [tokens[first - 1]]
+            assert batch.ids[start : start + size].tolist() == before + targets[:-1]
+            seen += range(first, first + size)
+    assert sorted(seen) == list(range(len(tokens)))
+
+
+def test_complete_batches_have_one_shape():
+    text = CausalText(stream_of([[10] * 50]), 8)  # 51 tokens: 6 complete blocks and 3 tokens
+    one, other = text.collate(np.array([0, 1]), 0), text.collate(np.array([5, 3]), 0)
+    assert one.bucket == other.bucket is not None
+    assert not one.layout.padded
+    assert one.ids.shape == other.ids.shape == (16,)
+    assert text.collate(np.array([0, 6]), 0).bucket is None
+    assert text.collate(np.array([1]), 0).bucket != one.bucket
+
+
+def test_a_batch_of_at_least_one_block():
+    text = CausalText(stream_of([[10] * 50]), 32)
+    assert [len(rows) for rows in text.batches(8, 1, 0)] == [1, 1]
+
+
+def test_map_and_pack_keep_the_values():
+    batch = TextBatch(
+        torch.tensor([10, 11, 12]),
+        Layout.of([1, 2]),
+        torch.tensor([11]),
+        torch.tensor([1]),
+        np.array([4, 2]),
+        weights=torch.tensor([1.0]),
+    )
+    packed = batch.pack(torch.device("cpu"))
+    assert packed.buffer is not None
+    for name in ("ids", "targets", "places", "weights"):
+        assert torch.equal(getattr(packed, name), getattr(batch, name))
+    assert torch.equal(packed.layout.to_flat, batch.layout.to_flat)
+    assert packed.rows is batch.rows
+    doubled = batch.map(lambda t: t * 2)
+    assert doubled.ids.tolist() == [20, 22, 24]
+    assert batch.to(torch.device("cpu")) is batch
