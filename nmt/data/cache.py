@@ -20,6 +20,7 @@ from nmt.runtime.files import atomic_folder, disk_errors
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
+    from nmt.data.vocab import Vocab
 
 VERSION = "5"  # of the format; after a change of it, old caches are not used
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
@@ -31,7 +32,12 @@ def versions() -> dict[str, str]:
     return {**found, "Unicode": unicodedata.unidata_version}
 
 
-def data_hash(recipe: Recipe, content: Mapping[str, list[str]], segmenter: Segmenter | None) -> str:
+def data_hash(
+    recipe: Recipe,
+    content: Mapping[str, list[str]],
+    segmenter: Segmenter | None,
+    vocab: Vocab | None = None,
+) -> str:
     """Return the SHA-256 of everything that determines the prepared data.
 
     That is the content of the files by role, some keys of the recipe, and the versions of what
@@ -48,6 +54,8 @@ def data_hash(recipe: Recipe, content: Mapping[str, list[str]], segmenter: Segme
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
     }
+    if vocab is not None:
+        parts["vocab"] = vocab.hash
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -176,15 +176,24 @@ class EncodeChunk:
 
 
 def encode_training(
-    work: EncodeChunk, pairs: Iterator[Pair], min_count: int, folder: Path
-) -> tuple[Vocab, list[int]]:
+    work: EncodeChunk,
+    pairs: Iterator[Pair],
+    min_count: int,
+    folder: Path,
+    fixed: Vocab | None = None,
+) -> tuple[Vocab, list[int], dict[str, Coverage]]:
     """Write a training corpus and build its vocabulary, in one pass over the text.
 
     The vocabulary is only known at the end. A draft has ids in order of appearance, and a second
     pass over the draft changes them to the ids of the vocabulary.
 
+    Args:
+        min_count: types that occur less often are UNK.
+        fixed: use these types, and add the counts of the corpus to theirs.
+
     Returns:
-        The vocabulary, and the positions in ``pairs`` of the pairs with too many pieces.
+        The vocabulary, the positions in ``pairs`` of the pairs with too many pieces, and by side
+        what a fixed vocabulary lacks.
 
     Raises:
         UserError: there are more types than a vocabulary may have.
@@ -204,7 +213,10 @@ def encode_training(
             sides.append(Ragged(ids[rows.ids], rows.lengths))
         writer.add(*sides)
     writer.finish()
-    vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())
+    if fixed is None:
+        vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())
+    else:
+        vocab = fixed.with_counts(*counts)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
@@ -213,7 +225,18 @@ def encode_training(
         )
     remap_ids(draft, np.array(vocab.ids(draft_ids), np.int32), folder, len(vocab))
     shutil.rmtree(draft)
-    return vocab, left_out
+    unknown: dict[str, Coverage] = {}
+    if fixed is not None:
+        for side, count in zip(SIDES, counts, strict=True):
+            unknown[side] = _unknown_pieces(vocab, count)
+    return vocab, left_out, unknown
+
+
+def _unknown_pieces(vocab: Vocab, counts: Counter[str]) -> Coverage:
+    """Return the coverage of a text by a vocabulary; what is not a type is lacking and unknown."""
+    lacking = Counter({piece: n for piece, n in counts.items() if vocab.ids([piece]) == [UNK]})
+    share = lacking.total() / max(1, counts.total())
+    return Coverage(share, share, [piece for piece, _ in lacking.most_common(SHOWN_PIECES)])
 
 
 def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> None:

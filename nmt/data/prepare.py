@@ -59,12 +59,18 @@ class Prepared:
     content: dict[str, list[str]]
 
 
-def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None = None) -> Prepared:
+def prepare(
+    recipe: Recipe,
+    progress: bool = True,
+    segmenter: Segmenter | None = None,
+    vocab: Vocab | None = None,
+) -> Prepared:
     """Check, segment and encode the corpora of a recipe, or read them from the cache.
 
     Args:
         progress: show progress bars on a terminal.
         segmenter: use this one and do not learn one.
+        vocab: use its types, and add the counts of the corpora to its own. Other pieces are UNK.
 
     Raises:
         UserError: files are missing, unequal, empty or changing, or a check failed
@@ -75,12 +81,12 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
     inputs = InputFiles(files.paths())
     digests = inputs.digests()
     content = files.hashes_by_role(digests)
-    key = data_hash(recipe, content, segmenter)
+    key = data_hash(recipe, content, segmenter, vocab)
     cache = Path(recipe.out).parent / ".cache" / key[:16]
     if not cache.is_dir():
 
         def build(folder: Path) -> None:
-            report = _write(recipe, files, folder, progress, segmenter)
+            report = _write(recipe, files, folder, progress, segmenter, vocab)
             inputs.require_unchanged()
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 
@@ -98,7 +104,12 @@ def prepare(recipe: Recipe, progress: bool = True, segmenter: Segmenter | None =
 
 
 def _write(
-    recipe: Recipe, files: CorpusFiles, folder: Path, progress: bool, segmenter: Segmenter | None
+    recipe: Recipe,
+    files: CorpusFiles,
+    folder: Path,
+    progress: bool,
+    segmenter: Segmenter | None,
+    fixed: Vocab | None,
 ) -> CorpusReport:
     """Write everything but the report into a folder, and return the report."""
     data, src, tgt = recipe.data, recipe.src, recipe.tgt
@@ -107,12 +118,14 @@ def _write(
         recipe.segment, src, tgt, data.tokenized, data.normalize, lambda: training.read("learning")
     )
     save_segmenter(segmenter, folder)
-    vocab, left_out = encode_training(
+    vocab, left_out, unknown = encode_training(
         EncodeChunk(segmenter, src, tgt, recipe.seed, data.max_pieces),
         training.read("encoding"),
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
+        fixed,
     )
+    report.splits["train"].coverage = unknown or None
     places = training.places(left_out[:MAX_LISTED])
     report.splits["train"].drop(f"longer than {data.max_pieces:,} pieces", places, len(left_out))
     require_training_pairs(report.splits["train"], files)

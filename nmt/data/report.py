@@ -19,6 +19,7 @@ MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 # shares above which there is a warning or an error
 LACKING_THRESHOLD = 0.1  # pieces of a side that its training text does not have
 UNKNOWN_THRESHOLD = 0.5  # source pieces that are UNK
+FIXED_VOCAB_THRESHOLD = 0.02  # training pieces of a side that the parent's vocabulary does not have
 RECURRING_THRESHOLD = 0.1  # texts of a side that are in the training data, also nearly
 
 
@@ -88,7 +89,7 @@ class Finding:
 
 @dataclass
 class Coverage:
-    """How well the training data covers the pieces of one side of a held-out split.
+    """How well the vocabulary and the training data cover the pieces of one side of a split.
 
     Attributes:
         unknown: share of the pieces that are UNK.
@@ -111,7 +112,8 @@ class SplitReport:
         duplicates: pairs that occurred before.
         not_in_nfc: pairs that are not in Unicode NFC.
         normalized: lines with each kind of normalization.
-        coverage: by side, "src" and "tgt", of a held-out split.
+        coverage: by side, "src" and "tgt": of a held-out split, by the training data; of the
+            training data, by the vocabulary of the parent (``init.vocab: parent``).
     """
 
     pairs: int
@@ -245,7 +247,7 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
     found += report.languages.failures
     for name, split in report.splits.items():
         source = split.coverage and split.coverage["src"]
-        if source and source.unknown > UNKNOWN_THRESHOLD:
+        if name != "train" and source and source.unknown > UNKNOWN_THRESHOLD:
             found.append(
                 f"{name}: {source.unknown:.0%} of the source pieces are unknown (UNK), for example "
                 f"{' '.join(source.pieces)}; check that its language and script are those of the "
@@ -305,7 +307,14 @@ def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
             "data.normalize=nfc"
         )
     for side, coverage in (split.coverage or {}).items():
-        if coverage.lacking > LACKING_THRESHOLD:
+        if name == "train":
+            if coverage.unknown > FIXED_VOCAB_THRESHOLD:
+                found.append(
+                    f"train: the vocabulary of the parent lacks {coverage.unknown:.1%} of the "
+                    f"{_SIDE_NAMES[side]} pieces, for example {' '.join(coverage.pieces)}; they "
+                    "become UNK; set init.vocab=new"
+                )
+        elif coverage.lacking > LACKING_THRESHOLD:
             found.append(
                 f"{name}: {coverage.lacking:.0%} of the {_SIDE_NAMES[side]} pieces are not in the "
                 f"training data, for example {' '.join(coverage.pieces)}; expect lower scores, or "
@@ -327,6 +336,9 @@ def summary(report: CorpusReport) -> str:
         if split.duplicates:
             parts.append(_count(split.duplicates, "duplicate"))
         parts += [f"{kind} in {_count(n, 'line')}" for kind, n in split.normalized.items()]
+        if name == "train" and split.coverage:
+            src, tgt = (f"{split.coverage[side].unknown:.2%}" for side in ("src", "tgt"))
+            parts.append(f"{src} of source and {tgt} of target pieces unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
     for name, overlap in report.overlap.items():
         if overlap.pairs:

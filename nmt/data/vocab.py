@@ -7,6 +7,7 @@ no text of a corpus can become one of them.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -55,6 +56,11 @@ class Vocab:
         counts = [(counts_src[t], counts_tgt[t]) for t in types]
         return cls(types, np.array(counts, dtype=np.int64).reshape(-1, 2))
 
+    def with_counts(self, counts_src: Counter[str], counts_tgt: Counter[str]) -> Vocab:
+        """Return the same types with the counts of another text added to their own."""
+        added = [(counts_src[t], counts_tgt[t]) for t in self._types]
+        return Vocab(self._types, self._counts + np.array(added, dtype=np.int64).reshape(-1, 2))
+
     def __len__(self) -> int:
         return len(SPECIALS) + len(self._types)
 
@@ -74,6 +80,27 @@ class Vocab:
         mask[[EOS, UNK]] = True
         mask[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1] > 0
         return mask
+
+    def rows_in(self, other: Vocab) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of the types that another vocabulary has too, here and there: [n] each.
+
+        Specials correspond to specials.
+        """
+        specials = len(SPECIALS)
+        pairs = [(i, i) for i in range(specials)]
+        pairs += [
+            (number, other._ids[text])
+            for number, text in enumerate(self._types, specials)
+            if text in other._ids
+        ]
+        here, there = np.array(pairs, dtype=np.int64).T
+        return here, there
+
+    def share_of_text(self, ids: np.ndarray, side: Literal["src", "tgt"]) -> float:
+        """Return how much of one side of the training text these types are; NaN without a text."""
+        counts = np.zeros(len(self))
+        counts[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1]
+        return float(counts[ids].sum() / counts.sum()) if counts.any() else math.nan
 
     @property
     def hash(self) -> str:

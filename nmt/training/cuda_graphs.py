@@ -57,7 +57,7 @@ class CudaGraphs:
         self.visits: Counter[Bucket] = Counter()
         self.graphs: dict[Bucket, _Graph] = {}
         self.failed = False
-        parameters = list(model.parameters())
+        parameters = [p for p in model.parameters() if p.requires_grad]
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
         self._tokens = torch.ones((), device=parameters[0].device)

@@ -51,8 +51,8 @@ class Muon(torch.optim.Optimizer):
         eps: float,
         weight_decay: float,
     ) -> None:
-        self._adam = torch.optim.AdamW(
-            others, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
+        self._adam = torch.optim.AdamW(  # a group, because a list may not be empty
+            [{"params": others}], lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
         )
         super().__init__([{"params": matrices}], {"lr": lr, "weight_decay": weight_decay})
         self.defaults["fused"] = True

@@ -20,7 +20,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def make_optimizer(config: OptimConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Return the recipe's optimizer over all parameters; ``take_step`` sets its learning rate.
+    """Return the recipe's optimizer of the parameters that train; ``take_step`` sets its rate.
 
     Adam and AdamW are fused: on a CPU this takes a third of the time of the per-tensor loop, and
     ``foreach`` takes longer than the loop. RAdam has no fused version in torch. The learning rate
@@ -33,7 +33,7 @@ def make_optimizer(config: OptimConfig, model: nn.Module) -> torch.optim.Optimiz
         return Muon(matrices, others, lr, config.betas, config.eps, config.weight_decay)
     fused = {} if config.kind == "radam" else {"fused": True, "lr": lr}
     return OPTIMIZERS[config.kind](
-        model.parameters(),
+        [p for p in model.parameters() if p.requires_grad],
         **{"lr": 0.0, **fused},
         betas=config.betas,
         eps=config.eps,
@@ -42,10 +42,11 @@ def make_optimizer(config: OptimConfig, model: nn.Module) -> torch.optim.Optimiz
 
 
 def _split_for_muon(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the weights of linear layers, which Muon updates, and all other parameters."""
+    """Return the weights of linear layers, which Muon updates, and all others; none is frozen."""
     matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
     known = {id(matrix) for matrix in matrices}
-    return matrices, [p for p in model.parameters() if id(p) not in known]
+    others = [p for p in model.parameters() if id(p) not in known]
+    return [m for m in matrices if m.requires_grad], [p for p in others if p.requires_grad]
 
 
 class LossScaler:
@@ -144,6 +145,8 @@ def optimizer_shapes(kind: str, model: nn.Module) -> dict[str, torch.Size]:
     matrices = {id(p) for p in _split_for_muon(model)[0]} if kind == "muon" else set()
     shapes = {}
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         if id(parameter) in matrices:
             shapes[f"{name}/momentum"] = parameter.shape
         else:
