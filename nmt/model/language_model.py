@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.recipe import ModelConfig
-from nmt.data.batches import Batch
+from nmt.data.packing import TextBatch
 from nmt.model.base import ModelBase
 from nmt.model.layers import Stack
 
@@ -71,21 +71,15 @@ class LanguageModel(ModelBase):
         """Return the blocks: ``decoder`` if causal, else ``encoder``."""
         return self.decoder if self.causal else self.encoder
 
-    def forward(self, batch: Batch, predicted: Tensor | None = None) -> Tensor:
-        """Return logits, one row for each predicted token.
+    def forward(self, batch: TextBatch) -> Tensor:
+        """Return logits [M, V], one row for each token of ``batch.targets``, in its order.
 
-        Args:
-            batch: ``tgt_in`` are the N input tokens, of ``tgt_layout``.
-            predicted: [M] int64, the tokens to return logits of; None = all. Logits are the largest
-                part of the computation in a small model, so a masked model saves time here.
-
-        Returns:
-            [N, V] or [M, V].
+        They are computed only at ``batch.places``: in a small model they take most of the time.
         """
-        table, layout = self.embed.table(), batch.tgt_layout
-        ids = self.word_dropout(batch.tgt_in)
+        table, layout = self.embed.table(), batch.layout
+        ids = self.word_dropout(batch.ids)
         x = self.embed_tokens(ids, table, layout.positions, layout.shape[1])
         states = self.stack(self.embed_dropout(x), layout)
-        if predicted is not None:
-            states = states[predicted]
+        if batch.places is not None:
+            states = states[batch.places]
         return self.logits(states, table if self.out_embed is None else self.out_embed.table())

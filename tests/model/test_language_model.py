@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.recipe import ModelConfig
-from nmt.data.batches import Batch
 from nmt.data.layout import Layout
+from nmt.data.packing import TextBatch
 from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
 from tests.model_cases import ALL_N_PARTS, ALLOWED, TYPES, random_variants, short, tiny
@@ -34,10 +34,14 @@ def build_lm(config: ModelConfig, causal: bool) -> LanguageModel:
     return model.eval()
 
 
-def text_batch(texts: Sequence[Sequence[int]], layout: Layout | None = None) -> Batch:
+def text_batch(
+    texts: Sequence[Sequence[int]], layout: Layout | None = None, places: Tensor | None = None
+) -> TextBatch:
+    """Return the batch of these texts; its targets have no effect on logits."""
     ids = torch.tensor([kind for text in texts for kind in text])
     layout = layout or Layout.of([len(text) for text in texts])
-    return Batch(ids, layout, ids, ids, layout, np.arange(len(texts)))
+    targets = ids if places is None else ids[places]
+    return TextBatch(ids, layout, targets, places, np.arange(len(texts)))
 
 
 def logits_of(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Tensor:
@@ -78,10 +82,10 @@ def test_other_texts_and_padding_change_nothing(causal: bool):
         torch.testing.assert_close(model(padded)[: sum(lengths)], together, rtol=1e-5, atol=1e-5)
 
 
-def test_logits_of_some_tokens_are_those_rows():
+def test_logits_at_some_places_are_those_rows():
     model, chosen = build_lm(tiny(), causal=False), torch.tensor([9, 0, 5])
     with torch.no_grad():
-        some = model(text_batch(TEXTS), chosen)
+        some = model(text_batch(TEXTS, places=chosen))
     torch.testing.assert_close(some, logits_of(model, TEXTS)[chosen], rtol=1e-5, atol=1e-6)
 
 
