@@ -39,7 +39,8 @@ def corpus_command(
 
     Args:
         description: the module's docstring.
-        pair: ``SRC-TGT`` if the corpus has only these two languages; else they become options.
+        pair: ``SRC-TGT`` if the corpus has only these two languages, or ``SRC`` if it is text of
+            one language; else the languages become options.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +48,8 @@ def corpus_command(
 
         parser = _parser(description)
         if pair:
-            parser.set_defaults(**dict(zip(("src", "tgt"), pair.split("-"), strict=True)))
+            src, _, tgt = pair.partition("-")
+            parser.set_defaults(src=src, tgt=tgt)
         else:
             _add_languages(parser)
         parser.add_argument(

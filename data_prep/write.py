@@ -23,7 +23,8 @@ class Request:
 
     Attributes:
         out: folder to write.
-        src, tgt: languages as the recipe calls them; they become the suffixes of the files.
+        src, tgt: languages as the recipe calls them; they become the suffixes of the files. An
+            empty ``tgt`` stands for text of one language, without translations.
         force: replace ``out`` if it exists.
         local: file or folder to read; None downloads.
     """
@@ -33,6 +34,11 @@ class Request:
     tgt: str
     force: bool = False
     local: Path | None = None
+
+    @property
+    def langs(self) -> tuple[str, ...]:
+        """The languages of the files."""
+        return (self.src, self.tgt) if self.tgt else (self.src,)
 
 
 @dataclass
@@ -44,6 +50,7 @@ class Corpus:
     drops: Drops
     sources: Sequence[RemoteFile] = ()
     notes: list[str] = field(default_factory=list)
+    monolingual: bool = False  # text of one language: only the sources of its pairs are written
 
 
 @dataclass
@@ -53,12 +60,15 @@ class _WrittenSplit:
     sha256: dict[str, str]
 
 
-def check_request(request: Request) -> None:
+def check_request(request: Request, monolingual: bool = False) -> None:
     """Check that a corpus can be written, before anything is downloaded.
+
+    Args:
+        monolingual: whether the corpus is text of one language.
 
     Raises:
         UserError: ``out`` is a file, or a folder with content and ``force`` is not set; or the
-            languages cannot be the suffixes of two files.
+            languages cannot be the suffixes of the two files, or of the only one.
     """
     out = request.out
     if out.exists() and not out.is_dir():
@@ -69,10 +79,17 @@ def check_request(request: Request) -> None:
             at=str(out),
             fix="give another --out, or --force to replace the directory with all its content",
         )
-    langs = (request.src, request.tgt)
-    if request.src == request.tgt or not all(re.fullmatch(r"[\w-]+", lang) for lang in langs):
+    named = all(re.fullmatch(r"[\w-]+", lang) for lang in request.langs)
+    if monolingual:
+        if request.tgt or not named:
+            raise UserError(
+                f"{' and '.join(map(repr, request.langs))} cannot be the language of a text",
+                at="--src (or src and tgt of the recipe)",
+                fix="give one language code of letters, digits, - and _, and no target language",
+            )
+    elif request.src == request.tgt or not request.tgt or not named:
         raise UserError(
-            f"{' and '.join(map(repr, langs))} cannot be source and target",
+            f"{request.src!r} and {request.tgt!r} cannot be source and target",
             at="--src, --tgt",
             fix="give two different language codes of letters, digits, - and _",
         )
@@ -85,15 +102,14 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
         UserError: ``out`` cannot be used (``check_request``), or a split has no pair.
         MachineError: the disk is full or not writable. An existing ``out`` is unchanged.
     """
-    check_request(request)
+    check_request(request, corpus.monolingual)
     out = request.out.absolute()
     again = "run the same command again (or give another --out)"
     with disk_errors(out, elsewhere="give another --out", again=again):
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(out, replace=True) as folder:
-            langs = (request.src, request.tgt)
             written = {
-                split: _write_split(folder, split, pairs, langs)
+                split: _write_split(folder, split, pairs, request.langs)
                 for split, pairs in corpus.splits.items()
             }
             if empty := [split for split, part in written.items() if not part.pairs]:
@@ -107,7 +123,8 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
             (folder / "MANIFEST.json").write_text(text, "utf-8")
     counts = ", ".join(f"{split} {part.pairs:,}" for split, part in written.items())
-    lines = [f"{corpus.name} ({request.src}-{request.tgt}): {counts} pairs in {request.out}"]
+    unit = "lines" if corpus.monolingual else "pairs"
+    lines = [f"{corpus.name} ({'-'.join(request.langs)}): {counts} {unit} in {request.out}"]
     lines += [f"  dropped {n:>9,}  {reason}" for reason, n in corpus.drops.counts.items()]
     print("\n".join([*lines, f"  details: {request.out / 'MANIFEST.json'}"]), file=sys.stderr)
 
@@ -116,7 +133,7 @@ def _write_split(
     folder: Path, split: str, pairs: Iterable[Pair], langs: Sequence[str]
 ) -> _WrittenSplit:
     names = [f"{split}.{lang}" for lang in langs]
-    words = [0, 0]
+    words = [0] * len(langs)
     count = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in names]
