@@ -20,7 +20,9 @@ from pydantic import (
     JsonValue,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -167,6 +169,13 @@ class DataConfig(ConfigBase):
         "maximum size of a batch: number of sentences x length in pieces of the longest one, "
         "source or target",
         "T, A",
+        ge=8,
+    )
+    block: int = option(
+        512,
+        "length of the blocks that a language model reads, in pieces; N uses 2048 for causal "
+        "models; a batch has data.batch_tokens / data.block of them",
+        "N 3.1; Liu 2019",
         ge=8,
     )
     rebatch: bool = option(
@@ -715,10 +724,11 @@ class ScoreConfig(ConfigBase):
         "O",
         min_length=1,
     )
-    select_by: Literal["bleu", "chrf", "tokenized_bleu"] = option(
+    select_by: Literal["bleu", "chrf", "tokenized_bleu", "ppl"] = option(
         "bleu",
         "metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of "
-        "multi-bleu.perl, which T reports",
+        "multi-bleu.perl, which T reports; ppl = the perplexity, the only choice and the default "
+        "of a task that is not translation",
         "T appendix A",
     )
 
@@ -726,7 +736,7 @@ class ScoreConfig(ConfigBase):
     def _consistent(self) -> ScoreConfig:
         check_rules(
             (
-                self.select_by != "tokenized_bleu" and self.select_by not in self.metrics,
+                self.select_by not in ("tokenized_bleu", "ppl", *self.metrics),
                 f"score.select_by: {self.select_by} is not among score.metrics: "
                 f"[{', '.join(self.metrics)}]",
             )
@@ -762,14 +772,38 @@ def _with_kind(kind: str) -> BeforeValidator:
     return BeforeValidator(fill)
 
 
+# keys without effect on a task; a recipe for that task must leave them at their defaults
+_NOT_FOR_TEXT = ("data.max_len", "data.rebatch", "data.max_overlap", "decode.*", "score.metrics")
+UNUSED_KEYS: dict[str, tuple[str, ...]] = {
+    "translation": ("data.block",),
+    "causal_lm": (*_NOT_FOR_TEXT, "model.enc_layers"),
+    "masked_lm": (*_NOT_FOR_TEXT, "model.dec_layers"),
+    "denoising": _NOT_FOR_TEXT,
+}
+
+
 class Recipe(ConfigBase):
     """A complete recipe: the keys that a file sets, and the default of every other key."""
 
-    src: Language = option(
-        ..., "source language code: file extension and rules of the tokenizer", "O"
+    task: Literal["translation", "causal_lm", "masked_lm", "denoising"] = option(
+        "translation",
+        "what the model learns: translation; causal_lm = predict each token from those before it; "
+        "masked_lm = predict masked tokens (RoBERTa); denoising = restore damaged text (BART)",
+        "O; N 2.2; Liu 2019; Lewis 2020",
     )
-    tgt: Language = option(
-        ..., "target language code: file extension and rules of the tokenizer", "O"
+    src: Language = option(
+        ...,
+        "source language code: file extension and rules of the tokenizer; the language of a "
+        "language model's text",
+        "O",
+    )
+    tgt: str = option(
+        "",
+        "target language code: file extension and rules of the tokenizer; required for "
+        "translation, empty for other tasks",
+        "O",
+        form="a language code of letters, digits, - and _",
+        pattern=r"^[A-Za-z0-9_-]*$",
     )
     out: str = option(
         "", "run folder; empty = runs/NAME in the working directory, NAME of the recipe file", "O"
@@ -809,6 +843,67 @@ class Recipe(ConfigBase):
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
     analysis: AnalysisConfig = AnalysisConfig()
+
+    @property
+    def translates(self) -> bool:
+        """Return whether the task has a source and a target language."""
+        return self.task == "translation"
+
+    @field_validator("tgt")
+    @classmethod
+    def _only_for_translation(cls, tgt: str, info: ValidationInfo) -> str:
+        task = info.data.get("task")
+        check_rules(
+            (task == "translation" and not tgt, 'required key "tgt" is missing'),
+            (
+                task not in ("translation", None) and bool(tgt),
+                f"tgt: {tgt} has no effect with task: {task}, whose text has the language src; "
+                "remove tgt",
+            ),
+        )
+        return tgt
+
+    @model_validator(mode="before")
+    @classmethod
+    def _select_by_perplexity(cls, values: Any) -> Any:
+        """Set score.select_by to ppl for a task without translations."""
+        if not isinstance(values, dict) or values.get("task", "translation") == "translation":
+            return values
+        score = values.get("score", {})
+        if not isinstance(score, dict) or "select_by" in score:
+            return values
+        return {**values, "score": {**score, "select_by": "ppl"}}
+
+    @model_validator(mode="after")
+    def _fits_task(self) -> Recipe:
+        task, model = self.task, self.model
+        select_by = self.score.select_by
+        check_rules(
+            (
+                not self.translates and select_by != "ppl",
+                f"score.select_by: {select_by} needs translations, which task: {task} does not "
+                "make; it must be ppl",
+            ),
+            (
+                task in ("causal_lm", "masked_lm") and model.tie == "tgt_out",
+                f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
+                "src_tgt_out or none",
+            ),
+            *((True, f"{key} has no effect with task: {task}") for key in self._unused_keys()),
+        )
+        return self
+
+    def _unused_keys(self) -> list[str]:
+        """Return the keys that are not at their default and have no effect on the task."""
+        found = []
+        for name in UNUSED_KEYS[self.task]:
+            group, _, key = name.partition(".")
+            values = getattr(self, group)
+            fields = type(values).model_fields
+            for field in fields if key == "*" else (key,):
+                if getattr(values, field) != fields[field].default:
+                    found.append(f"{group}.{field}")
+        return found
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:

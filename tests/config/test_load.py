@@ -72,7 +72,7 @@ def test_an_override_creates_a_missing_group():
         ("=3", '"=3" is not key=value, for example model.norm=layernorm'),
         ("model..dim=3", '"model..dim=3" is not key=value, for example model.norm=layernorm'),
         ("model.nrom=pre", 'unknown key "model.nrom"; did you mean "norm"?'),
-        ("nosuch.dim=3", 'unknown key "nosuch"; the top level has src, tgt, out, seed'),
+        ("nosuch.dim=3", 'unknown key "nosuch"; the top level has task, src, tgt, out, seed'),
         ("seed.x=3", "seed: a group of keys is not an integer"),
         ("data.dev.x=3", 'data.dev.x=3: "data.dev" is not a group of keys'),
         ("optim.betas=[0.9", "optim.betas=[0.9: not YAML: a comma or a closing bracket is missing"),

@@ -276,7 +276,7 @@ def test_free_memory_is_known_on_this_machine():
         ),
         (
             "score: {select_by: paper_bleu}",
-            '4:20: score.select_by: "paper_bleu" is not bleu, chrf or tokenized_bleu; it was renamed to "tokenized_bleu"',
+            '4:20: score.select_by: "paper_bleu" is not bleu, chrf, tokenized_bleu or ppl; it was renamed to "tokenized_bleu"',
         ),
     ],
 )
