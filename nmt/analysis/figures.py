@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STACKS = ("encoder", "decoder")
 # Okabe and Ito's colors, which color-blind readers can distinguish, also in grey
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 DEPTH_WINDOW = 9  # observations averaged in each point of the figure of gradients by depth
@@ -44,7 +43,8 @@ def learning_curves(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
     metric = selected or runs[0].recipe.score.select_by
     figure, ((axes,),) = _panels(1, 1)
     for label, color, run in _labeled(runs):
-        logged = ", ".join(["ppl", "smoothed_ppl", *run.recipe.score.metrics, "tokenized_bleu"])
+        scores = [*run.recipe.score.metrics, "tokenized_bleu"] if run.recipe.translates else []
+        logged = ", ".join(["ppl", "smoothed_ppl", *scores])
         curve = run.curve("dev", metric)
         fix = f"wait for the first validation, or --select one of {logged}"
         _require(len(curve.updates), run, f"{metric} of dev", fix)
@@ -70,9 +70,10 @@ def gradient_norms(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
 def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
     """Draw the L1 norm of a matrix's gradient over updates, a line per layer (N figure 3)."""
     module = selected or "ffn.fc2"
-    figure, grid = _panels(len(runs), len(STACKS))
+    stacks = _stacks(runs)
+    figure, grid = _panels(len(runs), len(stacks))
     for (label, _, run), row in zip(_labeled(runs), grid, strict=True):
-        for stack, axes in zip(STACKS, row, strict=True):
+        for stack, axes in zip(stacks, row, strict=True):
             curves = run.by_layer("grad_l1", stack, module)
             logged = ", ".join(run.modules("grad_l1", stack)) or "none"
             _require(
@@ -93,16 +94,17 @@ def gradient_changes(runs: Sequence[RunMetrics], selected: str | None) -> Figure
     observer = selected or "grad_l1"
     if len(runs) < 2:
         raise UserError("changes are relative to the first run", fix="name two runs or more")
-    figure, grid = _panels(len(runs) - 1, len(STACKS))
+    stacks = _stacks(runs)
+    figure, grid = _panels(len(runs) - 1, len(stacks))
     for run in runs:
-        _require(len(run.modules(observer, "decoder")), run, observer, _observe(observer))
+        _require(len(run.modules(observer, stacks[-1])), run, observer, _observe(observer))
     base = runs[0]
     base_loss = final_mean(base.curve("train", "loss"))
     colors = _module_colors(runs, observer)
     for (label, _, run), row in zip(_labeled(runs)[1:], grid, strict=True):
         # N: "normalized to control for different losses"
         loss = final_mean(run.curve("train", "loss"))
-        for stack, axes in zip(STACKS, row, strict=True):
+        for stack, axes in zip(stacks, row, strict=True):
             for module in base.modules(observer, stack):
                 curves = run.by_layer(observer, stack, module)
                 _require(len(curves), run, observer, _observe(observer))
@@ -121,11 +123,12 @@ def gradient_changes(runs: Sequence[RunMetrics], selected: str | None) -> Figure
 def gains_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
     """Draw the latest gains by depth, a line per norm (T figures 3 and 4; N figure 4)."""
     observer = selected or "gains"
-    figure, grid = _panels(len(runs), len(STACKS))
+    stacks = _stacks(runs)
+    figure, grid = _panels(len(runs), len(stacks))
     colors = _module_colors(runs, observer)
     for (label, _, run), row in zip(_labeled(runs), grid, strict=True):
-        _require(len(run.modules(observer, "decoder")), run, observer, _observe(observer))
-        for stack, axes in zip(STACKS, row, strict=True):
+        _require(len(run.modules(observer, stacks[-1])), run, observer, _observe(observer))
+        for stack, axes in zip(stacks, row, strict=True):
             for module in run.modules(observer, stack):
                 curves = run.by_layer(observer, stack, module)
                 _plot_by_depth(axes, [curve.values[-1] for curve in curves], module, colors)
@@ -187,6 +190,22 @@ def _observe(observer: str) -> str:
     return f"train with analysis.every=10 analysis.observe=[{observer}]"
 
 
+def _stacks(runs: Sequence[RunMetrics]) -> list[str]:
+    """Return the stacks that the models of all runs have.
+
+    Raises:
+        UserError: there is none.
+    """
+    stacks = [s for s in runs[0].recipe.stacks if all(s in run.recipe.stacks for run in runs)]
+    if not stacks:
+        raise UserError(
+            "these models have no stack of layers in common: one has only an encoder, one only a "
+            "decoder",
+            fix="draw their figures separately",
+        )
+    return stacks
+
+
 def _require(count: int, run: RunMetrics, missing: str, fix: str) -> None:
     """Raise a UserError if a run has logged none of what a figure shows."""
     if not count:
@@ -213,7 +232,10 @@ def _labeled(runs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
 def _module_colors(runs: Sequence[RunMetrics], observer: str) -> dict[str, str]:
     """Return a color for each module, the same in all panels; colors repeat if there are many."""
     names = (
-        name for run in runs for stack in reversed(STACKS) for name in run.modules(observer, stack)
+        name
+        for run in runs
+        for stack in reversed(run.recipe.stacks)
+        for name in run.modules(observer, stack)
     )
     return {name: COLORS[i % len(COLORS)] for i, name in enumerate(dict.fromkeys(names))}
 

@@ -85,10 +85,13 @@ def _too_few(run: RunFolder, found: int, option: str, count: int) -> UserError:
 
 def _table(paths: Sequence[Path], run: RunFolder) -> list[str]:
     from nmt.run.checkpoint import dev_scores
+    from nmt.run.results import as_score
 
     scores, name = dev_scores(run.checkpoints()), run.recipe().score.select_by
     return [
-        f"{path.name}  dev {name} {scores[path.name]:.2f}" if path.name in scores else path.name
+        f"{path.name}  dev {name} {as_score(name, scores[path.name]):.2f}"
+        if path.name in scores
+        else path.name
         for path in paths
     ]
 

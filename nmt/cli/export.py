@@ -61,6 +61,7 @@ def body(args: argparse.Namespace) -> None:
     from nmt.runtime.files import human_bytes
 
     run = RunFolder.open(args.run)
+    run.require_translation()
     name = args.format + (f"-{args.quantization}" if args.quantization else "")
     output = Path(args.output) if args.output else run.path / name
     recipe = run.recipe()

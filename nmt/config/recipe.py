@@ -849,6 +849,13 @@ class Recipe(ConfigBase):
         """Return whether the task has a source and a target language."""
         return self.task == "translation"
 
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """Return the stacks of blocks that the model has: encoder, decoder or both."""
+        return {"causal_lm": ("decoder",), "masked_lm": ("encoder",)}.get(
+            self.task, ("encoder", "decoder")
+        )
+
     @field_validator("tgt")
     @classmethod
     def _only_for_translation(cls, tgt: str, info: ValidationInfo) -> str:

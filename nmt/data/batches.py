@@ -41,12 +41,14 @@ class FlatBatch:
     Attributes:
         rows: [B] rows of the corpus.
         bucket: size that all batches of this bucket have; None = its size may be unique.
+        weights: factor of each prediction in the loss; None = 1.
         buffer: bytes that hold all tensors; None = each tensor has its own memory.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     rows: np.ndarray
     bucket: Bucket | None
+    weights: Tensor | None
     buffer: Tensor | None
 
     def map(self: AnyBatch, f: Callable[[Tensor], Tensor]) -> AnyBatch:
@@ -135,7 +137,7 @@ class PlannedBatch:
 
     epoch: int
     index: int
-    batch: Batch
+    batch: FlatBatch
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ def join(parts: list[np.ndarray], size: int = 0) -> Tensor:
 def updates(
     plan: Callable[[int], list[np.ndarray]],
     tokens: Callable[[int, np.ndarray], int],
-    make: Callable[[int, np.ndarray], Batch],
+    make: Callable[[int, np.ndarray], FlatBatch],
     epoch: int,
     next_batch: int,
     accumulate: int,

@@ -6,6 +6,7 @@ predicted.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -154,12 +155,8 @@ class TextBatch(FlatBatch):
         return self.targets.numel()
 
 
-class PackedText:
+class PackedText(ABC):
     """Text in n blocks of at most ``length`` tokens; subclasses make input and targets of them.
-
-    Each subclass has ``collate(rows, epoch, batch_tokens=0)``, a pure function: it returns the
-    batch of these blocks in an epoch. With ``batch_tokens``, as given to ``batches``, it pads the
-    batch to a bucket, for CUDA graphs.
 
     Args:
         stream: the text.
@@ -175,6 +172,15 @@ class PackedText:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    @abstractmethod
+    def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> FlatBatch:
+        """Return the batch of these blocks in an epoch: a pure function.
+
+        Args:
+            batch_tokens: as given to ``batches``; pad the batch to a bucket, for CUDA graphs. 0 =
+                no padding.
+        """
 
     def block(self, row: int) -> np.ndarray:
         """Return the ids of a block."""

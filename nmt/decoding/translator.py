@@ -115,7 +115,7 @@ class Translator:
         """
         runs = [run] if isinstance(run, str | Path) else run
         for one in runs:  # report a bad folder before torch is imported, which takes seconds
-            RunFolder.open(one).recipe()
+            RunFolder.open(one).require_translation()
 
         from nmt.decoding.ensemble import Ensemble
         from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
@@ -552,6 +552,7 @@ def load_run(run: Run, checkpoint: str) -> LoadedRun:
     from nmt.run.checkpoint import load_checkpoint
 
     folder = RunFolder.open(run)
+    folder.require_translation()
     recipe = folder.recipe()
     segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
     saved = load_checkpoint(folder, checkpoint, with_optimizer=False)

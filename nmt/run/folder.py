@@ -87,6 +87,16 @@ class RunFolder:
         """
         return stored_recipe(self.config_text(), str(self.config_file))
 
+    def require_translation(self) -> None:
+        """Raise UserError if the run's model does not translate."""
+        task = self.recipe().task
+        if task != "translation":
+            raise UserError(
+                f"this run has task: {task}, and its model does not translate",
+                at=str(self.path),
+                fix="pass a translation run; nmt-train with init.from starts one from this model",
+            )
+
     def config_text(self) -> str:
         """Return the text of config.yaml.
 

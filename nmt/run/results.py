@@ -13,6 +13,7 @@ from nmt.config.recipe import RENAMED_VALUES
 from nmt.run.folder import RunFolder
 from nmt.runtime.files import write_atomic
 
+LOWER_IS_BETTER = ("ppl",)
 RENAMED_METRICS = RENAMED_VALUES["score.select_by"]  # in runs of versions 0.1 and 0.2
 
 
@@ -50,7 +51,8 @@ def read_result(folder: str | Path) -> RunResult:
     select_by = run.recipe().score.select_by
     metrics, summary = list(read_metrics(run)), read_summary(run)
     devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
-    best = max(devs, key=lambda r: float(r[select_by]), default={})  # a tie keeps the earlier
+    # a tie keeps the earlier
+    best = max(devs, key=lambda r: as_score(select_by, float(r[select_by])), default={})
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
         status="training" if run.lock.in_use() else str(summary.get("status", "stopped")),
@@ -97,6 +99,14 @@ def read_summary(run: RunFolder) -> dict[str, Any]:
 def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
     """Write summary.json; its ``status`` is finished (by its own rules), stopped or diverged."""
     write_atomic(run.summary_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def as_score(metric: str, value: float) -> float:
+    """Return a value of a metric as a score, where higher is better: a perplexity is negated.
+
+    The history of a training has scores. Of a score this returns the value.
+    """
+    return -value if metric in LOWER_IS_BETTER else value
 
 
 def format_number(value: float, digits: int = 2) -> str:

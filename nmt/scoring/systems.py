@@ -201,6 +201,7 @@ def _from_run(
     stored_words: bool,
 ) -> Systems:
     run = RunFolder.open(folder)
+    run.require_translation()
     recipe = run.recipe()
     prefix = recipe.data.dev if split == "dev" else recipe.data.test
     if ref_file is None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.data.batches import Batch
+from nmt.data.batches import FlatBatch
 from nmt.data.buckets import Bucket
 
 # A capture takes the time of about ten updates, so it waits until a shape has come back often.
@@ -27,14 +27,14 @@ from nmt.data.buckets import Bucket
 CAPTURE_AT_VISIT = 8
 MAX_GRAPHS = 48  # further shapes run without a graph
 
-Compute = Callable[[Batch, Tensor], Tensor]
+Compute = Callable[[FlatBatch, Tensor], Tensor]
 Work = Callable[[], Tensor]
 Capture = Callable[[Work], Work]  # returns a function that repeats the work on the same tensors
 
 
 @dataclass(frozen=True)
 class _Graph:
-    batch: Batch  # the memory that the work reads
+    batch: FlatBatch  # the memory that the work reads
     replay: Work
     buffers: list[Tensor]  # keeps the model's buffers alive: the model may replace them
 
@@ -62,7 +62,7 @@ class CudaGraphs:
             parameter.grad = torch.zeros_like(parameter)
         self._tokens = torch.ones((), device=parameters[0].device)
 
-    def __call__(self, batch: Batch, tokens: int) -> Tensor:
+    def __call__(self, batch: FlatBatch, tokens: int) -> Tensor:
         """Return the result of ``compute``; the next call may overwrite it."""
         self._tokens.fill_(tokens)
         graph = self._graph_for(batch)
@@ -73,7 +73,7 @@ class CudaGraphs:
         graph.batch.buffer.copy_(batch.buffer)
         return graph.replay()
 
-    def _graph_for(self, batch: Batch) -> _Graph | None:
+    def _graph_for(self, batch: FlatBatch) -> _Graph | None:
         bucket = batch.bucket
         if bucket is None:
             return None

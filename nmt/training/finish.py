@@ -20,7 +20,7 @@ from nmt.run.checkpoint import (
     save_average,
     shapes_of,
 )
-from nmt.run.results import write_summary
+from nmt.run.results import as_score, write_summary
 from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import out_of_time
 from nmt.training.task import Evaluation
@@ -51,14 +51,16 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         test = trainer.evaluate("test", intervals=True)
         test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.record()})
+    score = average_score
+    if score is None:
+        score = dict(state.history).get(best.state.update)
+    select_by = recipe.score.select_by
     summary = {
         "status": "stopped" if out_of_time(recipe, state) else "finished",
         "reason": reason,
         "best": best.path.name,
-        "dev": dict(state.history).get(best.state.update)
-        if average_score is None
-        else average_score,
-        "select_by": recipe.score.select_by,
+        "dev": score if score is None else as_score(select_by, score),
+        "select_by": select_by,
         **_run_record(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
     }
@@ -121,14 +123,15 @@ def _average(trainer: Trainer) -> float | None:
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
     name = trainer.recipe.score.select_by
     dev = trainer.evaluate("dev")
-    score = dev.value(name)
+    score = as_score(name, dev.value(name))
     best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)
     chosen = score >= best
     if chosen:
         run.set_best(path.name)
     trainer.log.text(
-        f"average of {len(newest)} checkpoints: dev {name} {score:.2f} against {best:.2f}; "
+        f"average of {len(newest)} checkpoints: dev {name} {as_score(name, score):.2f} against "
+        f"{as_score(name, best):.2f}; "
         + ("the average is now the best" if chosen else "the best checkpoint stays")
     )
     return score if chosen else None

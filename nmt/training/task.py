@@ -11,21 +11,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch
-from nmt.data.prepare import Prepared
-from nmt.model.transformer import Transformer
+from nmt.data.batches import FlatBatch
+from nmt.data.report import CorpusReport
+from nmt.data.segmenters import Segmenter
+from nmt.data.vocab import Vocab
+from nmt.model.base import ModelBase
 from nmt.runtime.device import autocast
 from nmt.scoring import Score
 from nmt.training.loss import LossSums
 
-Model: TypeAlias = Transformer
 Split: TypeAlias = Literal["dev", "test"]
+ModelT = TypeVar("ModelT", bound=ModelBase)
+BatchT = TypeVar("BatchT", bound=FlatBatch)
 
 
 class Stopped(Exception):
@@ -43,8 +47,8 @@ class Evaluation(ABC):
     scores: list[Score]
 
     def value(self, name: str) -> float:
-        """Return the value of a score."""
-        return next(s.value for s in self.scores if s.name == name)
+        """Return one of the values of ``record``."""
+        return float(self.record()[name])
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -63,7 +67,31 @@ class Evaluation(ABC):
         """Write the output of the model, if the task has any."""
 
 
-class Task(ABC):
+class PreparedData(Protocol):
+    """What every task has of its corpora."""
+
+    @property
+    def segmenter(self) -> Segmenter:
+        """Return what cuts text into pieces."""
+
+    @property
+    def vocab(self) -> Vocab:
+        """Return the types and their ids."""
+
+    @property
+    def report(self) -> CorpusReport:
+        """Return what the checks found."""
+
+    @property
+    def content(self) -> dict[str, list[str]]:
+        """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
+
+    @property
+    def test(self) -> object | None:
+        """Return the test set, if the recipe has one."""
+
+
+class Task(ABC, Generic[ModelT, BatchT]):
     """One way to train a model on prepared corpora.
 
     Args:
@@ -78,22 +106,23 @@ class Task(ABC):
     unit: str
 
     def __init__(
-        self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
+        self, recipe: Recipe, prepared: PreparedData, device: torch.device, precision: str
     ) -> None:
         self.recipe, self.prepared = recipe, prepared
         self.device, self.precision = device, precision
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def empty_model(recipe: Recipe, types: int) -> Model:
+    def empty_model(cls, recipe: Recipe, types: int, allowed: Tensor | None = None) -> ModelT:
         """Return the model of a recipe with uninitialized weights.
 
         Args:
             types: size of the vocabulary.
+            allowed: [types] bool, what it may predict; None = all.
         """
 
     @abstractmethod
-    def make_model(self) -> Model:
+    def make_model(self) -> ModelT:
         """Return the model on the CPU, with the initial weights that the seed determines."""
 
     @abstractmethod
@@ -105,7 +134,7 @@ class Task(ABC):
         """Return the tokens that the model predicts in a batch, also in one of another process."""
 
     @abstractmethod
-    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> Batch:
+    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> BatchT:
         """Return a batch on the device.
 
         Args:
@@ -113,13 +142,13 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def loss(self, model: Model, batch: Batch) -> LossSums:
+    def loss(self, model: ModelT, batch: BatchT) -> LossSums:
         """Return the sums of smoothed loss and cross-entropy over the tokens of a batch."""
 
     @abstractmethod
     def evaluate(
         self,
-        model: Model,
+        model: ModelT,
         split: Split,
         stop_requested: Callable[[], bool],
         intervals: bool = False,

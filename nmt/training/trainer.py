@@ -10,16 +10,17 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from nmt.data.batches import Batch, Update, updates
+from nmt.data.batches import FlatBatch, Update, updates
 from nmt.data.prefetch import Prefetcher
 from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
+from nmt.model.base import ModelBase
 from nmt.model.cpu import kernels
 from nmt.run.checkpoint import (
     Checkpoint,
@@ -30,6 +31,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import Logger
+from nmt.run.results import as_score
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
@@ -43,7 +45,7 @@ from nmt.training.optimizer import (
 )
 from nmt.training.progress import DIVERGED, LogInterval, dev_line, update_line
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
-from nmt.training.task import Evaluation, Model, Split, Stopped, Task
+from nmt.training.task import Evaluation, Split, Stopped, Task
 
 
 class Trainer:
@@ -61,12 +63,12 @@ class Trainer:
 
     def __init__(
         self,
-        task: Task,
+        task: Task[Any, Any],
         run: RunFolder,
         log: Logger,
         stop_requested: Callable[[], bool],
         checkpoint: Checkpoint | None = None,
-        observe: Callable[[int, Model], None] = lambda update, model: None,
+        observe: Callable[[int, ModelBase], None] = lambda update, model: None,
         world: World = World(),  # noqa: B008  it cannot change
     ) -> None:
         self.task, self.run_folder, self.log, self.world = task, run, log, world
@@ -194,7 +196,7 @@ class Trainer:
             self._log_interval(norm)
             self._check_divergence()
 
-    def forward_backward(self, batch: Batch, tokens: int | Tensor) -> Tensor:
+    def forward_backward(self, batch: FlatBatch, tokens: int | Tensor) -> Tensor:
         """Add the gradients of a batch's smoothed loss, divided by ``tokens`` and scaled.
 
         Returns:
@@ -268,7 +270,8 @@ class Trainer:
         result: Evaluation | None = self.world.broadcast(measured)
         if result is None:
             raise Stopped
-        score = result.value(self.recipe.score.select_by)
+        select_by = self.recipe.score.select_by
+        score = as_score(select_by, result.value(select_by))
         state = self.state
         best = dict(state.history).get(state.best_update or 0, math.nan)
         state.history.append((state.update, score))
@@ -278,7 +281,7 @@ class Trainer:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
         self.log.record({"kind": "dev", "update": state.update, **result.record()})
-        self.log.text(dev_line(state, self.recipe.score.select_by, result, improved))
+        self.log.text(dev_line(state, select_by, result, improved))
         self.interval.restart()
         self.save()
         self.interval.start_clock()

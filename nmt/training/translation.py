@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate, make_batches
 from nmt.data.buckets import bucket_for
+from nmt.data.prepare import Prepared
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
@@ -22,22 +24,23 @@ from nmt.training.validation import TranslationEvaluation, evaluate
 EXAMPLES = 5
 
 
-class Translation(Task):
+class Translation(Task[Transformer, Batch]):
     """Translate sentences: the loss is over target tokens, the scores are of beam search."""
 
     unit = "pairs"
+    prepared: Prepared
     _last_translator: Translator | None = None
 
-    @staticmethod
-    def empty_model(recipe: Recipe, types: int) -> Transformer:
-        """Return a Transformer that may predict all types."""
-        return Transformer(recipe.model, types, initialize=False)
+    @classmethod
+    def empty_model(cls, recipe: Recipe, types: int, allowed: Tensor | None = None) -> Transformer:
+        """Return a Transformer."""
+        return Transformer(recipe.model, types, allowed, initialize=False)
 
     def make_model(self) -> Transformer:
         """Return a Transformer that predicts the types of the target side."""
         prepared = self.prepared
         types = torch.from_numpy(prepared.vocab.types_of("tgt"))
-        model = Transformer(self.recipe.model, len(prepared.vocab), types, initialize=False)
+        model = self.empty_model(self.recipe, len(prepared.vocab), types)
         model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
         return model
 

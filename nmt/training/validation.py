@@ -62,8 +62,8 @@ class TranslationEvaluation(Evaluation):
         return f"{scores}  ppl {format_number(self.ppl)} ({smoothed} smoothed)"
 
     def share(self, name: str) -> float:
-        """Return a score as a share of 50, which few models exceed."""
-        return self.value(name) / 50
+        """Return a score as a share of 50, which few models exceed; 1 / perplexity of ppl."""
+        return 1 / self.ppl if name == "ppl" else self.value(name) / 50
 
 
 def evaluate(

@@ -29,6 +29,7 @@ from nmt.run.checkpoint.format import (
 )
 from nmt.run.checkpoint.state import TrainState
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
+from nmt.run.results import as_score
 from nmt.runtime.files import (
     REPLACED,
     TEMPORARY,
@@ -309,9 +310,13 @@ def replace_damaged_best(
         note("no other validated checkpoint is kept; the next validation gives the best one")
         return
     run.set_best(checkpoint_name(state.best_update))
+    metric = run.recipe().score.select_by
+    now, before = (
+        as_score(metric, scores.get(update, math.nan)) for update in (state.best_update, damaged)
+    )
     note(
-        f"the best checkpoint is now {checkpoint_name(state.best_update)}, with dev score "
-        f"{scores[state.best_update]:.2f} instead of {scores.get(damaged, math.nan):.2f}"
+        f"the best checkpoint is now {checkpoint_name(state.best_update)}, with dev {metric} "
+        f"{now:.2f} instead of {before:.2f}"
     )
 
 
