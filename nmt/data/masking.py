@@ -71,7 +71,7 @@ class MaskedText(PackedText):
     def __init__(
         self, stream: TokenStream, length: int, mask: int, types: np.ndarray, seed: int
     ) -> None:
-        blocks = full_line_blocks(stream.line_ends, length)
+        blocks = full_line_blocks(stream, length)
         targets = count_chosen(stream.count_ordinary(blocks))
         super().__init__(stream, blocks, length, targets)
         self._mask, self._types, self._seed = mask, types, seed

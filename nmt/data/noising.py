@@ -112,7 +112,7 @@ class DenoisedText(PackedText):
     ) -> None:
         stream = stream.without_blank_lines()
         # one less, because the part of a cut line gets an EOS
-        blocks = full_line_blocks(stream.line_ends, length - 1)
+        blocks = full_line_blocks(stream, length - 1)
         cut = ~np.isin(blocks.last, stream.line_ends)
         super().__init__(stream, blocks, length, targets=blocks.lengths + cut)
         self._mask, self._edges, self._seed = mask, edges, seed

@@ -6,7 +6,9 @@ predicted.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from nmt.data.batches import FlatBatch, join
 from nmt.data.buckets import Bucket
+from nmt.data.encoded import EncodedCorpus
 from nmt.data.layout import Layout
 from nmt.data.vocab import EOS, SPECIALS
 
@@ -23,18 +26,31 @@ class TokenStream:
     """Lines as one stream of T ids, with EOS after each line.
 
     A blank line is EOS alone. It separates documents, as in WikiText.
+
+    Attributes:
+        line_ends: [lines] int64, where each line ends, its EOS included.
+        bounds: [entries + 1] int64, where each entry of the corpus begins, and T.
     """
 
-    def __init__(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+    def __init__(
+        self, ids: np.ndarray, lengths: np.ndarray, sizes: Sequence[int] | None = None
+    ) -> None:
         """Store a view of the lines.
 
         Args:
             ids: [sum of lengths] ids of all lines, without EOS; it may be memory-mapped.
             lengths: [lines] number of ids of each line.
+            sizes: lines of each entry of the corpus; None = one entry.
         """
-        self._ids = ids
+        self._ids, self._sizes = ids, [len(lengths)] if sizes is None else list(sizes)
         self.line_ends = np.cumsum(np.asarray(lengths, dtype=np.int64) + 1)
-        """[lines] int64, where each line ends, its EOS included."""
+        lines = np.cumsum([0, *self._sizes])
+        self.bounds = np.concatenate([[0], self.line_ends])[lines]
+
+    @classmethod
+    def of(cls, corpus: EncodedCorpus) -> TokenStream:
+        """Return the sources of a corpus as a stream."""
+        return cls(corpus.ids("src"), corpus.src_len)
 
     def __len__(self) -> int:
         return int(self.line_ends[-1]) if len(self.line_ends) else 0
@@ -62,7 +78,9 @@ class TokenStream:
     def without_blank_lines(self) -> TokenStream:
         """Return the stream of the lines that have text."""
         lengths = np.diff(self.line_ends, prepend=0) - 1
-        return TokenStream(self._ids, lengths[lengths > 0])
+        entry = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        sizes = np.bincount(entry[lengths > 0], minlength=len(self._sizes))
+        return TokenStream(self._ids, lengths[lengths > 0], sizes.tolist())
 
 
 class Blocks(NamedTuple):
@@ -81,35 +99,37 @@ class Blocks(NamedTuple):
         return self.last - self.first
 
 
-def stream_blocks(tokens: int, length: int) -> Blocks:
-    """Cut a stream every ``length`` tokens, without regard to lines.
+def stream_blocks(stream: TokenStream, length: int) -> Blocks:
+    """Cut each entry of a stream every ``length`` tokens, without regard to lines.
 
-    The last block has the rest, at least one token. This is ``--sample-break-mode none`` of
-    fairseq.
+    The last block of an entry has the rest. This is ``--sample-break-mode none`` of fairseq.
     """
-    first = np.arange(0, tokens, length, dtype=np.int64)
-    return Blocks(first, np.minimum(first + length, tokens))
+    first = [np.arange(*bounds, length) for bounds in itertools.pairwise(stream.bounds)]
+    last = [
+        np.minimum(starts + length, end)
+        for starts, end in zip(first, stream.bounds[1:], strict=True)
+    ]
+    return Blocks(np.concatenate(first), np.concatenate(last))
 
 
-def full_line_blocks(line_ends: np.ndarray, length: int) -> Blocks:
-    """Pack as many complete lines into each block as fit in ``length`` tokens.
+def full_line_blocks(stream: TokenStream, length: int) -> Blocks:
+    """Pack as many complete lines of an entry into each block as fit in ``length`` tokens.
 
     This is FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): blocks cross the boundaries of
     documents, whose blank lines separate them. A line of more than ``length`` tokens is cut; its
     last part shares a block with the next lines.
 
     Args:
-        line_ends: [lines] int64, where each line ends in the stream, its EOS included.
         length: at least 2.
     """
-    tokens = int(line_ends[-1]) if len(line_ends) else 0
-    cuts = [0]
-    while (first := cuts[-1]) < tokens:
-        fitting = int(np.searchsorted(line_ends, first + length, side="right"))
-        end = int(line_ends[fitting - 1]) if fitting else 0
-        if end <= first:  # the line is longer; its last part is more than its EOS
-            end = first + length - (int(line_ends[fitting]) == first + length + 1)
-        cuts.append(end)
+    ends, cuts = stream.line_ends, [0]
+    for bound in stream.bounds[1:].tolist():
+        while (first := cuts[-1]) < bound:
+            fitting = int(np.searchsorted(ends, min(bound, first + length), side="right"))
+            end = int(ends[fitting - 1]) if fitting else 0
+            if end <= first:  # the line is longer; its last part is more than its EOS
+                end = first + length - (int(ends[fitting]) == first + length + 1)
+            cuts.append(end)
     edges = np.array(cuts, dtype=np.int64)
     return Blocks(edges[:-1], edges[1:])
 
@@ -208,7 +228,7 @@ class CausalText(PackedText):
     """
 
     def __init__(self, stream: TokenStream, length: int) -> None:
-        blocks = stream_blocks(len(stream), length)
+        blocks = stream_blocks(stream, length)
         super().__init__(stream, blocks, length, targets=blocks.lengths)
 
     def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> TextBatch:

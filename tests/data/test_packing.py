@@ -21,9 +21,9 @@ LINES = [[10, 11], [], [12, 13, 14], [15]]
 STREAM = [10, 11, EOS, EOS, 12, 13, 14, EOS, 15, EOS]
 
 
-def stream_of(lines: list[list[int]]) -> TokenStream:
+def stream_of(lines: list[list[int]], sizes: list[int] | None = None) -> TokenStream:
     ids = np.array([i for line in lines for i in line], np.uint16)
-    return TokenStream(ids, np.array([len(line) for line in lines], np.int32))
+    return TokenStream(ids, np.array([len(line) for line in lines], np.int32), sizes)
 
 
 def random_lines(count: int, seed: int = 1, longest: int = 20) -> list[list[int]]:
@@ -42,11 +42,13 @@ def test_eos_ends_each_line_of_a_stream():
 
 
 def test_blocks_of_a_stream_ignore_lines():
-    blocks = stream_blocks(10, 4)
+    blocks = stream_blocks(stream_of(LINES), 4)
     assert blocks.first.tolist() == [0, 4, 8]
     assert blocks.last.tolist() == [4, 8, 10]
-    assert len(stream_blocks(0, 4).first) == 0
-    assert stream_blocks(3, 512).lengths.tolist() == [3]  # a text shorter than a block
+    assert len(stream_blocks(stream_of([]), 4).first) == 0
+    assert stream_blocks(stream_of([[10, 11]]), 512).lengths.tolist() == [
+        3
+    ]  # a text shorter than a block
 
 
 @pytest.mark.parametrize(
@@ -62,14 +64,14 @@ def test_blocks_of_a_stream_ignore_lines():
     ],
 )
 def test_blocks_of_full_lines(lengths, length, expected):
-    blocks = full_line_blocks(np.cumsum(np.array(lengths, np.int64)), length)
+    blocks = full_line_blocks(stream_of([[10] * (n - 1) for n in lengths]), length)
     assert blocks.lengths.tolist() == expected
     assert blocks.first.tolist() == np.cumsum([0, *expected])[:-1].tolist()
 
 
 def test_full_lines_fill_blocks_greedily():
-    ends = stream_of(random_lines(500)).line_ends
-    blocks = full_line_blocks(ends, 32)
+    stream = stream_of(random_lines(500))
+    blocks, ends = full_line_blocks(stream, 32), stream.line_ends
     assert blocks.lengths.max() <= 32
     assert blocks.first[1:].tolist() == blocks.last[:-1].tolist()
     assert set(blocks.last) <= set(ends)  # all lines are shorter than a block
@@ -78,9 +80,19 @@ def test_full_lines_fill_blocks_greedily():
         assert following - first > 32
 
 
+def test_blocks_stay_in_an_entry_of_the_corpus():
+    stream = stream_of(LINES, sizes=[1, 0, 2, 1])  # 3, 0, 5 and 2 tokens
+    assert stream.bounds.tolist() == [0, 3, 3, 8, 10]
+    assert stream_blocks(stream, 4).lengths.tolist() == [3, 4, 1, 2]
+    assert full_line_blocks(stream, 6).lengths.tolist() == [3, 5, 2]
+    text = stream.without_blank_lines()
+    assert text.bounds.tolist() == [0, 3, 3, 7, 9]
+    assert full_line_blocks(text, 3).lengths.tolist() == [3, 2, 2, 2]
+
+
 def test_ordinary_tokens_of_blocks():
     stream = stream_of([[10, UNK, 11], [], [UNK], [12, 13]])
-    blocks = stream_blocks(len(stream), 4)
+    blocks = stream_blocks(stream, 4)
     # 10 UNK 11 EOS | EOS UNK EOS 12 | 13 EOS
     assert stream.count_ordinary(blocks).tolist() == [2, 1, 1]
 
