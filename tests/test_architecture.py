@@ -162,7 +162,8 @@ model.enc_layers model.dec_layers model.activation model.bias model.norm model.n
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
 model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer
 model.head_scale model.head_scale_place model.post_attn_norm model.ffn_norm model.qkv_norm
-model.res_scale model.extra_norm optim.kind optim.betas optim.eps optim.weight_decay optim.clip_norm
+model.res_scale model.extra_norm init.from init.checkpoint init.vocab init.freeze
+optim.kind optim.betas optim.eps optim.weight_decay optim.clip_norm
 optim.label_smoothing optim.accumulate schedule[inverse_sqrt].scale
 schedule[inverse_sqrt].warmup_updates schedule[val_decay].scale schedule[val_decay].warmup_updates
 schedule[val_decay].decay schedule[val_decay].patience schedule[val_decay].rule

@@ -31,12 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
-    from nmt.data.prepare import prepare
     from nmt.data.report import summary
+    from nmt.run.parent import TextOfParent, open_parent, prepare_with, with_segment_of_parent
 
     enable_gc()
+    recipe = with_segment_of_parent(recipe, resume=False)
     obtain_corpus(recipe)
-    prepared = prepare(recipe)
+    uses_parent = recipe.init.vocab == "parent"
+    prepared = prepare_with(TextOfParent.of(open_parent(recipe)) if uses_parent else None, recipe)
     print(summary(prepared.report))
     print(
         f"{len(prepared.vocab):,} types; {len(prepared.train):,} training pairs with a mean of "

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nmt.data.prepare import Prepared
     from nmt.run.lifecycle import TrainingFolder
     from nmt.run.metrics_log import MetricsLog
+    from nmt.training.init import Transfer
     from nmt.training.trainer import Trainer
 
 CACHED_PRODUCTS = 64  # oneDNN's compiled matrix products: about as many as an update has
@@ -76,14 +77,15 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     recipe = recipe_of(args)
     from nmt.cli.corpus import obtain_corpus
     from nmt.config.load import dump_recipe
-    from nmt.data.prepare import prepare
     from nmt.data.report import summary as describe_report
     from nmt.run.lifecycle import TrainingFolder
     from nmt.run.metrics_log import MetricsLog
+    from nmt.run.parent import prepare_with, with_segment_of_parent
     from nmt.run.results import read_summary
     from nmt.runtime.device import resolve_device, resolve_precision
     from nmt.runtime.memory import parameter_count, require_memory
     from nmt.training.finish import finish, write_diverged
+    from nmt.training.init import Parent, make_transfer
     from nmt.training.resume import prepare_to_resume
     from nmt.training.task import Stopped
     from nmt.training.tasks import model_without_memory
@@ -91,6 +93,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     enable_gc()
     device = world.local_device(resolve_device(recipe.device))
     precision = resolve_precision(recipe.precision, device)
+    recipe = with_segment_of_parent(recipe, args.resume)
     obtain_corpus(recipe)
     run = TrainingFolder(recipe.out, dump_recipe(recipe), resume=args.resume, fresh=args.fresh)
     if run.finished:
@@ -101,18 +104,26 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
             file=sys.stderr,
         )
         return
+    transfer = None
     if run.resuming:
         prepared, precision = prepare_to_resume(recipe, run, world.size, device)
+        model = model_without_memory(recipe, len(prepared.vocab))
     else:
-        prepared = prepare(recipe)
+        parent = Parent.of(recipe)
+        prepared = prepare_with(parent.text_for(recipe) if parent else None, recipe)
+        model = model_without_memory(recipe, len(prepared.vocab))
+        if parent is not None:
+            transfer = make_transfer(recipe, model, prepared.vocab, parent)
     print(describe_report(prepared.report), file=sys.stderr)
-    parameters = parameter_count(model_without_memory(recipe, len(prepared.vocab)))
+    parameters = parameter_count(model)
     require_memory(parameters, device)
     if args.dry_run:
+        if transfer is not None:
+            print("\n".join(transfer.lines), file=sys.stderr)
         print(f"{parameters:,} parameters; {device}, {precision}", file=sys.stderr)
         return
     with stop_signals() as stop, run, MetricsLog(run) as log:
-        trainer = make_trainer(recipe, prepared, run, device, precision, log, stop, world)
+        trainer = make_trainer(recipe, prepared, run, device, precision, log, stop, world, transfer)
         try:
             reason = trainer.run()
             if reason is None:
@@ -133,9 +144,9 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
 
 def run_other_process(world: World) -> None:
     """Compute this process's part of each update; print and write nothing."""
-    from nmt.data.prepare import prepare
     from nmt.run.folder import RunFolder
     from nmt.run.metrics_log import NullLogger
+    from nmt.run.parent import TextOfParent, prepare_with
     from nmt.runtime.device import resolve_device
     from nmt.training.resume import prepare_resumed
     from nmt.training.tasks import make_task
@@ -143,15 +154,15 @@ def run_other_process(world: World) -> None:
 
     enable_gc()
     try:
-        recipe, precision, checkpoint = world.broadcast()
+        recipe, precision, checkpoint, transfer = world.broadcast()
     except RunError:  # the main process had nothing to train, or has printed an error
         return
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written
     if checkpoint is None:
-        prepared = prepare(recipe, progress=False)
+        prepared = prepare_with(TextOfParent.stored(recipe, run), recipe, progress=False)
     else:
-        prepared = prepare_resumed(recipe, run.path, checkpoint.state, progress=False)
+        prepared = prepare_resumed(recipe, run, checkpoint.state, progress=False)
     with stop_signals() as stop:
         trainer = Trainer(
             make_task(recipe, prepared, device, precision),
@@ -160,6 +171,7 @@ def run_other_process(world: World) -> None:
             lambda: stop.requested is not None,
             checkpoint,
             world=world,
+            transfer=transfer,
         )
         trainer.run()
 
@@ -173,6 +185,7 @@ def make_trainer(
     log: MetricsLog,
     stop: StopRequest,
     world: World,
+    transfer: Transfer | None,
 ) -> Trainer:
     """Build or resume the trainer, write what translation needs, and log what is trained."""
     from nmt.analysis.observers import ObserverHook
@@ -185,7 +198,7 @@ def make_trainer(
         space_needed,
     )
     from nmt.runtime.device import emulation_note
-    from nmt.runtime.memory import parameter_count
+    from nmt.runtime.memory import frozen_count, parameter_count
     from nmt.training.tasks import make_task, model_without_memory
     from nmt.training.trainer import Trainer
 
@@ -197,6 +210,10 @@ def make_trainer(
     if checkpoint is None:
         save_segmenter(prepared.segmenter, run.path)
         prepared.vocab.save(run.path)
+        if transfer is not None:
+            transfer.save(run)
+            for line in transfer.lines:
+                log.text(line)
     else:
         before = checkpoint.state.precision
         if before not in ("", precision):
@@ -204,7 +221,7 @@ def make_trainer(
         shapes = shapes_of(model_without_memory(recipe, len(prepared.vocab)).state_dict())
         replace_damaged_best(run, checkpoint.state, shapes, log.text)
     write_atomic(run.data_report_file, prepared.report.to_json())
-    world.broadcast((recipe, precision, checkpoint))
+    world.broadcast((recipe, precision, checkpoint, transfer))
     trainer = Trainer(
         make_task(recipe, prepared, device, precision),
         run,
@@ -213,12 +230,15 @@ def make_trainer(
         checkpoint,
         ObserverHook(recipe.analysis, log),
         world,
+        transfer,
     )
     log.rewind(trainer.state.update)
-    parameters = parameter_count(trainer.model)
+    parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
     require_space(run.path, space_needed(parameters, checkpoints_to_keep(recipe.train)))
     log.text(
-        f"{trainer.task.describe()}: {parameters:,} parameters, {len(prepared.vocab):,} types, "
+        f"{trainer.task.describe()}: {parameters:,} parameters"
+        + (f" ({parameters - frozen:,} of them train)" if frozen else "")
+        + f", {len(prepared.vocab):,} types, "
         f"{len(prepared.train):,} {trainer.task.unit}; {device}, {precision}"
         + (f", {world.size} processes" if world.size > 1 else "")
         + f"; run folder {run.path}"

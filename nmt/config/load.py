@@ -46,6 +46,7 @@ PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
     ("data", "test"): is_none,
     ("segment", "codes"): lambda text: text == "learn",
     ("segment", "model"): lambda text: text == "learn",
+    ("init", "from"): is_none,
 }
 
 

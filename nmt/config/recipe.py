@@ -448,6 +448,65 @@ class ModelConfig(ConfigBase):
         return self.dropout if self.ffn_dropout is None else self.ffn_dropout
 
 
+_PATTERN_FORM = "a pattern of parameter names, such as encoder.*"
+Patterns: TypeAlias = Annotated[
+    list[Annotated[str, Field(min_length=1, json_schema_extra={"form": _PATTERN_FORM})]],
+    BeforeValidator(as_list),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1, "form": _PATTERN_FORM},
+                {"type": "array", "items": {"type": "string", "form": _PATTERN_FORM}},
+            ],
+            "form": "a pattern of parameter names, such as encoder.*, or a list of them",
+        }
+    ),
+]
+
+
+class InitConfig(ConfigBase):
+    """Start from a trained model, the parent: transfer (Zoph et al. 2016) and fine-tuning."""
+
+    parent: str | None = option(
+        None,
+        "run folder of the parent, whose weights this run starts from; none = start from random "
+        "weights",
+        "O",
+        form="the path of a run folder",
+        min_length=1,
+        alias="from",
+    )
+    checkpoint: str = option(
+        "best",
+        "checkpoint of the parent; avg = its newest average",
+        "O",
+        form="best, latest, avg or the name of a checkpoint, such as u001500",
+        pattern=r"^(best|latest|avg|u\d{6,12}(-(avg|best)\d{1,4})?)$",
+    )
+    vocab: Literal["new", "parent"] = option(
+        "new",
+        "new = segment learns a vocabulary for this corpus, and pieces that the parent has take "
+        "its rows of the embeddings; parent = use the segmentation and the vocabulary of the "
+        "parent, so that pieces that it lacks are UNK",
+        "O",
+    )
+    freeze: Patterns = option(
+        [],
+        "parameters that do not train, by patterns of their names in which * stands for any text",
+        "O",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> InitConfig:
+        if self.parent is None:
+            changed = [key for key, f in keys_of(type(self)).items() if self._differs(key, f)]
+            check_rules(*((True, f"init.{key} requires init.from") for key in changed))
+        return self
+
+    def _differs(self, key: str, field: FieldInfo) -> bool:
+        return key != "from" and getattr(self, key) != field.default
+
+
 class OptimConfig(ConfigBase):
     """The optimizer and the loss."""
 
@@ -837,6 +896,7 @@ class Recipe(ConfigBase):
     data: DataConfig
     segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
+    init: InitConfig = InitConfig()
     optim: OptimConfig = OptimConfig()
     schedule: Annotated[Schedule, _with_kind("inverse_sqrt")] = InverseSqrt()
     train: TrainConfig = TrainConfig()

@@ -82,7 +82,9 @@ class CorpusFiles:
             for prefix, (src, tgt) in located.items()
             if isinstance(src, Path) and isinstance(tgt, Path)
         }
-        given = (getattr(recipe.segment, key, "learn") for key in ("codes", "model"))
+        given = [getattr(recipe.segment, key, "learn") for key in ("codes", "model")]
+        if recipe.init.vocab == "parent":  # which has a copy of its codes
+            given = []
         return cls(
             train=[found[prefix] for prefix in roles["train"]],
             held_out={name: found[roles[name][0]] for name in ("dev", "test") if roles[name]},

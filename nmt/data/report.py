@@ -250,8 +250,13 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
         if name != "train" and source and source.unknown > UNKNOWN_THRESHOLD:
             found.append(
                 f"{name}: {source.unknown:.0%} of the source pieces are unknown (UNK), for example "
-                f"{' '.join(source.pieces)}; check that its language and script are those of the "
-                "training data, and that segment.codes or segment.model fits the corpus"
+                f"{' '.join(source.pieces)}; "
+                + (
+                    "the vocabulary of the parent does not fit it, so set init.vocab=new"
+                    if report.splits["train"].coverage
+                    else "check that its language and script are those of the training data, and "
+                    "that segment.codes or segment.model fits the corpus"
+                )
             )
     return found
 

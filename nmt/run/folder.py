@@ -8,6 +8,8 @@ No file contains the folder's own path, so a run folder can be moved and still t
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
     RUN/dev/u000123.words    the same, tokenized     RUN/test.words            the same, tokenized
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
+    RUN/init.json            what the run took from  RUN/parent/vocab.txt      the parent's, under
+                             its parent (init.from)                            init.vocab: parent
     RUN/lock, RUN/lock.json  see lock.py
 """
 
@@ -43,6 +45,8 @@ class RunFolder:
         test_hyp: hypotheses of the test set, by the best checkpoint.
         data_report_file: what the corpus checks found.
         summary_file: how the run ended: status, reason, scores.
+        init_file: the parent, and what the run took from it.
+        parent_dir: the vocabulary of the parent, if the run uses it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -57,6 +61,8 @@ class RunFolder:
         self.test_hyp = self.path / "test.hyp"
         self.data_report_file = self.path / "data_report.json"
         self.summary_file = self.path / "summary.json"
+        self.init_file = self.path / "init.json"
+        self.parent_dir = self.path / "parent"
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:

@@ -153,7 +153,10 @@ class TrainingFolder(RunFolder):
             return {}
         new = recipe_from_text(self._recipe_text, "recipe")
         changes = changed_keys(self.recipe(), new)
-        refused = [f"{key}: {changes[key]}" for key in changes if key not in FREE_ON_RESUME]
+        free = set(FREE_ON_RESUME)
+        if new.init.parent and self.recipe().init.parent:
+            free.add("init.from")  # the same parent may have moved; its weights are compared later
+        refused = [f"{key}: {changes[key]}" for key in changes if key not in free]
         if refused:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),

@@ -27,8 +27,13 @@ def require_memory(parameters: int, device: torch.device) -> None:
 
 
 def parameter_count(model: torch.nn.Module) -> int:
-    """Return the number of learned values of a model."""
+    """Return the number of values of a model's parameters."""
     return sum(p.numel() for p in model.parameters())
+
+
+def frozen_count(model: torch.nn.Module) -> int:
+    """Return the number of a model's values that do not train (``init.freeze``)."""
+    return sum(p.numel() for p in model.parameters() if not p.requires_grad)
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 
@@ -22,8 +21,11 @@ from nmt.run.checkpoint import (
     require_fit,
     shapes_of,
 )
+from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
+from nmt.run.parent import TextOfParent, prepare_with
 from nmt.runtime.device import resolve_precision
+from nmt.training.init import require_same_parent
 from nmt.training.optimizer import optimizer_shapes
 from nmt.training.tasks import model_without_memory
 
@@ -43,11 +45,13 @@ def prepare_to_resume(
     """
     checkpoint = load_checkpoint(run, note=lambda text: None)  # nmt-train logs notes later
     state = checkpoint.state
+    if "init.from" in run.changes:
+        require_same_parent(recipe, run)
     changed = "optim.accumulate" in run.changes
     require_same_update(state, recipe.optim.accumulate, processes, changed)
     before = state.precision or run.recipe().precision
     precision = resumed_precision(recipe.precision, before, device)
-    prepared = prepare_resumed(recipe, run.path, state)
+    prepared = prepare_resumed(recipe, run, state)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
     return prepared, precision
 
@@ -99,30 +103,30 @@ def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
 
 
 def prepare_resumed(
-    recipe: Recipe, folder: Path, state: TrainState, progress: bool = True
+    recipe: Recipe, run: RunFolder, state: TrainState, progress: bool = True
 ) -> Prepared:
     """Prepare the corpora with the vocabulary and the segmenter of a run.
 
     Content is compared, not paths or versions: the corpora may have moved, and another version of a
     library may prepare them, as long as the model sees the same ids.
 
-    Args:
-        folder: the run folder.
-
     Raises:
         UserError: the run's vocabulary or segmenter is damaged, or the corpora give other ids.
     """
+    folder = run.path
     if not _is_text_of(state, Vocab.load(folder), load_segmenter(folder)):
         raise UserError(
             "vocab.txt or segmenter.json is not the one that this run began with",
             at=str(folder),
             fix=f"restore the files that nmt-train wrote, {ANOTHER_FOLDER}",
         )
-    prepared = prepare(recipe, progress)
+    of_parent = TextOfParent.stored(recipe, run)
+    prepared = prepare_with(of_parent, recipe, progress)
     _require_same_content(recipe, state, prepared.content)
     if _is_text_of(state, prepared.vocab, prepared.segmenter):
         return prepared
-    prepared = prepare(recipe, progress, load_segmenter(folder))
+    if of_parent is None:
+        prepared = prepare(recipe, progress, load_segmenter(folder))
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(
             "the same corpora give other pieces than when this run began, so another version of "

@@ -8,6 +8,7 @@ import torch
 
 from nmt.config.recipe import Recipe
 from nmt.model.base import ModelBase
+from nmt.training.init import freeze
 from nmt.training.task import PreparedData, Task
 from nmt.training.translation import Translation
 
@@ -28,9 +29,15 @@ def make_task(
 def model_without_memory(recipe: Recipe, types: int) -> ModelBase:
     """Return the model of a recipe on torch's meta device, where weights take no memory.
 
+    Parameters that ``init.freeze`` names do not require gradients.
+
     Args:
         types: size of the vocabulary.
+
+    Raises:
+        UserError: a pattern of ``init.freeze`` is wrong.
     """
     with torch.device("meta"):
         model: ModelBase = TASKS[recipe.task].empty_model(recipe, types)
+    freeze(model, recipe.init.freeze)
     return model

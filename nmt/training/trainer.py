@@ -35,6 +35,7 @@ from nmt.run.results import as_score
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
+from nmt.training.init import Transfer, freeze
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
     LossScaler,
@@ -59,6 +60,7 @@ class Trainer:
         checkpoint: where to continue; None = start with the first update.
         observe: called in each update with its number and the model, before gradients are clipped.
         world: the processes that train together; only rank 0 validates and writes.
+        transfer: what a new run takes from its parent; None = it has none.
     """
 
     def __init__(
@@ -70,12 +72,17 @@ class Trainer:
         checkpoint: Checkpoint | None = None,
         observe: Callable[[int, ModelBase], None] = lambda update, model: None,
         world: World = World(),  # noqa: B008  it cannot change
+        transfer: Transfer | None = None,
     ) -> None:
         self.task, self.run_folder, self.log, self.world = task, run, log, world
         self.recipe, self.device, self.precision = task.recipe, task.device, task.precision
         self.stop_requested, self.observe = stop_requested, observe
         recipe, device, precision = task.recipe, task.device, task.precision
-        self.model = task.make_model().to(device)
+        model = task.make_model()
+        if transfer is not None:
+            transfer.load_into(model)
+        freeze(model, recipe.init.freeze)
+        self.model = model.to(device)
         self.optimizer = make_optimizer(recipe.optim, self.model)
         self.state = TrainState()
         if checkpoint is not None:

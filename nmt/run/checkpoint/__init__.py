@@ -4,10 +4,12 @@ from nmt.run.checkpoint.format import (
     MODEL,
     OPTIMIZER,
     Checkpoint,
+    Shapes,
     find_problem,
     read_checkpoint,
     require_fit,
     shapes_of,
+    weights_hash,
 )
 from nmt.run.checkpoint.state import IntervalState, TrainState
 from nmt.run.checkpoint.store import (
@@ -29,6 +31,7 @@ __all__ = [
     "OPTIMIZER",
     "Checkpoint",
     "IntervalState",
+    "Shapes",
     "TrainState",
     "average_checkpoints",
     "best_checkpoints",
@@ -45,4 +48,5 @@ __all__ = [
     "save_checkpoint",
     "shapes_of",
     "space_needed",
+    "weights_hash",
 ]

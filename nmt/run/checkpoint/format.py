@@ -112,6 +112,15 @@ def read_state(path: Path) -> TrainState:
     return _read_state(path, _read_manifest(path))
 
 
+def weights_hash(path: Path) -> str:
+    """Return the SHA-256 of a checkpoint's weights, as its manifest has it.
+
+    Raises:
+        UserError: the manifest is missing or damaged.
+    """
+    return _read_manifest(path).files[MODEL].sha256
+
+
 def find_problem(path: Path, shapes: Shapes) -> UserError | None:
     """Return why the model of a checkpoint cannot be used, or None."""
     try:

@@ -1,0 +1,423 @@
+"""Start a model from a trained one, its parent, and keep chosen parameters as they are.
+
+A run takes the parent's weights by parameter name. Rows of the vocabulary (embeddings and output
+bias) are taken by piece, so the two vocabularies may differ (Nguyen and Chiang 2017, "Transfer
+Learning across Low-Resource, Related Languages for Neural Machine Translation"). What the parent
+does not have keeps its random start. The optimizer and the schedule start fresh.
+
+Nothing here depends on the class of the parent's model. A language model has the parameter names of
+an encoder or a decoder, so a translation model takes that part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config.errors import did_you_mean, format_value
+from nmt.config.recipe import ModelConfig, Recipe
+from nmt.data.vocab import SPECIALS, Vocab
+from nmt.decoding.codec import text_hash
+from nmt.errors import UserError
+from nmt.run.checkpoint import MODEL, Shapes, load_checkpoint, weights_hash
+from nmt.run.folder import CHECKPOINT_NAME, RunFolder
+from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
+from nmt.run.results import read_summary
+from nmt.runtime.files import write_atomic
+
+EMBED, SRC_EMBED, OUT_EMBED = "embed.weight", "src_embed.weight", "out_embed.weight"
+VOCAB_TENSORS = (EMBED, SRC_EMBED, OUT_EMBED, "out_bias")  # a row for each type
+# keys that decide what the same weights compute; a parent must have the same
+SAME_FUNCTION = ("dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm")
+# parts that a model may have in addition to its parent, but not lack
+ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")
+FEW_PIECES = 0.5  # share of the text below which the lines suggest another vocabulary
+LAYER = re.compile(r"(.*\.layers)\.(\d+)\.(.*)")
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A trained model to start from.
+
+    Attributes:
+        path: its run folder.
+        recipe: its recipe.
+        text: its segmenter and its vocabulary.
+        checkpoint: name of the checkpoint.
+        weights_hash: SHA-256 of the checkpoint's weights.
+        scores: dev score of the checkpoint, and test scores if it is the run's best; by name.
+        tensors: weights by parameter name, on the CPU.
+    """
+
+    path: Path
+    recipe: Recipe
+    text: TextOfParent
+    checkpoint: str
+    weights_hash: str
+    scores: dict[str, float]
+    tensors: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Parent | None:
+        """Read the parent of a recipe; None if it has none.
+
+        Raises:
+            UserError: it is not a run with checkpoints, or its checkpoint, vocabulary or segmenter
+                is missing or damaged.
+        """
+        if recipe.init.parent is None:
+            return None
+        run = open_parent(recipe)
+        which = checkpoint_of_parent(run, recipe.init.checkpoint)
+        found = load_checkpoint(run, which, with_optimizer=False)
+        text = TextOfParent.of(run)
+        if found.state.text_hash not in ("", text_hash(text.vocab, text.segmenter)):
+            raise UserError(
+                "vocab.txt or segmenter.json is not the one that this parent was trained with",
+                at=str(run.path),
+                fix="restore the files that nmt-train wrote",
+            )
+        return cls(
+            path=run.path,
+            recipe=run.recipe(),
+            text=text,
+            checkpoint=found.path.name,
+            weights_hash=weights_hash(found.path),
+            scores=_scores(run, found.path.name, dict(found.state.history).get(found.state.update)),
+            tensors=found.model,
+        )
+
+    def text_for(self, recipe: Recipe) -> TextOfParent | None:
+        """Return the parent's segmenter and vocabulary if the recipe uses them, else None."""
+        return self.text if recipe.init.vocab == "parent" else None
+
+    def describe(self) -> str:
+        """Return languages, checkpoint and scores in words."""
+        scores = [f"{name} {value:.2f}" for name, value in self.scores.items()]
+        return ", ".join([f"{self.recipe.src}-{self.recipe.tgt}", self.checkpoint, *scores])
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What a model takes from its parent.
+
+    Attributes:
+        tensors: weights to take, by name.
+        rows: [n, ...] rows to take of each tensor of the vocabulary, by name.
+        ids: [n] which rows of the model they replace.
+        fresh: names of the model's tensors that keep their random start.
+        not_taken: names of the parent's tensors that the model does not have.
+        text: the parent's segmenter and vocabulary, if the run uses them.
+        lines: all of this for a reader.
+        record: all of this for init.json.
+    """
+
+    tensors: dict[str, Tensor]
+    rows: dict[str, Tensor]
+    ids: Tensor
+    fresh: list[str]
+    not_taken: list[str]
+    text: TextOfParent | None
+    lines: list[str] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @torch.no_grad()
+    def load_into(self, model: nn.Module) -> None:
+        """Replace weights of the model."""
+        own = model.state_dict()
+        for name, tensor in self.tensors.items():
+            own[name].copy_(tensor)
+        for name, rows in self.rows.items():
+            own[name][self.ids] = rows.to(own[name])
+
+    def save(self, run: RunFolder) -> None:
+        """Write init.json, and what a resumed run needs of the parent."""
+        if self.text is not None:
+            self.text.save(run)
+        text = json.dumps(self.record, indent=1, ensure_ascii=False)
+        write_atomic(run.init_file, text + "\n")
+
+
+def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent) -> Transfer:
+    """Return what a model takes from its parent.
+
+    Args:
+        recipe: of the model.
+        model: only names and shapes of its tensors are used, so it may be on torch's meta device;
+            ``freeze`` was called.
+        vocab: of the model.
+
+    Raises:
+        UserError: the parent's recipe has keys with which the same weights compute something else,
+            no layer of the parent fits, or its tensors are not those of its recipe.
+    """
+    require_same_function(recipe.model, parent)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    tensors = _layers(shapes, parent)
+    ids, parent_ids = map(torch.from_numpy, vocab.rows_in(parent.text.vocab))
+    tables, used = _tables(shapes, parent)
+    rows = {name: table[parent_ids] for name, table in tables.items()}
+    taken = Transfer(
+        tensors=tensors,
+        rows=rows,
+        ids=ids,
+        fresh=[name for name in shapes if name not in tensors and name not in rows],
+        not_taken=[name for name in parent.tensors if name not in {*tensors, *used}],
+        text=parent.text_for(recipe),
+    )
+    numbers = _numbers(vocab, ids)
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    taken.record.update({**_record(recipe, parent, taken, numbers), "frozen": frozen})
+    taken.lines.extend(_lines(recipe, shapes, parent, taken, numbers))
+    if frozen:
+        values = sum(shapes[name].numel() for name in frozen)
+        taken.lines.append(
+            f"  frozen ({', '.join(recipe.init.freeze)}): {len(frozen)} of {len(shapes)} tensors, "
+            f"{values:,} values"
+        )
+    return taken
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
+    """Exclude parameters from training, by patterns of their names; return the names.
+
+    Raises:
+        UserError: a pattern matches no parameter, or no parameter is left to train.
+    """
+    parameters = dict(model.named_parameters())
+    frozen: dict[str, None] = {}
+    for pattern in patterns:
+        matching = [name for name in parameters if fnmatchcase(name, pattern)]
+        if not matching:
+            raise UserError(
+                f'no parameter of the model matches "{pattern}"{_near(pattern, parameters)}',
+                at="init.freeze",
+                fix="parameters are " + ", ".join(sorted(_top_level(parameters))),
+            )
+        frozen |= dict.fromkeys(matching)
+    if len(frozen) == len(parameters):
+        raise UserError(
+            "these patterns match all parameters, so nothing is left to train",
+            at="init.freeze",
+            fix="leave out a pattern",
+        )
+    for name in frozen:
+        parameters[name].requires_grad_(False)
+    return list(frozen)
+
+
+def require_same_function(config: ModelConfig, parent: Parent) -> None:
+    """Raise UserError if the parent's weights compute something else with these ``model`` keys."""
+    theirs = parent.recipe.model
+    keys = [key for key in SAME_FUNCTION if getattr(config, key) != getattr(theirs, key)]
+    keys += [key for key in ADDITIONS if getattr(theirs, key) and not getattr(config, key)]
+    if theirs.res_scale not in ("none", config.res_scale):
+        keys.append("res_scale")
+    if theirs.head_scale and theirs.head_scale_place != config.head_scale_place:
+        keys.append("head_scale_place")
+    extra = theirs.post_attn_norm or theirs.ffn_norm or theirs.qkv_norm
+    if extra and theirs.extra_norm != config.extra_norm:
+        keys.append("extra_norm")
+    if theirs.scalenorm_gain == "learned" and config.scalenorm_gain == "fixed":
+        keys.append("scalenorm_gain")
+    if not keys:
+        return
+    values = {
+        f"model.{key}": (format_value(getattr(theirs, key)), format_value(getattr(config, key)))
+        for key in dict.fromkeys(keys)
+    }
+    lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in values.items())
+    raise UserError(
+        f"the weights of {parent.path} do not fit this model (parent -> this recipe):\n  {lines}",
+        at="init.from",
+        fix="set these keys as in the parent: "
+        + " ".join(f"{key}={old}" for key, (old, _) in values.items()),
+    )
+
+
+def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
+    """Raise UserError if ``init.from`` now leads to another model than when the run began.
+
+    The path may change, and the parent may be gone, because a resumed run does not need it.
+    """
+    assert recipe.init.parent is not None
+    try:
+        before = json.loads(run.init_file.read_text(encoding="utf-8"))
+        now = weights_hash(RunFolder(recipe.init.parent).checkpoints_dir / before["checkpoint"])
+    except (OSError, ValueError, KeyError, TypeError, UserError):
+        return  # cannot be compared
+    if now != before.get("weights_hash"):
+        raise UserError(
+            f"{recipe.init.parent} is not the parent that this run started from, "
+            f"{before.get('parent')}",
+            at="init.from",
+            fix="undo this change, or train in another folder with out=PATH",
+        )
+
+
+def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
+    """Return the parent's tensors outside of the vocabulary that a model has too, by name."""
+    found = {}
+    for name, shape in shapes.items():
+        tensor = parent.tensors.get(name)
+        if tensor is None or name in VOCAB_TENSORS:
+            continue
+        if tensor.shape != shape:
+            raise _damaged(parent, name, f"shape {list(tensor.shape)}, here {list(shape)}")
+        found[name] = tensor
+    if not found:
+        parts = (", ".join(sorted(_top_level(names))) for names in (parent.tensors, shapes))
+        raise UserError(
+            "no layer of the parent fits this model: the parent has {}; this model has {}".format(
+                *parts
+            ),
+            at=f"init.from ({parent.path})",
+            fix="choose a parent with an encoder or a decoder as in this model",
+        )
+    return found
+
+
+def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]]:
+    """Return tensors [V of the parent, ...] to take rows from, and their names in the parent.
+
+    The tensors are named as in the model.
+
+    A source or output embedding of its own starts from the parent's shared one. The reverse: an
+    embedding that serves the source too takes the parent's target embedding, and its source
+    embedding for pieces that only occur on the source side, where the other one is untrained.
+    """
+    tensors, found, used = parent.tensors, {}, set()
+    for name in VOCAB_TENSORS:
+        known = name if name in tensors or name not in (SRC_EMBED, OUT_EMBED) else EMBED
+        if name not in shapes or known not in tensors:
+            continue
+        table = tensors[known]
+        used.add(known)
+        if name == EMBED and SRC_EMBED not in shapes and SRC_EMBED in tensors:
+            used.add(SRC_EMBED)
+            target = torch.from_numpy(parent.text.vocab.types_of("tgt"))
+            target[: len(SPECIALS)] = True
+            table = torch.where(target[:, None], table, tensors[SRC_EMBED])
+        if table.shape != (len(parent.text.vocab), *shapes[name][1:]):
+            raise _damaged(parent, name, f"shape {list(table.shape)}")
+        found[name] = table
+    return found, used
+
+
+def _damaged(parent: Parent, name: str, what: str) -> UserError:
+    return UserError(
+        f"tensor {name} has {what}; it does not fit the recipe and the vocabulary of this parent",
+        at=str(parent.path / "checkpoints" / parent.checkpoint / MODEL),
+        fix="restore the run folder from a copy, or use another parent",
+    )
+
+
+def _scores(run: RunFolder, checkpoint: str, dev: float | None) -> dict[str, float]:
+    """Return the scores of a checkpoint by name: of dev, and of test if it is the best."""
+    summary, metric = read_summary(run), run.recipe().score.select_by
+    is_average = (match := CHECKPOINT_NAME.fullmatch(checkpoint)) is not None and bool(match[2])
+    tests: Any = []
+    if summary.get("best") == checkpoint:
+        dev, tests = summary.get("dev"), summary.get("test") or []
+    elif is_average:  # its state has the score of the newest checkpoint in it
+        dev = None
+    scores = {} if dev is None else {f"dev {metric}": dev}
+    return scores | {f"test {test['name']}": test["value"] for test in tests}
+
+
+def _numbers(vocab: Vocab, ids: Tensor) -> dict[str, Any]:
+    """Return how many pieces the parent has, and which share of the training text they are."""
+    pieces = len(vocab) - len(SPECIALS)
+    found = len(ids) - len(SPECIALS)
+    shares = {side: vocab.share_of_text(ids.numpy(), side) for side in ("src", "tgt")}
+    return {"pieces": pieces, "from_parent": found, "new": pieces - found, "share": shares}
+
+
+def _record(
+    recipe: Recipe, parent: Parent, taken: Transfer, numbers: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "parent": str(parent.path),
+        "checkpoint": parent.checkpoint,
+        "weights_hash": parent.weights_hash,
+        "src": parent.recipe.src,
+        "tgt": parent.recipe.tgt,
+        "scores": parent.scores,
+        "vocab": recipe.init.vocab,
+        "rows": numbers,
+        "taken": [*taken.tensors],
+        "taken_by_row": [*taken.rows],
+        "fresh": taken.fresh,
+        "not_taken": taken.not_taken,
+    }
+
+
+def _lines(
+    recipe: Recipe, shapes: Shapes, parent: Parent, taken: Transfer, numbers: dict[str, Any]
+) -> list[str]:
+    lines = [f"starting from {parent.path} ({parent.describe()})"]
+    lines.append(
+        f"  weights: {len(taken.tensors) + len(taken.rows)} of {len(shapes)} tensors from the "
+        "parent"
+        + (f"; these start fresh: {_in_groups(taken.fresh, shapes)}" if taken.fresh else "")
+    )
+    if taken.not_taken:
+        lines.append(f"  not taken: {_in_groups(taken.not_taken, parent.tensors)}")
+    names = {"src": "source", "tgt": "target"}
+    shares = {side: s for side, s in numbers["share"].items() if s == s}  # NaN: no text
+    text = ", ".join(f"{share:.1%} of the {names[side]} text" for side, share in shares.items())
+    lines.append(
+        f"  vocabulary: {numbers['from_parent']:,} of {numbers['pieces']:,} pieces take the rows "
+        f"of the parent ({text}); {numbers['new']:,} start fresh"
+    )
+    if min(shares.values(), default=1) < FEW_PIECES:
+        kinds = {parent.text.segmenter.kind, recipe.segment.kind}
+        lines.append(
+            f"  warning: under {FEW_PIECES:.0%} of the pieces of a side are those of the parent; "
+            + (
+                f"set segment.kind={parent.text.segmenter.kind} as in the parent"
+                if len(kinds) > 1
+                else "if the languages share a script, init.vocab=parent or the segmentation of "
+                "the parent gives more"
+            )
+        )
+    return lines
+
+
+def _in_groups(names: Iterable[str], all_names: Iterable[str]) -> str:
+    """Return names in short: complete layers as one, the same tensor of several layers as one."""
+    chosen = list(names)
+    sizes = Counter(_layer(name) for name in all_names)
+    count = Counter(_layer(name) for name in chosen)
+    groups: Counter[str] = Counter()
+    for name in chosen:
+        layer = _layer(name)
+        if layer and count[layer] == sizes[layer]:
+            groups[layer] += 1
+        else:
+            groups[LAYER.sub(r"\1.*.\3", name)] += 1
+    return ", ".join(f"{name} ({n} tensors)" if n > 1 else name for name, n in groups.items())
+
+
+def _layer(name: str) -> str:
+    match = LAYER.fullmatch(name)
+    return f"{match[1]}.{match[2]}" if match else ""
+
+
+def _top_level(names: Iterable[str]) -> set[str]:
+    """Return the first part of each name: ``encoder.*``, ``embed.*``, ``out_bias``."""
+    return {f"{name.partition('.')[0]}.*" if "." in name else name for name in names}
+
+
+def _near(pattern: str, names: Iterable[str]) -> str:
+    parents = {name[:i] for name in names for i, c in enumerate(name) if c == "."}
+    return did_you_mean(pattern, [*names, *(f"{above}.*" for above in parents)])

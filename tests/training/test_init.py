@@ -1,0 +1,527 @@
+"""A run that starts from a parent takes its weights by name and its vocabulary by piece."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from nmt.cli import prepare as prepare_command
+from nmt.cli.train import main
+from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
+from nmt.data.segmenters import load_segmenter
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import load_checkpoint
+from nmt.run.folder import RunFolder
+from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
+from nmt.training.init import Parent, Transfer, freeze, make_transfer
+from nmt.training.task import Task
+from nmt.training.tasks import make_task, model_without_memory
+from nmt.training.trainer import Trainer
+from tests.test_resume import terminate_after
+from tests.toy import toy_corpus, toy_recipe
+from tests.training.helpers import equal, moments, records, weights
+from tests.training.test_distributed import torchrun
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "run-0.2"
+CPU = torch.device("cpu")
+LETTERS = str.maketrans("89", "ab")  # the new pieces of the child
+TRAINING: dict[str, Any] = {"train": {"validate_every": 20, "max_validations": 1}}
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory) -> Path:
+    """Return a folder with a corpus of digits, a recipe, and a trained run."""
+    folder = tmp_path_factory.mktemp("digits")
+    toy_corpus(folder, {"train": 100, "dev": 10, "test": 4})
+    assert main([str(toy_recipe(folder, TRAINING))]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory) -> Path:
+    """Return a folder with a corpus in which letters replace two digits, and a recipe."""
+    folder = tmp_path_factory.mktemp("letters")
+    toy_corpus(folder, {"train": 100, "dev": 10, "test": 4})
+    for path in folder.glob("*.*"):
+        path.write_text(path.read_text().translate(LETTERS))
+    toy_recipe(folder, TRAINING)
+    return folder
+
+
+def child(folder: Path, parent: Path, *overrides: str) -> list[str]:
+    """Return the words of nmt-train for a run that starts from a parent."""
+    return [str(folder / "toy.yaml"), f"init.from={parent}", *overrides]
+
+
+def started(words: Sequence[str], out: Path) -> tuple[Task, Transfer, Transformer, Transformer]:
+    """Return task, transfer, the child's model and the same model without a parent."""
+    recipe = load_recipe(words[0], [*words[1:], f"out={out}"])
+    recipe = with_segment_of_parent(recipe, resume=False)
+    parent = Parent.of(recipe)
+    assert parent is not None
+    task = make_task(recipe, prepare_with(parent.text_for(recipe), recipe), CPU, "fp32")
+    empty = model_without_memory(recipe, len(task.prepared.vocab))
+    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent)
+    model, fresh = task.make_model(), task.make_model()
+    transfer.load_into(model)
+    return task, transfer, model, fresh
+
+
+def tensors(run: Path, which: str = "best") -> dict[str, Tensor]:
+    return load_checkpoint(RunFolder.open(run), which).model
+
+
+# --- what is taken ------------------------------------------------------------------------------
+
+
+def vocab(src: str, tgt: str) -> Vocab:
+    return Vocab.build(Counter(src.split()), Counter(tgt.split()))
+
+
+def synthetic(vocabulary: Vocab, remove: Sequence[str] = (), **model: Any) -> Parent:
+    """Return a parent with random weights, without the tensors whose names begin as given."""
+    recipe = recipe_from_text(
+        yaml.safe_dump(
+            {"src": "es", "tgt": "en", "data": {"train": "t", "dev": "d"}, "model": _small(model)}
+        ),
+        "recipe",
+    )
+    weights = Transformer(recipe.model, len(vocabulary)).state_dict()
+    torch.manual_seed(1)
+    return Parent(
+        Path("parent"),
+        recipe,
+        TextOfParent(load_segmenter(FIXTURES / "plain" / "run"), vocabulary),
+        "u000001",
+        "",
+        {},
+        {
+            name: torch.randn(tensor.shape)
+            for name, tensor in weights.items()
+            if not name.startswith(tuple(remove))
+        },
+    )
+
+
+def _small(model: dict[str, Any]) -> dict[str, Any]:
+    return {"dim": 8, "ffn_dim": 16, "heads": 2, "enc_layers": 1, "dec_layers": 1, **model}
+
+
+def taken(
+    parent: Parent, vocabulary: Vocab, **model: Any
+) -> tuple[Transfer, dict[str, Tensor], dict[str, Tensor]]:
+    """Return the transfer into a model, its tensors, and those of the same model without it."""
+    values = yaml.safe_load(dump_recipe(parent.recipe))
+    values["model"] |= {"normformer": False, **model}
+    values["init"]["from"] = "parent"
+    recipe = recipe_from_text(yaml.safe_dump(values), "recipe")
+    both = [Transformer(recipe.model, len(vocabulary)) for _ in range(2)]
+    transfer = make_transfer(recipe, both[0], vocabulary, parent)
+    transfer.load_into(both[0])
+    return transfer, both[0].state_dict(), both[1].state_dict()
+
+
+def test_rows_go_by_piece_and_specials_by_position():
+    parent = synthetic(vocab("a b c", "x y"))
+    small = vocab("c d", "y z")
+    transfer, now, fresh = taken(parent, small)
+    for name in ("embed.weight", "out_bias"):
+        theirs = parent.tensors[name]
+        for special in (PAD, BOS, EOS, UNK):
+            assert torch.equal(now[name][special], theirs[special])
+        for piece in "cy":
+            rows = [v.ids([piece])[0] for v in (small, parent.text.vocab)]
+            assert torch.equal(now[name][rows[0]], theirs[rows[1]])
+        for row in small.ids("dz"):
+            assert torch.equal(now[name][row], fresh[name][row])
+            assert row != UNK
+    layers = [name for name in now if name not in ("embed.weight", "out_bias")]
+    assert all(torch.equal(now[name], parent.tensors[name]) for name in layers)
+    assert not transfer.fresh
+    assert not transfer.not_taken
+    assert transfer.record["rows"] == {
+        "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}
+    }  # fmt: skip
+    assert "2 of 4 pieces take the rows of the parent (50.0% of the source" in transfer.lines[2]
+
+
+def test_a_shared_embedding_becomes_several():
+    same = vocab("a b", "x y")
+    parent = synthetic(same)
+    _, now, _ = taken(parent, same, tie="none")
+    for name in ("embed", "src_embed", "out_embed"):
+        assert torch.equal(now[f"{name}.weight"], parent.tensors["embed.weight"])
+
+
+def test_several_embeddings_become_one():
+    """Pieces that only occur on the source side take the rows that were trained there."""
+    same = vocab("a b both", "x y both")
+    parent = synthetic(same, tie="none")
+    transfer, now, _ = taken(parent, same, tie="src_tgt_out")
+    target, source = parent.tensors["embed.weight"], parent.tensors["src_embed.weight"]
+    tables = {"a": source, "b": source, "x": target, "y": target, "both": target}
+    for piece, table in tables.items():
+        row = same.ids([piece])[0]
+        assert torch.equal(now["embed.weight"][row], table[row])
+    assert torch.equal(now["embed.weight"][:4], target[:4])
+    assert transfer.not_taken == ["out_embed.weight"]
+    transfer, now, _ = taken(parent, same, tie="tgt_out")
+    assert torch.equal(now["embed.weight"], target)
+    assert torch.equal(now["src_embed.weight"], source)
+
+
+def test_more_and_fewer_layers_are_listed():
+    same = vocab("a", "b")
+    parent = synthetic(same, dec_layers=3)
+    transfer, now, fresh = taken(parent, same, enc_layers=2, dec_layers=2)
+    assert {name.rsplit(".", 3)[0] for name in transfer.fresh} <= {"encoder.layers.1"} | {
+        "encoder.layers.1.self_attn", "encoder.layers.1.ffn", "encoder.layers.1"
+    }  # fmt: skip
+    assert all(name.startswith("encoder.layers.1.") for name in transfer.fresh)
+    assert all(name.startswith("decoder.layers.2.") for name in transfer.not_taken)
+    assert "these start fresh: encoder.layers.1 (10 tensors)" in transfer.lines[1]
+    assert transfer.lines[2] == f"  not taken: decoder.layers.2 ({len(transfer.not_taken)} tensors)"
+    assert all(torch.equal(now[name], fresh[name]) for name in transfer.fresh)
+
+
+def test_normformer_can_be_added():
+    same = vocab("a", "b")
+    parent = synthetic(same, dec_layers=2, enc_layers=2)
+    transfer, _, _ = taken(parent, same, head_scale=True, post_attn_norm=True, ffn_norm=True)
+    assert "encoder.layers.*.ffn.norm.weight (2 tensors)" in transfer.lines[1]
+    assert not transfer.not_taken
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message"),
+    [
+        ({"dim": 16}, {"dim": 8}, "model.dim: 16 -> 8"),
+        ({"heads": 4}, {"heads": 2}, "model.heads: 4 -> 2"),
+        ({"norm": "layernorm"}, {"norm": "scalenorm"}, "model.norm: layernorm -> scalenorm"),
+        ({"fixnorm": False}, {"fixnorm": True}, "model.fixnorm: false -> true"),
+        ({"ffn_norm": True}, {"ffn_norm": False}, "model.ffn_norm: true -> false"),
+        ({"res_scale": "ffn"}, {"res_scale": "none"}, "model.res_scale: ffn -> none"),
+        ({}, {"scalenorm_gain": "fixed"}, "model.scalenorm_gain: learned -> fixed"),
+    ],
+)
+def test_another_function_of_the_same_weights_is_refused(theirs, ours, message):
+    same = vocab("a", "b")
+    with pytest.raises(UserError, match=message) as error:
+        taken(synthetic(same, **theirs), same, **ours)
+    key, value = message.partition(" ->")[0].split(": ")
+    assert f"set these keys as in the parent: {key}={value}" in str(error.value)
+
+
+def test_a_language_model_gives_the_part_that_it_has():
+    same = vocab("a", "b")
+    cross = [f"decoder.layers.0.cross_attn{end}" for end in (".", "_res.")]
+    parent = synthetic(same, remove=["encoder.", *cross])
+    transfer, now, _ = taken(parent, same)
+    assert all(name.startswith(("encoder.", *cross)) for name in transfer.fresh)
+    name = "decoder.layers.0.self_attn.qkv.weight"
+    assert torch.equal(now[name], parent.tensors[name])
+    for line in ("encoder.layers.0 (10 tensors)", "decoder.layers.*.cross_attn.q.weight"):
+        assert line in transfer.lines[1]
+
+
+def test_a_parent_without_any_layer_is_refused():
+    same = vocab("a", "b")
+    parent = synthetic(same, remove=["encoder.", "decoder."])
+    with pytest.raises(UserError, match=r"no layer of the parent fits.*: the parent has em"):
+        taken(parent, same)
+
+
+def test_tensors_that_contradict_the_parents_recipe_are_refused():
+    same = vocab("a", "b")
+    parent = synthetic(same)
+    name = "encoder.layers.0.ffn.fc1.weight"
+    broken = dataclasses.replace(parent, tensors={**parent.tensors, name: torch.ones(3, 3)})
+    with pytest.raises(UserError, match=r"fc1.weight has shape \[3, 3\], here \[16, 8\]"):
+        taken(broken, same)
+    text = TextOfParent(parent.text.segmenter, vocab("a b c", "d"))
+    with pytest.raises(UserError, match=r"embed.weight has shape \[6, 8\]"):
+        taken(dataclasses.replace(parent, text=text), same)
+
+
+def test_an_equal_recipe_continues_with_the_parents_model(digits, tmp_path):
+    task, transfer, model, _ = started(child(digits, digits / "run"), tmp_path / "run")
+    assert equal(model.state_dict(), tensors(digits / "run"))
+    found = task.evaluate(model, "dev", lambda: False).record()
+    (dev,) = records(digits / "run", "dev")
+    assert found == {name: dev[name] for name in found}
+    assert "dev bleu" in transfer.lines[0]
+
+
+def test_another_vocabulary_shares_what_it_can(digits, letters, tmp_path):
+    task, transfer, model, fresh = started(child(letters, digits / "run"), tmp_path / "run")
+    theirs = tensors(digits / "run")["embed.weight"]
+    here, there = task.prepared.vocab, Vocab.load(digits / "run")
+    for piece in "01234567":
+        rows = here.ids([piece])[0], there.ids([piece])[0]
+        assert torch.equal(model.embed.weight[rows[0]], theirs[rows[1]])
+    for row in here.ids("ab"):
+        assert torch.equal(model.embed.weight[row], fresh.embed.weight[row])
+    assert transfer.record["rows"]["new"] == 2
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def ppl(run: Path) -> float:
+    return records(run, "dev")[-1]["ppl"]
+
+
+def test_a_child_learns_faster_than_from_random_weights(digits, letters, tmp_path):
+    long = ["train.validate_every=60", "train.max_validations=1"]
+    assert main([str(digits / "toy.yaml"), f"out={tmp_path / 'parent'}", *long]) == 0
+    words = [str(letters / "toy.yaml"), "train.validate_every=3"]
+    assert main([*words, f"out={tmp_path / 'scratch'}"]) == 0
+    run = tmp_path / "child"
+    assert main([*words, f"out={run}", f"init.from={tmp_path / 'parent'}"]) == 0
+    assert ppl(run) < 0.9 * ppl(tmp_path / "scratch")
+    stored = json.loads((run / "init.json").read_text())
+    assert stored["parent"] == str(tmp_path / "parent")
+    assert stored["checkpoint"] == "u000060"
+    log = (run / "train.log").read_text()
+    assert "8 of 10 pieces take the rows of the parent" in log
+    assert load_checkpoint(RunFolder.open(run)).state.update == 3  # the schedule starts again
+
+
+@pytest.mark.parametrize("kind", ["adam", "radam", "muon"])
+def test_frozen_parameters_have_no_gradient_and_no_state(digits, tmp_path, kind, start):
+    trainer = start(f"optim.kind={kind}", f"init.from={digits / 'run'}", "init.freeze=encoder.*")
+    frozen = [name for name in weights(trainer) if name.startswith("encoder.")]
+    before = weights(trainer)
+    updates = trainer.updates()
+    for _ in range(2):
+        trainer.update(next(updates))
+    after = weights(trainer)
+    assert frozen
+    assert all(torch.equal(before[name], after[name]) for name in frozen)
+    assert not torch.equal(before["embed.weight"], after["embed.weight"])
+    assert not [key for key in moments(trainer) if key.startswith("encoder.")]
+    assert moments(trainer)
+
+
+@pytest.mark.parametrize("patterns", ["*coder.*.weight", "[embed.*, out_bias, '*.bias', '*.g']"])
+def test_muon_trains_without_matrices_and_without_others(digits, patterns, start):
+    words = [f"init.from={digits / 'run'}", f"init.freeze={patterns}"]
+    trainer = start("optim.kind=muon", *words)
+    before = weights(trainer)
+    trainer.update(next(trainer.updates()))
+    assert not equal(before, weights(trainer))
+
+
+def test_freezing_needs_patterns_that_match():
+    model = synthetic_model()
+    assert freeze(model, []) == []
+    with pytest.raises(UserError, match=r'"encodr.\*"; did you mean "encoder.\*"\?'):
+        freeze(model, ["encodr.*"])
+    with pytest.raises(UserError, match=r"are decoder.\*, embed.\*, encoder.\*, out_bias"):
+        freeze(model, ["x"])
+    with pytest.raises(UserError, match="nothing is left to train"):
+        freeze(model, ["e*", "decoder.*", "out_bias"])
+    assert all(p.requires_grad for p in model.parameters())
+    assert set(freeze(model, ["*.bias", "embed.*"])) == {
+        name for name, _ in model.named_parameters() if name.endswith(".bias") or "embed." in name
+    }
+
+
+def synthetic_model() -> Transformer:
+    return Transformer(synthetic(vocab("a", "b")).recipe.model, 6)
+
+
+@pytest.mark.parametrize("vocabulary", ["new", "parent"])
+def test_a_resumed_child_needs_no_parent(digits, letters, tmp_path, vocabulary, monkeypatch):
+    parent = shutil.copytree(digits / "run", tmp_path / "parent")
+    words = child(letters, parent, f"init.vocab={vocabulary}", "init.freeze=encoder.*")
+    words += ["train.validate_every=3", "train.max_validations=2"]
+    assert main([*words, f"out={tmp_path / 'uninterrupted'}"]) == 0
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        terminate_after(patch, Trainer, "update", 4)
+        assert main([*words, f"out={run}"]) == 143
+    parent.rename(tmp_path / "moved")
+    config = (run / "config.yaml").read_text()
+    assert main([*words, f"out={run}", "--resume"]) == 0
+    assert (run / "config.yaml").read_text() == config
+    assert equal(tensors(run, "latest"), tensors(tmp_path / "uninterrupted", "latest"))
+    for name, tensor in tensors(tmp_path / "moved").items():
+        if name.startswith("encoder."):
+            assert torch.equal(tensor, tensors(run, "latest")[name])
+    assert "of them train)" in (run / "train.log").read_text()
+
+
+def test_keys_of_init_stay_in_a_resumed_run(digits, letters, tmp_path, capsys):
+    run = tmp_path / "run"
+    words = [str(letters / "toy.yaml"), f"out={run}", "train.validate_every=2"]
+    assert main([*words, f"init.from={digits / 'run'}"]) == 0
+    more = [*words, "--resume", "train.max_validations=2"]
+    assert main([*more, f"init.from={digits / 'run'}", "init.freeze=encoder.*"]) == 2
+    assert "init.freeze: [] -> [encoder.*]" in capsys.readouterr().err
+    assert main(more) == 2
+    assert f"init.from: {digits / 'run'} -> none" in capsys.readouterr().err
+    other = shutil.copytree(digits / "run", tmp_path / "other")
+    assert main([*more, f"init.from={other}"]) == 0
+    assert "resuming with init.from" in capsys.readouterr().err
+    wrong = shutil.copytree(run, tmp_path / "wrong")
+    (wrong / "checkpoints" / "u000004").rename(wrong / "checkpoints" / "u000020")
+    more[-1] = "train.max_validations=3"
+    assert main([*more, f"init.from={wrong}"]) == 2
+    assert "is not the parent that this run started from" in capsys.readouterr().err
+
+
+# --- the vocabulary of the parent ---------------------------------------------------------------
+
+
+def test_the_parents_vocabulary_is_kept(digits, letters, tmp_path, capsys):
+    words = child(letters, digits / "run", "init.vocab=parent")
+    task, _, model, _ = started(words, tmp_path / "run")
+    prepared = task.prepared
+    theirs = Vocab.load(digits / "run")
+    everything = range(len(theirs))
+    assert prepared.vocab.pieces(everything) == theirs.pieces(everything)
+    assert prepared.vocab.types_of("tgt").tolist() == theirs.types_of("tgt").tolist()
+    assert equal(model.state_dict(), tensors(digits / "run"))
+    ids = prepared.train.ids("src")
+    text = (letters / "train.gl").read_text().split()
+    assert (ids == UNK).sum() == sum(piece in "ab" for piece in text)
+    coverage = prepared.report.splits["train"].coverage
+    assert coverage is not None
+    assert coverage["src"].unknown == pytest.approx((ids == UNK).mean())
+    assert sorted(coverage["src"].pieces) == list("ab")
+    assert prepare_command.main([*words, f"out={tmp_path / 'run'}", "data.checks=warn"]) == 0
+    printed = capsys.readouterr().out
+    assert "of target pieces unknown to the parent" in printed
+    assert "train: the vocabulary of the parent lacks" in printed
+    assert "set init.vocab=new" in printed
+
+
+def test_targets_of_parent_or_child_are_allowed(tmp_path):
+    mine = vocab("a", "b")
+    both = mine.with_counts(Counter("b"), Counter("a"))
+    assert both.types_of("tgt")[both.ids("ab")].all()
+    assert mine.types_of("tgt")[mine.ids("ab")].tolist() == [False, True]
+
+
+def test_segment_keys_are_those_of_the_parent(digits, letters, tmp_path, capsys):
+    words = child(letters, digits / "run", "init.vocab=parent", f"out={tmp_path / 'run'}")
+    for wrong, message in {
+        "segment.kind=fastbpe": "segment.kind: whitespace -> fastbpe",
+        "segment.min_count=2": "segment.min_count: 1 -> 2",
+        "data.tokenized=false": "data.tokenized: true -> false",
+    }.items():
+        assert main([*words, wrong, "--dry-run"]) == 2
+        printed = capsys.readouterr().err
+        assert message in printed
+        assert f"set them as in the parent: {message.split(' ->')[0].replace(': ', '=')}" in printed
+    values = yaml.safe_load((letters / "toy.yaml").read_text())
+    del values["segment"]
+    other = letters / "without-segment.yaml"
+    other.write_text(yaml.safe_dump(values))
+    assert main([str(other), *words[1:], "train.validate_every=1"]) == 0
+    assert RunFolder(tmp_path / "run").recipe().segment.kind == "whitespace"
+
+
+# --- parents that cannot be used ----------------------------------------------------------------
+
+
+def without_checkpoints(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+
+
+def damaged(run: Path) -> None:
+    path = next(run.glob("checkpoints/*/model.safetensors"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def other_words(run: Path) -> None:
+    lines = (run / "vocab.txt").read_text().splitlines(keepends=True)
+    (run / "vocab.txt").write_text("".join(reversed(lines)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "overrides", "message"),
+    [
+        (shutil.rmtree, [], "init.from: {parent}: no such run folder"),
+        (lambda run: (run / "config.yaml").unlink(), [], "init.from: {parent}: not a run folder"),
+        (without_checkpoints, [], "init.from: {parent}: the run has no checkpoint yet"),
+        (damaged, [], "model.safetensors: damaged"),
+        (other_words, [], "vocab.txt or segmenter.json is not the one that this parent"),
+        (None, ["model.dim=32"], "model.dim: 16 -> 32"),
+        (None, ["out={parent}", "--fresh"], "is the folder that this run is written to"),
+        (None, ["init.checkpoint=avg"], "make one with: nmt-average {parent} --last 5"),
+        (None, ["init.checkpoint=u000007"], "no checkpoint 'u000007'; the run has: u000020"),
+        (None, ["init.checkpoint=last"], "best, latest, avg or the name of a checkpoint"),
+        (None, ["init.freeze=encoder"], 'did you mean "encoder.*"?'),
+        (None, ["init.from=none", "init.vocab=parent"], "init.vocab requires init.from"),
+    ],
+)
+def test_bad_parents(
+    digits, tmp_path, capsys, spoil: Callable[[Path], None], overrides: list[str], message: str
+):
+    parent = shutil.copytree(digits / "run", tmp_path / "parent")
+    if spoil is not None:
+        spoil(parent)
+    run = tmp_path / "run"
+    given = {word.partition("=")[0]: word for word in child(digits, parent, f"out={run}")[1:]}
+    given |= {word.partition("=")[0]: word.format(parent=parent) for word in overrides}
+    assert main([str(digits / "toy.yaml"), *given.values()]) == 2
+    printed = capsys.readouterr().err
+    assert message.format(parent=parent) in printed
+    assert "\n  -> " in printed or "command line" in printed
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "plain"])
+def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
+    folder = shutil.copytree(FIXTURES / kind, tmp_path / "corpus")
+    text = dump_recipe(RunFolder(folder / "run").recipe()).replace("/corpus", str(folder))
+    values = yaml.safe_load(text)
+    values["data"]["download"] = "none"
+    for vocabulary in ("new", "parent"):
+        values["init"] = {"from": str(folder / "run"), "vocab": vocabulary}
+        values["out"] = str(tmp_path / "run")
+        recipe = tmp_path / "recipe.yaml"
+        recipe.write_text(yaml.safe_dump(values))
+        assert main([str(recipe), "--dry-run"]) == 0
+        printed = capsys.readouterr().err
+        count = len(tensors(folder / "run"))
+        assert f"weights: {count} of {count} tensors from the parent" in printed
+        assert "100.0% of the source text" in printed
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_average_is_a_parent(digits, letters, tmp_path):
+    parent = shutil.copytree(digits / "run", tmp_path / "parent")
+    (parent / "checkpoints" / "u000020").rename(parent / "checkpoints" / "u000020-avg2")
+    shutil.copytree(parent / "checkpoints" / "u000020-avg2", parent / "checkpoints" / "u000020")
+    words = child(letters, parent, "init.checkpoint=avg")
+    _, transfer, _, _ = started(words, tmp_path / "run")
+    assert transfer.record["checkpoint"] == "u000020-avg2"
+    assert transfer.record["scores"] == {}  # those of the newest checkpoint are not its own
+
+
+@pytest.mark.slow
+def test_two_processes_start_equal(digits, letters, tmp_path):
+    words = child(letters, digits / "run", "init.vocab=parent", "train.validate_every=4")
+    assert main([*words, f"out={tmp_path / 'alone'}", "optim.accumulate=2"]) == 0
+    done = torchrun("terminates", "99", *words, f"out={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    one, two = tensors(tmp_path / "alone"), tensors(tmp_path / "run")
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, atol=1e-6, rtol=0)
