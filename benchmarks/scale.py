@@ -165,9 +165,13 @@ def encode_step(folder: Path) -> dict[str, float]:
     recipe = recipe_of(folder)
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
-    pairs = list(islice(read_pairs(sides), 10_000))
+    pairs = [(src, tgt, 0) for src, tgt in islice(read_pairs(sides), 10_000)]
     work = EncodeChunk(
-        prepared.segmenter, recipe.src, recipe.tgt, recipe.seed, recipe.data.max_pieces
+        prepared.segmenter,
+        [(recipe.src, recipe.tgt)],
+        [None],
+        recipe.seed,
+        recipe.data.max_pieces,
     )
     work(0, pairs)
     started, rounds = time.process_time(), 20

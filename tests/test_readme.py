@@ -90,8 +90,9 @@ def test_the_python_example_runs(tmp_path, capsys):
 
 def test_the_recipe_reads_and_its_corpus_is_found(own_recipe, tmp_path):
     recipe = load_recipe(own_recipe)
-    assert recipe.data.train == [str(tmp_path / "corpus" / "train")]
-    assert recipe.data.test == str(tmp_path / "corpus" / "test")
+    assert [entry.path for entry in recipe.data.train] == [str(tmp_path / "corpus" / "train")]
+    assert recipe.data.test is not None
+    assert recipe.data.test[0].path == str(tmp_path / "corpus" / "test")
     command = [str(own_recipe), "--dry-run", "device=cpu", f"out={tmp_path / 'run'}"]
     assert train.main(command) == 0
     assert not (tmp_path / "run").exists()

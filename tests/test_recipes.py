@@ -74,7 +74,8 @@ def test_each_recipe_names_a_corpus_that_a_module_downloads(path):
     recipe = load_recipe(path)
     modules = Path(__file__).resolve().parents[1] / "data_prep"
     assert (modules / f"{recipe.data.download}.py").is_file()
-    prefixes = [*recipe.data.train, recipe.data.dev, recipe.data.test]
+    entries = [*recipe.data.train, *recipe.data.dev, *(recipe.data.test or [])]
+    prefixes = [entry.path for entry in entries]
     # data/ is not in the repository; a module makes train, dev and test side by side
     assert [Path(str(p)).name for p in prefixes] == ["train", "dev", "test"]
     assert {Path(str(p)).parents[1] for p in prefixes} == {modules.parent / "data"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +23,14 @@ RECIPE: dict[str, Any] = {
     "decode": {"beam": 2, "max_len_offset": 4},
     "score": {"metrics": ["bleu"]},
 }
+
+
+LANGS = [("gl", "en")]  # of the only corpus
+
+
+def one_corpus(pairs: Sequence[tuple[str, str]]) -> Callable[[], Iterator[tuple[str, str, int]]]:
+    """Return pairs as ``learn_segmenter`` takes them, all of corpus 0."""
+    return lambda: ((src, tgt, 0) for src, tgt in pairs)
 
 
 def reverse(line: str) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def obtain_corpus(recipe: Recipe) -> None:
     """Run the module that ``data.download`` names, if files of the corpus are missing.
 
+    Corpora of other languages than the recipe's are not downloaded.
+
     Raises:
         UserError: data_prep has no such module, or the source cannot be reached.
     """
@@ -32,4 +34,7 @@ def obtain_corpus(recipe: Recipe) -> None:
 
     module = importlib.import_module(f"data_prep.{name}")
     print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
-    module.prepare(Request(Path(recipe.data.train[0]).parent, recipe.src, recipe.tgt))
+    langs = (recipe.src, recipe.tgt)
+    own = [entry.path for entry in recipe.data.train if entry.langs(recipe) == langs]
+    folder = Path((own or [recipe.data.dev[0].path])[0]).parent
+    module.prepare(Request(folder, *langs))

@@ -10,8 +10,16 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.recipe import RENAMED_KEYS, RENAMED_VALUES, Recipe, default_kind, groups, keys_of
-from nmt.config.yaml import KeyPath, Location, Node, Problem
+from nmt.config.recipe import (
+    ENTRIES,
+    RENAMED_KEYS,
+    RENAMED_VALUES,
+    Recipe,
+    default_kind,
+    groups,
+    keys_of,
+)
+from nmt.config.yaml import KeyPath, Location, Node, Problem, key_name
 from nmt.errors import UserError
 
 COMMAND_LINE = Location("command line")
@@ -35,6 +43,9 @@ def raise_problems(problems: Iterable[Problem], file: str) -> None:
 def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
     """Yield every error of pydantic at the place of the key or value that caused it."""
     for error in failure.errors(include_url=False, include_input=True):
+        if entry := _entry_path(error["loc"], document):
+            yield from _explain_entry(error, entry, document)
+            continue
         path, index = _key_path(error["loc"])
         around = document.nearest(path[:-1]) or document
         kind = error["type"]
@@ -58,6 +69,43 @@ def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
             if index is not None and isinstance(node.value, list):
                 node = document.find((*path, index)) or node
             yield Problem(node.at, _wrong_value(path, index is not None, node, document))
+
+
+def _entry_path(loc: tuple[int | str, ...], document: Node) -> tuple[str, ...]:
+    """Return the path of the mapping of a corpus in which an error is; empty if it is in none.
+
+    A recipe may write a single mapping without a list, where pydantic sees the first of a list.
+    """
+    key = tuple(map(str, loc[:2]))
+    if len(loc) < 3 or key not in ENTRIES:
+        return ()
+    written = document.find(key)
+    path = (*key, str(loc[2])) if written and isinstance(written.value, list) else key
+    node = document.find(path)
+    return path if node and isinstance(node.value, dict) else ()
+
+
+def _explain_entry(error: Any, path: tuple[str, ...], document: Node) -> Iterator[Problem]:
+    """Yield the problem of an entry of a corpus that is written as a mapping."""
+    node, model = document.find(path), ENTRIES[path[0], path[1]]
+    assert node is not None
+    kind, options = error["type"], keys_of(model)
+    if kind == "value_error":  # its messages begin with the key
+        for text in str(error["ctx"]["error"]).splitlines():
+            at = node.group.get(text.partition(":")[0], node).at
+            yield Problem(at, f"{key_name(path)}.{text}")
+        return
+    key = str(error["loc"][3])
+    name = key_name((*path, key))
+    if kind == "missing":
+        yield Problem(node.key_at, f'required key "{name}" is missing')
+    elif kind == "extra_forbidden":
+        hint = did_you_mean(key, options) or f"; an entry has {', '.join(options)}"
+        yield Problem(node.group[key].key_at, f'unknown key "{name}"{hint}')
+    else:
+        wrong = node.group[key]
+        text = f"{name}: {quote_value(wrong.plain())} is not {allowed(model, key)}"
+        yield Problem(wrong.at, text)
 
 
 def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
@@ -96,6 +144,8 @@ def format_value(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(format_value, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {format_value(v)}" for key, v in value.items()) + "}"
     return str(value)
 
 
@@ -125,8 +175,11 @@ def _key_path(loc: tuple[int | str, ...]) -> tuple[tuple[str, ...], str | None]:
 
 def _first_key_in(text: str, path: KeyPath, document: Node) -> Location:
     """Return the place of the first key of the recipe that a message names, or of the group."""
-    names = re.findall(r"[a-z_.]+[a-z_]", text)
-    found = (document.find(name.split(".")) for name in names)
+    names = re.findall(r"[a-z_.]+[a-z_](?:\[\d+\](?:\.[a-z_]+)?)?", text)
+    paths = [re.findall(r"[a-z_]+|\d+", name) for name in names]
+    # a single entry of a corpus may be written without a list
+    paths = [p for path in paths for p in (path, [part for part in path if not part.isdigit()])]
+    found = (document.find(path) for path in paths)
     return next((node for node in found if node), document.nearest(path) or document).key_at
 
 

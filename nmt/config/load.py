@@ -28,9 +28,9 @@ from nmt.config.errors import (
     kind_of,
     raise_problems,
 )
-from nmt.config.recipe import RENAMED_KEYS, RENAMED_VALUES, Recipe, groups, keys_of
+from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, groups, keys_of
 from nmt.config.variants import VariantSpec, is_variants_file, read_variants
-from nmt.config.yaml import KeyPath, Node, Problem, is_none, read_value, read_yaml
+from nmt.config.yaml import KeyPath, Node, Problem, is_none, key_name, read_value, read_yaml
 from nmt.errors import UserError
 
 MAX_BYTES = 1 << 20  # of a recipe file
@@ -163,6 +163,32 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
     }
 
 
+def changed_entries(old: Recipe, new: Recipe) -> list[str]:
+    """Return what differs in the entries of corpora besides their paths, a sentence each.
+
+    A number of entries that differs is not listed: the files then differ too.
+    """
+    found = []
+    for group, key in ENTRIES:
+        before, after = (getattr(getattr(r, group), key) or [] for r in (old, new))
+        for i, entries in enumerate(zip(before, after, strict=False)):
+            then, now = (
+                {
+                    **entry.model_dump(exclude={"path"}),
+                    **dict(zip(("src", "tgt"), entry.langs(r), strict=True)),
+                    "tokenized": entry.is_tokenized(r.data),
+                }
+                for entry, r in zip(entries, (old, new), strict=True)
+            )
+            found += [
+                f"{group}.{key}[{i}].{name}: {format_value(then.get(name))} -> "
+                f"{format_value(now.get(name))}"
+                for name in {**then, **now}
+                if then.get(name) != now.get(name)
+            ]
+    return found
+
+
 def _read_file(path: Path, problems: list[Problem]) -> Node:
     try:
         text = _read_bytes(path).decode("utf-8")
@@ -234,6 +260,13 @@ def _validate(document: Node, problems: list[Problem]) -> Recipe | None:
         model = kinds.get(kind_of(group, document))
         if model and isinstance(values.get(group), dict):
             _read_text(values[group], keys_of(model), (group,), document, problems)
+    for (group, key), entry in ENTRIES.items():
+        given = values[group].get(key) if isinstance(values.get(group), dict) else None
+        if isinstance(given, dict):
+            _read_text(given, keys_of(entry), (group, key), document, problems)
+        for i, item in enumerate(given if isinstance(given, list) else ()):
+            if isinstance(item, dict):
+                _read_text(item, keys_of(entry), (group, key, str(i)), document, problems)
     _read_text(values, keys_of(Recipe), (), document, problems)
     try:
         recipe = Recipe.model_validate(values)
@@ -257,7 +290,7 @@ def _read_text(
             values[key] = None
         elif types & {int, float} and isinstance(value, str) and ODD_NUMBER.fullmatch(value):
             plain = re.sub(r"^([-+]?)0+(?=\d)", r"\1", value.replace("_", ""))
-            text = f'{".".join(path)}: "{value}" can be read in two ways; write {plain}'
+            text = f'{key_name(path)}: "{value}" can be read in two ways; write {plain}'
             node = document.find(path)
             assert node is not None
             problems.append(Problem(node.at, text))
@@ -280,10 +313,10 @@ def _override(document: Node, overrides: Sequence[str], problems: list[Problem])
             what = f'"{name}" is set twice'
         else:
             try:
-                is_list = text.startswith("[")
+                is_yaml = text.startswith("[") or (text.startswith("{") and path in ENTRIES)
                 given[path] = (
                     read_value(text, COMMAND_LINE)
-                    if is_list
+                    if is_yaml
                     else Node(text, COMMAND_LINE, COMMAND_LINE)
                 )
                 continue
@@ -348,6 +381,11 @@ def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
     if isinstance(node.value, list):
         items = [_absolute(item, folder, is_word) for item in node.value]
         return Node(items, node.at, node.key_at)
+    if isinstance(node.value, dict):  # an entry of a corpus
+        keys = {
+            k: _absolute(v, folder, is_word) if k == "path" else v for k, v in node.value.items()
+        }
+        return Node(keys, node.at, node.key_at)
     if not isinstance(node.value, str) or not node.value or is_word(node.value):
         return node
     path = os.path.normpath(folder / os.path.expanduser(node.value))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -17,15 +18,20 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     JsonValue,
+    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
+    WrapSerializer,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
 
 from nmt.training.schedules import (
     DecayRule,
@@ -103,15 +109,7 @@ def item_or_list(item: dict[str, Any], form: str) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, several], "form": form})
 
 
-_PREFIX_FORM = "a path prefix"
-_PREFIX_SCHEMA = {"type": "string", "minLength": 1, "form": _PREFIX_FORM}
-Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": _PREFIX_FORM})]
-Prefixes: TypeAlias = Annotated[
-    list[Prefix],
-    Field(min_length=1),
-    BeforeValidator(as_list),
-    item_or_list(_PREFIX_SCHEMA, "a path prefix, or a list of them"),
-]
+Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
     str,
@@ -122,23 +120,160 @@ Language: TypeAlias = Annotated[
 ]
 
 
+Tag: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^<[A-Za-z0-9_-]+>$",
+        json_schema_extra={"form": "letters, digits, - and _ in angle brackets, such as <bt>"},
+    ),
+]
+SPECIAL_NAMES = ("<pad>", "<s>", "<unk>")  # how the specials of the vocabulary are displayed
+ENTRY_FORM = "a path prefix, or a mapping that has path"
+
+
+class _Entry(ConfigBase):
+    """What the entries of all corpora have; a recipe may write a path alone."""
+
+    path: Prefix = option(
+        ..., "path prefix of the files PATH.SRC and PATH.TGT, one sentence a line", "O"
+    )
+    src: Language | None = option(
+        None, "source language of the corpus; none = the recipe's src", "O"
+    )
+    tgt: Language | None = option(
+        None, "target language of the corpus; none = the recipe's tgt", "O"
+    )
+    tag: Tag | None = option(
+        None,
+        "piece before each source, which no text contains; nmt-translate --tag adds it",
+        "Johnson 2017, Caswell 2019",
+    )
+    tokenized: bool | None = option(
+        None,
+        "true = the files are Moses-tokenized, false = they are plain text; they are converted if "
+        "data.tokenized differs; none = as data.tokenized",
+        "O",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, value: Any) -> Any:
+        return {"path": str(value)} if isinstance(value, (str, Path)) else value
+
+    @model_validator(mode="after")
+    def _no_special(self) -> _Entry:
+        taken = f"tag: {self.tag} is a special of the vocabulary; choose another name"
+        check_rules((self.tag in SPECIAL_NAMES, taken))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
+        values = dump(self)
+        if "path" not in values:  # excluded
+            return values
+        set_keys = {k: v for k, v in values.items() if v != type(self).model_fields[k].default}
+        return self.path if set_keys.keys() == {"path"} else set_keys
+
+    def langs(self, recipe: Recipe) -> tuple[str, str]:
+        """Return the source and target language in a recipe."""
+        return self.src or recipe.src, self.tgt or recipe.tgt
+
+    def is_tokenized(self, data: DataConfig) -> bool:
+        """Return whether the files are Moses-tokenized, in a recipe with this group ``data``."""
+        return data.tokenized if self.tokenized is None else self.tokenized
+
+
+class CorpusEntry(_Entry):
+    """An entry of ``data.train``."""
+
+    weight: float = option(
+        1.0,
+        "how often an epoch has each pair: its whole part, and once more with the probability of "
+        "the rest; an entry that is listed twice counts twice",
+        "O",
+        form="a number above 0 and at most 1000; to leave a corpus out, remove its entry",
+        gt=0,
+        le=1000,
+    )
+
+
+class HeldOutEntry(_Entry):
+    """An entry of ``data.dev`` or ``data.test``."""
+
+    name: str | None = option(
+        None,
+        "name in logs and files if there are several sets; none = SRC-TGT",
+        "O",
+        form="letters, digits, - and _",
+        pattern=r"^[A-Za-z0-9_-]+$",
+    )
+
+    def label(self, recipe: Recipe) -> str:
+        """Return ``name``, or SRC-TGT if the entry has none."""
+        return self.name or "-".join(self.langs(recipe))
+
+
+def _as_entries(value: Any) -> Any:
+    return [value] if isinstance(value, (str, Path, dict, _Entry)) else value
+
+
+class _EntriesSchema:
+    """The JSON schema of a key that holds one entry or several."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        several = handler(core_schema)
+        path = {"type": "string", "minLength": 1}
+        entry = {"anyOf": [path, several["items"]], "form": ENTRY_FORM}
+        form = "a path prefix, a mapping that has path, or a list of them"
+        return {"anyOf": [entry, {**several, "items": entry}], "form": form}
+
+
+def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHandler) -> Any:
+    values = dump(entries)
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else values
+
+
+CorpusEntries: TypeAlias = Annotated[
+    list[CorpusEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
+]
+HeldOutEntries: TypeAlias = Annotated[
+    list[HeldOutEntry],
+    Field(min_length=1),
+    BeforeValidator(_as_entries),
+    WrapSerializer(_dump_held_out),
+    _EntriesSchema(),
+]
+
+
 class DataConfig(ConfigBase):
     """Corpora, and how sentences become batches."""
 
-    train: Prefixes = option(
+    train: CorpusEntries = option(
         ...,
         "training corpus: path prefix of the files PREFIX.SRC and PREFIX.TGT, one sentence a line, "
         "plain, .gz, .xz or .bz2; of a list, all are used",
         "O",
     )
-    dev: Prefix = option(
+    dev: HeldOutEntries = option(
         ...,
         "path prefix of the validation set; its score selects the best checkpoint, decays the "
-        "learning rate and stops training",
+        "learning rate and stops training; of several sets, the mean of their scores does",
         "O",
     )
-    test: Prefix | None = option(
-        None, "path prefix of the test set, which is scored once, when training ends", "O"
+    test: HeldOutEntries | None = option(
+        None,
+        "path prefix of the test set, which is scored once, when training ends; of a list, each is",
+        "O",
+    )
+    temperature: float = option(
+        1.0,
+        "T: each entry of data.train is drawn in proportion to (number of pairs)^(1/T), the "
+        "largest as often as it is; 1 = all pairs equally often, more = small entries more often",
+        "Arivazhagan 2019",
+        ge=1,
+        le=100,
     )
     download: str | None = option(
         None,
@@ -824,6 +959,37 @@ class AnalysisConfig(ConfigBase):
         return self
 
 
+def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
+    """Yield the rules between the entries of a recipe's corpora, as ``check_rules`` takes them."""
+    data = recipe.data
+    tags = {entry.tag for entry in data.train} - {None}
+    roles: dict[str, Sequence[CorpusEntry | HeldOutEntry]] = {
+        "data.train": data.train,
+        "data.dev": data.dev,
+        "data.test": data.test or [],
+    }
+    for key, entries in roles.items():
+        for i, entry in enumerate(entries):
+            src, tgt = entry.langs(recipe)
+            side = "tgt" if entry.tgt else "src"
+            same = f"{key}[{i}].{side}: source and target language are both {src}"
+            yield (entry.src or entry.tgt) is not None and src == tgt, same
+            if key != "data.train":
+                known = f"the tags of data.train are {', '.join(sorted(filter(None, tags)))}"
+                unknown = f"{key}[{i}].tag: no entry of data.train has the tag {entry.tag}; "
+                none = "data.train has no tags"
+                yield (
+                    entry.tag is not None and entry.tag not in tags,
+                    unknown + (known if tags else none),
+                )
+    for key in ("data.dev", "data.test"):
+        held_out = getattr(data, key[5:]) or []
+        labels = [entry.label(recipe) for entry in held_out]
+        for i, label in enumerate(labels):
+            twice = f"{key}[{i}]: two sets are called {label}; give each a name"
+            yield label in labels[:i], twice
+
+
 def _with_kind(kind: str) -> BeforeValidator:
     def fill(value: Any) -> Any:
         return {"kind": kind, **value} if isinstance(value, dict) else value
@@ -981,6 +1147,7 @@ class Recipe(ConfigBase):
         cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
         check_rules(
             (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
+            *_entry_rules(self),
             (
                 self.train.average == 1,
                 "train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2",
@@ -999,6 +1166,14 @@ class Recipe(ConfigBase):
             ),
         )
         return self
+
+
+# keys that hold entries of corpora -> the class of an entry
+ENTRIES: dict[tuple[str, str], type[_Entry]] = {
+    ("data", "train"): CorpusEntry,
+    ("data", "dev"): HeldOutEntry,
+    ("data", "test"): HeldOutEntry,
+}
 
 
 @functools.cache

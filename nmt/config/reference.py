@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import Recipe, groups, keys_of
+from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups, keys_of
 from nmt.config.variants import Paper, VariantKeys, VariantsKeys
 
 INTRODUCTION = """\
@@ -65,6 +65,11 @@ def key_tables() -> str:
         for kind, model in kinds.items():
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
             parts.append(_table(title, model, omit=("kind",) if kind else ()))
+            if name == "data":
+                parts += [
+                    _table("Each entry of `data.train`", CorpusEntry),
+                    _table("Each entry of `data.dev` and `data.test`", HeldOutEntry),
+                ]
     parts.append(
         "## Files of variants\n\nSuch a file lists variants of one or several recipes, as those in "
         "recipes/ablations/ do."
@@ -112,7 +117,8 @@ def _table(title: str, model: type[BaseModel], omit: Collection[str] = ()) -> st
         if name not in omit
     ]
     head = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
-    return "\n".join([f"### {title}" if "variant" in title else f"## {title}", "", *head, *rows])
+    below = "variant" in title or "entry" in title
+    return "\n".join([f"### {title}" if below else f"## {title}", "", *head, *rows])
 
 
 def _default(field: FieldInfo) -> str:

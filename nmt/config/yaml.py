@@ -96,6 +96,12 @@ class Node:
         return self.value
 
 
+def key_name(path: KeyPath) -> str:
+    """Return a path as messages write it: ``data.train[2].weight``."""
+    parts = (f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
 def is_none(value: Any) -> bool:
     """Return whether a text means that a key has no value."""
     return isinstance(value, str) and value.lower() in NONE
@@ -186,7 +192,7 @@ def _node(
         return Node(_mapping(node, file, name, problems), at, key_at or at)
     if isinstance(node, yaml.SequenceNode):
         items = [
-            _node(item, None, file, f"{name}.{i}", problems) for i, item in enumerate(node.value)
+            _node(item, None, file, f"{name}[{i}]", problems) for i, item in enumerate(node.value)
         ]
         return Node(items, at, key_at or at)
     return Node(node.value, at, key_at or at)

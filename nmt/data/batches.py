@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nmt.data.buckets import Bucket
 from nmt.data.layout import Layout
+from nmt.data.mixture import shuffle_rows
 from nmt.data.vocab import BOS, EOS, PAD
 
 POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
@@ -163,6 +164,7 @@ def make_batches(
     seed: int,
     epoch: int,
     rebatch: bool = True,
+    rows: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
 
@@ -173,17 +175,19 @@ def make_batches(
     Args:
         src_len, tgt_len: [n] pieces without EOS.
         rebatch: make other batches in each epoch; otherwise only their order changes.
+        rows: the rows of the epoch, sorted; one may occur several times. None = each row once.
     """
-    n = len(src_len)
     rng = np.random.default_rng([seed, epoch if rebatch else 0])
     longest = np.maximum(src_len, tgt_len).astype(np.int64) + 1
-    order = rng.permutation(n)
-    pool = max(1, int(POOL_BATCHES * batch_tokens / longest.mean())) if n else 1
+    order = rng.permutation(len(src_len)) if rows is None else shuffle_rows(rows, rng)
+    n = len(order)
+    mean = (longest if rows is None else longest[rows]).mean() if n else 1
+    pool = max(1, int(POOL_BATCHES * batch_tokens / mean))
     batches: list[np.ndarray] = []
     for first in range(0, n, pool):
-        rows = order[first : first + pool]
-        rows = rows[np.lexsort((src_len[rows] + tgt_len[rows], longest[rows]))]
-        batches.extend(np.split(rows, _cuts(longest[rows], batch_tokens)))
+        taken = order[first : first + pool]
+        taken = taken[np.lexsort((src_len[taken] + tgt_len[taken], longest[taken]))]
+        batches.extend(np.split(taken, _cuts(longest[taken], batch_tokens)))
     np.random.default_rng([seed, epoch, 1]).shuffle(batches)
     return batches
 

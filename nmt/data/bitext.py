@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from nmt.data.text import CR_FIX, OPENERS, Pair, find_side, is_blank, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import Recipe
+    from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
 
 Sides: TypeAlias = tuple[Path, Path]  # source file and target file
 
@@ -31,19 +31,51 @@ def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
     return sides
 
 
+@dataclass(frozen=True)
+class Bitext:
+    """The two files of a corpus, and how its lines become sources and targets.
+
+    Attributes:
+        name: short name for messages.
+        sides: source file and target file, in the text form of the recipe (``data.tokenized``).
+        langs: source and target language.
+        tag: of the sources; None = none.
+        original: the files as the recipe names them, and whether these are tokenized. They differ
+            from ``sides`` after a conversion.
+        weight: of a training corpus.
+    """
+
+    name: str
+    sides: Sides
+    langs: tuple[str, str]
+    tag: str | None
+    original: tuple[Sides, bool]
+    weight: float = 1.0
+
+
 def missing_files(recipe: Recipe) -> list[str]:
-    """Return the prefixes of the recipe's corpora that lack a usable file."""
+    """Return the prefixes of the recipe's corpora in its own languages that lack a usable file."""
+    langs = (recipe.src, recipe.tgt)
     return [
-        prefix
-        for prefixes in _prefixes_by_role(recipe).values()
-        for prefix in prefixes
-        if any(isinstance(s, UserError) for s in locate_sides(prefix, (recipe.src, recipe.tgt)))
+        entry.path
+        for entries in _entries_by_role(recipe).values()
+        for entry in entries
+        if entry.langs(recipe) == langs
+        and any(isinstance(s, UserError) for s in locate_sides(entry.path, langs))
     ]
 
 
-def _prefixes_by_role(recipe: Recipe) -> dict[str, list[str]]:
+def _entries_by_role(recipe: Recipe) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
     data = recipe.data
-    return {"train": data.train, "dev": [data.dev], "test": [data.test] if data.test else []}
+    return {"train": data.train, "dev": data.dev, "test": data.test or []}
+
+
+def set_names(recipe: Recipe, role: Literal["dev", "test"]) -> list[str]:
+    """Return the names of the dev or test sets: ``dev``, or ``dev.NAME`` for each of several."""
+    entries = getattr(recipe.data, role) or []
+    if len(entries) == 1:
+        return [role]
+    return [f"{role}.{entry.label(recipe)}" for entry in entries]
 
 
 @dataclass(frozen=True)
@@ -51,16 +83,15 @@ class CorpusFiles:
     """The files of a recipe.
 
     Attributes:
-        train: source and target file of each training corpus; a corpus may occur twice.
-        held_out: source and target file of "dev", and of "test" if the recipe has one.
+        train: each training corpus; a corpus may occur twice.
+        held_out: the dev and test sets by name: "dev" and "test", or "dev.NAME" for each of
+            several.
         segment: codes or model file that the recipe names.
-        names: short names of the training corpora, for messages.
     """
 
-    train: list[Sides]
-    held_out: dict[str, Sides]
+    train: list[Bitext]
+    held_out: dict[str, Bitext]
     segment: list[Path]
-    names: list[str]
 
     @classmethod
     def of(cls, recipe: Recipe) -> CorpusFiles:
@@ -69,40 +100,52 @@ class CorpusFiles:
         Raises:
             UserError: files are missing or not regular files; the error names all of them.
         """
-        roles = _prefixes_by_role(recipe)
-        prefixes = {prefix: None for prefixes in roles.values() for prefix in prefixes}
-        located = {p: locate_sides(p, (recipe.src, recipe.tgt)) for p in prefixes}
+        roles = _entries_by_role(recipe)
+        keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
+        located = {key: locate_sides(*key) for key in keys}
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
         if problems:
             first, *others = problems
             more = "".join(f"\n{error.at}: {error.what}" for error in others)
             raise UserError(first.what + more, at=first.at, fix=first.fix)
-        found = {
-            prefix: (src, tgt)
-            for prefix, (src, tgt) in located.items()
-            if isinstance(src, Path) and isinstance(tgt, Path)
-        }
+
+        def bitext(name: str, entry: CorpusEntry | HeldOutEntry) -> Bitext:
+            src, tgt = located[entry.path, entry.langs(recipe)]
+            assert isinstance(src, Path), "a missing file has raised an error"
+            assert isinstance(tgt, Path), "a missing file has raised an error"
+            sides, tokenized = (src, tgt), entry.is_tokenized(recipe.data)
+            weight = getattr(entry, "weight", 1.0)
+            return Bitext(name, sides, entry.langs(recipe), entry.tag, (sides, tokenized), weight)
+
         given = [getattr(recipe.segment, key, "learn") for key in ("codes", "model")]
         if recipe.init.vocab == "parent":  # which has a copy of its codes
             given = []
         return cls(
-            train=[found[prefix] for prefix in roles["train"]],
-            held_out={name: found[roles[name][0]] for name in ("dev", "test") if roles[name]},
+            train=list(map(bitext, _short_names(recipe), recipe.data.train)),
+            held_out={
+                name: bitext(name, entry)
+                for role in ("dev", "test")
+                for name, entry in zip(set_names(recipe, role), roles[role], strict=True)
+            },
             segment=[Path(file) for file in given if file != "learn"],
-            names=_short_names(roles["train"]),
         )
 
     def paths(self) -> list[Path]:
         """Return all files."""
-        sides = [*self.train, *self.held_out.values()]
+        sides = [text.original[0] for text in (*self.train, *self.held_out.values())]
         return [*(path for pair in sides for path in pair), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
         """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
+
+        def held_out(role: str) -> list[Path]:
+            names = [name for name in self.held_out if name.partition(".")[0] == role]
+            return [path for name in names for path in self.held_out[name].original[0]]
+
         roles = {
-            "train": [path for sides in self.train for path in sides],
-            "dev": self.held_out["dev"],
-            "test": self.held_out.get("test", ()),
+            "train": [path for text in self.train for path in text.original[0]],
+            "dev": held_out("dev"),
+            "test": held_out("test"),
             "segment": self.segment,
         }
         return {role: [digests[path] for path in paths] for role, paths in roles.items()}
@@ -115,10 +158,19 @@ class CorpusFiles:
         )
 
 
-def _short_names(prefixes: Sequence[str]) -> list[str]:
-    """Return the last part of each prefix, or the complete prefixes where these are the same."""
-    last = [Path(prefix).name for prefix in prefixes]
-    return last if len(set(last)) == len(last) else list(prefixes)
+def _short_names(recipe: Recipe) -> list[str]:
+    """Return the last part of the path of each training corpus.
+
+    Where these are the same, return the complete paths, with the languages if those are too.
+    """
+    entries = recipe.data.train
+    last = [Path(entry.path).name for entry in entries]
+    if len(set(last)) == len(last):
+        return last
+    langs = {entry.path: entry.langs(recipe) for entry in entries}
+    if all(entry.langs(recipe) == langs[entry.path] for entry in entries):
+        return [entry.path for entry in entries]
+    return [f"{entry.path} ({'-'.join(entry.langs(recipe))})" for entry in entries]
 
 
 class InputFiles:

@@ -11,15 +11,16 @@ import shutil
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nmt.data.bitext import set_names
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.runtime.files import atomic_folder, disk_errors
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import Recipe
+    from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
     from nmt.data.vocab import Vocab
 
 VERSION = "5"  # of the format; after a change of it, old caches are not used
@@ -53,10 +54,48 @@ def data_hash(
         "segment": segment.model_dump(exclude={"codes", "model"}),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
+        **_entry_parts(recipe, learned=segmenter is None and _learns(recipe)),
     }
     if vocab is not None:
         parts["vocab"] = vocab.hash
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _learns(recipe: Recipe) -> bool:
+    """Return whether the segmentation depends on the training text."""
+    segment = recipe.segment
+    given = getattr(segment, "codes", getattr(segment, "model", None))
+    return given == "learn" or bool(getattr(segment, "vocab_threshold", 0))
+
+
+def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
+    """Return what the entries of the corpora determine; nothing for path prefixes alone.
+
+    Args:
+        learned: the segmentation is learned, on the weighted mixture of the entries.
+    """
+    data = recipe.data
+    parts: dict[str, Any] = {}
+    roles: dict[str, Sequence[CorpusEntry | HeldOutEntry]] = {
+        "train": data.train,
+        "dev": data.dev,
+        "test": data.test or [],
+    }
+    entries = {
+        role: [[*e.langs(recipe), e.tag, e.is_tokenized(data)] for e in of_role]
+        for role, of_role in roles.items()
+    }
+    plain = [recipe.src, recipe.tgt, None, data.tokenized]
+    if any(entry != plain for of_role in entries.values() for entry in of_role):
+        parts["entries"] = entries
+    sets = {"dev": set_names(recipe, "dev"), "test": set_names(recipe, "test")}
+    if any(name != role for role, names in sets.items() for name in names):
+        parts["sets"] = sets
+    weights = [entry.weight for entry in data.train]
+    if data.temperature != 1 or any(weight != 1 for weight in weights):
+        # without learning, it only matters that the rows of each entry are counted
+        parts["weights"] = [data.temperature, weights] if learned else True
+    return parts
 
 
 def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:

@@ -8,6 +8,7 @@ test.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import unicodedata
 from array import array
@@ -20,11 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from nmt.data.bitext import CorpusFiles, Sides, read_pairs
+from nmt.data.bitext import Bitext, CorpusFiles, read_pairs
 from nmt.data.languages import LanguageProfile, Profiles, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts
 from nmt.data.report import (
+    ALREADY_TOKENIZED,
+    ESCAPES,
+    NOT_TOKENIZED,
     SUSPICIONS,
+    CorpusForm,
     CorpusReport,
     Finding,
     LanguageFindings,
@@ -32,6 +37,7 @@ from nmt.data.report import (
     SharedPairs,
     SplitReport,
 )
+from nmt.data.segmenters.base import TrainingPair
 from nmt.data.text import Pair, is_blank
 from nmt.errors import UserError
 
@@ -71,31 +77,41 @@ class TrainingPairs:
     """The training pairs that passed the checks.
 
     Attributes:
-        files: the two files of each corpus.
-        names: name of each corpus, for messages.
+        corpora: the corpora.
         kept: [pairs] bool for each corpus.
         progress: show a bar on a terminal.
     """
 
-    files: Sequence[Sides]
-    names: Sequence[str]
+    corpora: Sequence[Bitext]
     kept: Sequence[np.ndarray]
     progress: bool
 
-    def read(self, action: str) -> Iterator[Pair]:
-        """Yield the pairs; ``action`` is the title of the progress bar."""
-        total = sum(int(kept.sum()) for kept in self.kept)
-        with _bar(action, self.progress, total) as bar:
-            for sides, kept in zip(self.files, self.kept, strict=True):
-                yield from _counted(compress(read_pairs(sides), kept.tobytes()), bar)
+    @property
+    def sizes(self) -> list[int]:
+        """Number of pairs of each corpus."""
+        return [int(kept.sum()) for kept in self.kept]
+
+    def read(self, action: str, copies: np.ndarray | None = None) -> Iterator[TrainingPair]:
+        """Yield each pair with the number of its corpus.
+
+        Args:
+            action: title of the progress bar.
+            copies: [pairs] how often to yield each pair; None = once.
+        """
+        counts = None if copies is None else iter(copies.tolist())
+        with _bar(action, self.progress, sum(self.sizes)) as bar:
+            for number, (corpus, kept) in enumerate(zip(self.corpora, self.kept, strict=True)):
+                for src, tgt in _counted(compress(read_pairs(corpus.sides), kept.tobytes()), bar):
+                    for _ in range(1 if counts is None else next(counts)):
+                        yield src, tgt, number
 
     def places(self, rows: Sequence[int]) -> list[str]:
         """Return ``NAME:LINE`` of the pairs with these indices among the kept ones."""
         found, first = [], 0
-        for name, kept in zip(self.names, self.kept, strict=True):
+        for corpus, kept in zip(self.corpora, self.kept, strict=True):
             lines = np.flatnonzero(kept)
             found += [
-                f"{name}:{lines[row - first] + 1}"
+                f"{corpus.name}:{lines[row - first] + 1}"
                 for row in rows
                 if first <= row < first + len(lines)
             ]
@@ -120,15 +136,17 @@ def check_corpora(
     data = recipe.data
     held_out: dict[str, list[Pair]] = {}
     checks: dict[str, SplitCheck] = {}
-    for name, sides in files.held_out.items():
+    for name, corpus in files.held_out.items():
         check = checks[name] = SplitCheck(data.tokenized)
-        held_out[name] = list(read_pairs(sides, check.normalized))
-        check.add(held_out[name], name)
+        pairs, originals = _read(corpus, check)
+        held_out[name] = list(pairs)
+        check.add(held_out[name], name, corpus.original[1], originals)
         if not check.kept:
             drops = check.report().describe_drops() or "the files are empty"
+            src, tgt = corpus.original[0]
             raise UserError(
                 f"no pair has text on both sides ({drops})",
-                at=f"data.{name} ({sides[0]}, {sides[1]})",
+                at=f"data.{name} ({src}, {tgt})",
                 fix="scores need a source and a reference: check the two files",
             )
     hashes = {name: set(check.hashes) for name, check in checks.items()}
@@ -141,22 +159,36 @@ def check_corpora(
     )
     kept = []
     with _bar("checking", progress) as bar:
-        for name, sides in zip(files.names, files.train, strict=True):
-            kept.append(train.add(_counted(read_pairs(sides, train.normalized), bar), name))
+        for corpus in files.train:
+            pairs, originals = _read(corpus, train)
+            tokenized = corpus.original[1]
+            kept.append(train.add(_counted(pairs, bar), corpus.name, tokenized, originals))
+    texts = {corpus.name: corpus for corpus in files.train} | files.held_out
     report = CorpusReport(
         splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
         overlap=train.overlap(),
-        test_in_dev=_shared(hashes["dev"], hashes.get("test", set())),
+        test_in_dev=_shared(_of_role(hashes, "dev"), _of_role(hashes, "test")),
         languages=LanguageFindings(
             *check_languages(
                 train.profiles,
                 {name: c.profiles[name] for name, c in checks.items()},
-                (recipe.src, recipe.tgt),
+                {name: text.langs for name, text in texts.items()},
             )
         ),
     )
     require_training_pairs(report.splits["train"], files)
-    return report, TrainingPairs(files.train, files.names, kept, progress), held_out
+    return report, TrainingPairs(files.train, kept, progress), held_out
+
+
+def _read(corpus: Bitext, check: SplitCheck) -> tuple[Iterator[Pair], Iterator[Pair] | None]:
+    """Return the pairs of a corpus in the form of the recipe, and the originals of these.
+
+    The originals are None if the corpus was not converted.
+    """
+    original = read_pairs(corpus.original[0], check.normalized)
+    if corpus.sides == corpus.original[0]:
+        return original, None
+    return read_pairs(corpus.sides), original
 
 
 def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
@@ -164,7 +196,7 @@ def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
     if not train.kept:
         raise UserError(
             f"no training pair is left ({train.describe_drops() or 'the files are empty'})",
-            at=f"data.train ({', '.join(str(src) for src, _ in files.train)}, ...)",
+            at=f"data.train ({', '.join(str(text.original[0][0]) for text in files.train)}, ...)",
             fix="check the files, data.max_len and data.max_pieces",
         )
 
@@ -199,6 +231,7 @@ class SplitCheck:
         self.normalized: Counter[str] = Counter()
         self.dropped: dict[str, Finding] = {}
         self.suspicious = {name: Finding() for name in SUSPICIONS}
+        self.forms: list[CorpusForm] = []
         self.not_in_nfc = Finding()
         self.profiles: defaultdict[str, Profiles] = defaultdict(
             lambda: (LanguageProfile(), LanguageProfile())
@@ -206,17 +239,29 @@ class SplitCheck:
         self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
         self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
 
-    def add(self, pairs: Iterable[Pair], corpus: str) -> np.ndarray:
+    def add(
+        self,
+        pairs: Iterable[Pair],
+        corpus: str,
+        tokenized: bool | None = None,
+        originals: Iterable[Pair] | None = None,
+    ) -> np.ndarray:
         """Check the pairs of a corpus.
 
         Args:
             corpus: its name, for messages.
+            tokenized: whether its files are Moses-tokenized; None = as the split.
+            originals: the pairs before they were converted to the form of the split; None = they
+                were not. Whether a text is tokenized is checked in these.
 
         Returns:
             [number of pairs] bool: which pairs have text on both sides and are not too long.
         """
         kept = bytearray()
-        for number, (src, tgt) in enumerate(pairs, 1):
+        form = CorpusForm(corpus, self.tokenized if tokenized is None else tokenized)
+        self.forms.append(form)
+        both = zip(pairs, itertools.repeat(None) if originals is None else originals, strict=False)
+        for number, ((src, tgt), original) in enumerate(both, 1):
             place = f"{corpus}:{number}"
             reason = reason_to_drop(src, tgt, self.limits)
             kept.append(reason is None)
@@ -225,6 +270,7 @@ class SplitCheck:
                 continue
             self.kept += 1
             self._find_suspicious(src, tgt, place)
+            self._check_form(form, *(original or (src, tgt)), place)
             key = pair_hash(src, tgt)
             self.hashes.append(key)
             if self.kept <= PROFILED_PAIRS or not key % PROFILED_ONE_IN:
@@ -250,6 +296,7 @@ class SplitCheck:
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
             not_in_nfc=self.not_in_nfc,
             normalized=dict(self.normalized),
+            forms=self.forms if len(self.forms) > 1 else None,
         )
 
     def overlap(self) -> dict[str, Overlap]:
@@ -275,7 +322,6 @@ class SplitCheck:
 
     def _find_suspicious(self, src: str, tgt: str, place: str) -> None:
         found, text = self.suspicious, f"{src}\n{tgt}"
-        ends_with_mark = src[-1:] in _ENDS or tgt[-1:] in _ENDS
         if src == tgt:
             found["same text on both sides"].add(place)
         short, long = sorted((len(src), len(tgt)))
@@ -283,16 +329,25 @@ class SplitCheck:
             found["one side over 3 times as long"].add(place)
         if "@@ " in text:
             found["already BPE-encoded (@@)"].add(place)
-        if self.tokenized:
-            if ends_with_mark and any(map(_NO_SPACE_BEFORE_MARK.search, (src, tgt))):
-                found["not tokenized though data.tokenized is true"].add(place)
-        else:
-            if "&" in text and _ESCAPE.search(text):
-                found["HTML escapes (&quot; &apos; ...)"].add(place)
-            if ends_with_mark and any(map(_SPACE_BEFORE_STOP.search, (src, tgt))):
-                found["already tokenized (space before a full stop)"].add(place)
         if not text.isascii() and not unicodedata.is_normalized("NFC", text):
             self.not_in_nfc.add(place)
+
+    def _check_form(self, form: CorpusForm, src: str, tgt: str, place: str) -> None:
+        """Find signs that a pair is not in the form that its corpus should have."""
+        form.kept += 1
+        ends_with_mark = src[-1:] in _ENDS or tgt[-1:] in _ENDS
+        signs = []
+        if form.tokenized:
+            if ends_with_mark and any(map(_NO_SPACE_BEFORE_MARK.search, (src, tgt))):
+                signs.append(NOT_TOKENIZED)
+        else:
+            if ("&" in src or "&" in tgt) and any(map(_ESCAPE.search, (src, tgt))):
+                signs.append(ESCAPES)
+            if ends_with_mark and any(map(_SPACE_BEFORE_STOP.search, (src, tgt))):
+                signs.append(ALREADY_TOKENIZED)
+        for sign in signs:
+            self.suspicious[sign].add(place)
+            form.signs.setdefault(sign, Finding()).add(place)
 
 
 def pair_hash(src: str, tgt: str) -> int:
@@ -319,6 +374,11 @@ def reason_to_drop(src: str, tgt: str, limits: Limits | None) -> str | None:
 
 def _has_more_words(line: str, words: int) -> bool:
     return len(line) > 2 * words and len(line.split()) > words  # a short line needs no split
+
+
+def _of_role(hashes: Mapping[str, set[int]], role: str) -> set[int]:
+    """Return the pairs of all dev or all test sets."""
+    return {key for name, of in hashes.items() if name.partition(".")[0] == role for key in of}
 
 
 def _shared(dev: set[int], test: set[int]) -> SharedPairs:

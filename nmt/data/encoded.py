@@ -1,7 +1,8 @@
 """Encoded corpora: pairs as ids in flat memory-mapped files, written and read in chunks.
 
 A folder has ``src.ids`` and ``tgt.ids`` (uint16 or int32), ``src.len`` and ``tgt.len`` (int32), and
-``corpus.json`` with the type and the number of values in each file.
+``corpus.json`` with the type and the number of values in each file, and the number of pairs of each
+entry of the training corpus.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from nmt.data import workers
+from nmt.data.bitext import Bitext
 from nmt.data.report import Coverage
 from nmt.data.segmenters import Segmenter
+from nmt.data.segmenters.base import Languages, TrainingPair
 from nmt.data.text import Pair, is_blank
-from nmt.data.vocab import MAX_TYPES, UNK, Vocab
+from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.errors import MachineError, UserError
 
 Side: TypeAlias = Literal["src", "tgt"]
@@ -56,6 +59,7 @@ class EncodedCorpus:
 
     Attributes:
         src_len, tgt_len: [n] int32, pieces of each pair.
+        sizes: pairs of each entry of a training corpus, in order; they add up to n.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -71,6 +75,10 @@ class EncodedCorpus:
                 for side in SIDES
                 for part in ("ids", "len")
             }
+            count = len(arrays["src.len"])
+            self.sizes: list[int] = metadata.get("sizes", [count])
+            if sum(self.sizes) != count:
+                raise ValueError(f"it has {count} pairs, not {sum(self.sizes)}")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
@@ -117,14 +125,22 @@ class CorpusWriter:
                 self._files[f"{side}.{part}"].write(array.tobytes())
                 self._counts[f"{side}.{part}"] += len(array)
 
-    def finish(self) -> None:
-        """Flush the files to the disk, and write corpus.json."""
+    def finish(self, sizes: Sequence[int] | None = None) -> None:
+        """Flush the files to the disk, and write corpus.json.
+
+        Args:
+            sizes: pairs of each entry of a training corpus.
+        """
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
             file.close()
         kinds = {"ids": self._id_type.name, "len": "int32"}
-        metadata = {name: (kinds[name[4:]], count) for name, count in self._counts.items()}
+        metadata: dict[str, Any] = {
+            name: (kinds[name[4:]], count) for name, count in self._counts.items()
+        }
+        if sizes is not None:
+            metadata["sizes"] = list(sizes)
         (self._folder / "corpus.json").write_text(json.dumps(metadata), encoding="utf-8")
 
 
@@ -153,31 +169,49 @@ class EncodeChunk:
     """Segment a chunk of training pairs; BPE-dropout depends on the seed and the chunk number.
 
     Args:
-        max_pieces: longest side of a pair; longer pairs are left out.
+        langs: source and target language of each training corpus.
+        tags: tag of each training corpus, None = none.
+        max_pieces: longest side of a pair, without its tag; longer pairs are left out.
     """
 
     def __init__(
-        self, segmenter: Segmenter, src: str, tgt: str, seed: int, max_pieces: int
+        self,
+        segmenter: Segmenter,
+        langs: Languages,
+        tags: Sequence[str | None],
+        seed: int,
+        max_pieces: int,
     ) -> None:
-        self.segmenter, self._langs = segmenter, (src, tgt)
+        self.segmenter, self._langs = segmenter, langs
+        self.tags = [tag_piece(tag) for tag in tags]
         self._seed, self._max_pieces = seed, max_pieces
 
-    def __call__(self, number: int, pairs: list[Pair]) -> tuple[tuple[Pieces, Pieces], list[int]]:
-        """Return the pieces of both sides, and the positions in the chunk of the pairs left out."""
+    def __call__(
+        self, number: int, pairs: list[TrainingPair]
+    ) -> tuple[tuple[Pieces, Pieces], list[int], Counter[int]]:
+        """Segment a chunk.
+
+        Returns:
+            The pieces of both sides, the positions in the chunk of the pairs left out, and the
+            number of the other pairs of each corpus.
+        """
         encode = self.segmenter.training_encoder([self._seed, number])
-        src, tgt = (
-            [encode(pair[side], lang) for pair in pairs] for side, lang in enumerate(self._langs)
-        )
+        src = [encode(source, self._langs[corpus][0]) for source, _, corpus in pairs]
+        tgt = [encode(target, self._langs[corpus][1]) for _, target, corpus in pairs]
         longest = map(max, map(len, src), map(len, tgt))
         too_long = [i for i, length in enumerate(longest) if length > self._max_pieces]
+        for line, (_, _, corpus) in zip(src, pairs, strict=True):
+            line[:0] = self.tags[corpus]
+        sizes = Counter(corpus for _, _, corpus in pairs)
         for i in reversed(too_long):
             del src[i], tgt[i]
-        return (Pieces.of(src), Pieces.of(tgt)), too_long
+            sizes[pairs[i][2]] -= 1
+        return (Pieces.of(src), Pieces.of(tgt)), too_long, sizes
 
 
 def encode_training(
     work: EncodeChunk,
-    pairs: Iterator[Pair],
+    pairs: Iterator[TrainingPair],
     min_count: int,
     folder: Path,
     fixed: Vocab | None = None,
@@ -203,8 +237,10 @@ def encode_training(
     draft = folder.with_name(f"{folder.name}.draft")
     writer = CorpusWriter(draft, DRAFT_TYPES)
     left_out: list[int] = []
-    for number, (chunk, too_long) in enumerate(workers.map_chunks(work, pairs)):
+    sizes = Counter(dict.fromkeys(range(len(work.tags)), 0))
+    for number, (chunk, too_long, of_chunk) in enumerate(workers.map_chunks(work, pairs)):
         left_out += [number * workers.CHUNK + i for i in too_long]
+        sizes.update(of_chunk)
         sides = []
         for (types, rows), count in zip(chunk, counts, strict=True):
             seen = np.bincount(rows.ids, minlength=len(types))
@@ -213,17 +249,20 @@ def encode_training(
             sides.append(Ragged(ids[rows.ids], rows.lengths))
         writer.add(*sides)
     writer.finish()
+    tags = [piece for tag in work.tags for piece in tag]
     if fixed is None:
-        vocab = Vocab.build(*counts, min_count=min_count, alphabet=work.segmenter.alphabet())
+        alphabet = [*work.segmenter.alphabet(), *tags]
+        vocab = Vocab.build(*counts, min_count=min_count, alphabet=alphabet)
     else:
-        vocab = fixed.with_counts(*counts)
+        vocab = fixed.with_counts(*counts, new=tags)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
             at="segment.kind",
             fix="set segment.kind to fastbpe or sentencepiece, or raise segment.min_count",
         )
-    remap_ids(draft, np.array(vocab.ids(draft_ids), np.int32), folder, len(vocab))
+    ids_of_types = np.array(vocab.ids(draft_ids), np.int32)
+    remap_ids(draft, ids_of_types, folder, len(vocab), list(sizes.values()))
     shutil.rmtree(draft)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
@@ -239,7 +278,9 @@ def _unknown_pieces(vocab: Vocab, counts: Counter[str]) -> Coverage:
     return Coverage(share, share, [piece for piece, _ in lacking.most_common(SHOWN_PIECES)])
 
 
-def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> None:
+def remap_ids(
+    draft: Path, ids: np.ndarray, folder: Path, types: int, sizes: Sequence[int] | None = None
+) -> None:
     """Copy a corpus that was written with DRAFT_TYPES, with ``ids[i]`` in place of i.
 
     The draft is read block by block: mapped pages would count as memory of this process.
@@ -260,16 +301,20 @@ def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int) -> None:
                 for side, n in zip(SIDES, lengths, strict=True)
             ]
             writer.add(Ragged(ids[old[0]], lengths[0]), Ragged(ids[old[1]], lengths[1]))
-    writer.finish()
+    writer.finish(sizes)
 
 
 def encode_held_out(
-    pairs: Iterable[Pair], segmenter: Segmenter, vocab: Vocab, src: str, tgt: str, folder: Path
+    pairs: Iterable[Pair], segmenter: Segmenter, vocab: Vocab, corpus: Bitext, folder: Path
 ) -> dict[str, Coverage]:
     """Write every line of a dev or test set, and return its coverage by side.
 
     A blank side has no ids.
+
+    Args:
+        corpus: the set, with its languages and its tag.
     """
+    tags: tuple[list[str], list[str]] = (tag_piece(corpus.tag), [])
     writer = CorpusWriter(folder, len(vocab))
     masks = [vocab.types_of(side) for side in SIDES]
     for mask in masks:
@@ -277,17 +322,19 @@ def encode_held_out(
     lacking: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for pair in pairs:
         rows = []
-        for line, lang, mask, count in zip(pair, (src, tgt), masks, lacking, strict=True):
-            pieces = [] if is_blank(line) else segmenter.encode(line, lang)
+        for line, lang, tag, mask, count in zip(
+            pair, corpus.langs, tags, masks, lacking, strict=True
+        ):
+            pieces = [] if is_blank(line) else [*tag, *segmenter.encode(line, lang)]
             ids = vocab.ids(pieces)
             count.update(piece for piece, i in zip(pieces, ids, strict=True) if not mask[i])
             rows.append(Ragged.of([ids]))
         writer.add(*rows)
     writer.finish()
-    corpus = EncodedCorpus(folder)
+    encoded = EncodedCorpus(folder)
     coverage: dict[str, Coverage] = {}
     for side, mask, count in zip(SIDES, masks, lacking, strict=True):
-        ids_of_side = corpus.ids(side)
+        ids_of_side = encoded.ids(side)
         coverage[side] = Coverage(
             unknown=float((ids_of_side == UNK).mean()),
             lacking=float((~mask[ids_of_side]).mean()),

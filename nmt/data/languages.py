@@ -103,19 +103,23 @@ Profiles: TypeAlias = tuple[LanguageProfile, LanguageProfile]  # of source and t
 
 
 def check_languages(
-    train: Mapping[str, Profiles], held_out: Mapping[str, Profiles], langs: Sequence[str]
+    train: Mapping[str, Profiles],
+    held_out: Mapping[str, Profiles],
+    langs: Mapping[str, tuple[str, str]],
 ) -> tuple[list[str], list[str]]:
     """Return errors and warnings about the languages of the files, one sentence each.
+
+    A held-out split is compared with the corpora of the same two languages.
 
     Args:
         train: profiles by corpus.
         held_out: profiles by split.
-        langs: source and target.
+        langs: source and target language of each corpus and split.
     """
     failures: list[str] = []
     warnings: list[str] = []
     for name, sides in {**train, **held_out}.items():
-        warnings += _check_codes(name, sides, langs)
+        warnings += _check_codes(name, sides, langs[name])
     for name, (src, tgt) in train.items():
         if src.enough and tgt.enough and (common := src.overlap(tgt)) > SAME_THRESHOLD:
             warnings.append(
@@ -124,8 +128,9 @@ def check_languages(
             )
     for corpus, trained in train.items():
         for split, sides in held_out.items():
-            if all(profile.enough for profile in (*trained, *sides)):
-                more_failures, more_warnings = _compare(corpus, trained, split, sides, langs)
+            same_langs = langs[corpus] == langs[split]
+            if same_langs and all(profile.enough for profile in (*trained, *sides)):
+                more_failures, more_warnings = _compare(corpus, trained, split, sides, langs[split])
                 failures += more_failures
                 warnings += more_warnings
     return failures, warnings

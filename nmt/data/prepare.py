@@ -6,8 +6,7 @@ segmentation, the third encodes. Worker processes do the last two for large corp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,9 @@ from nmt.config.recipe import Recipe
 from nmt.data.bitext import CorpusFiles, InputFiles, Sides
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import check_corpora, require_training_pairs
+from nmt.data.convert import converted_files, write_converted
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
+from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import MAX_LISTED, CorpusReport, all_warnings, raise_on_failures
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.text import read_lines
@@ -31,13 +32,17 @@ class EvalSet:
     """A dev or test set with all its lines, also blank ones.
 
     Attributes:
-        src_lines, ref_lines: text as in the files.
+        src_lines, ref_lines: text as in the files, or converted to the form of the recipe.
         corpus: ids; a blank side has length 0.
+        name: "dev" or "test"; "dev.NAME" of several sets.
+        langs: source and target language.
     """
 
     src_lines: list[str]
     ref_lines: list[str]
     corpus: EncodedCorpus
+    name: str
+    langs: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Prepared:
     Attributes:
         data_hash: of everything that determines the prepared data.
         content: SHA-256 of each file of train, dev, test and segment, wherever it is.
+        mixture: how often an epoch has each training pair; None = once.
     """
 
     segmenter: Segmenter
@@ -57,6 +63,7 @@ class Prepared:
     report: CorpusReport
     data_hash: str
     content: dict[str, list[str]]
+    mixture: Mixture | None = None
 
 
 def prepare(
@@ -86,12 +93,18 @@ def prepare(
     if not cache.is_dir():
 
         def build(folder: Path) -> None:
-            report = _write(recipe, files, folder, progress, segmenter, vocab)
+            converted = converted_files(files, recipe.data.tokenized, folder)
+            write_converted(converted, recipe.data.tokenized)
+            report = _write(recipe, converted, folder, progress, segmenter, vocab)
             inputs.require_unchanged()
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 
         cache = build_cache(cache, files.encoded_size(), build)
-    prepared = _open(cache, key, content, files.held_out)
+    prepared = _open(cache, key, content, converted_files(files, recipe.data.tokenized, cache))
+    weights = [corpus.weight for corpus in files.train]
+    if recipe.data.temperature != 1 or any(weight != 1 for weight in weights):
+        found = mixture_of(weights, prepared.train.sizes, recipe.data.temperature)
+        prepared = replace(prepared, mixture=found)
     report, train = prepared.report, prepared.train
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
@@ -112,14 +125,23 @@ def _write(
     fixed: Vocab | None,
 ) -> CorpusReport:
     """Write everything but the report into a folder, and return the report."""
-    data, src, tgt = recipe.data, recipe.src, recipe.tgt
+    data = recipe.data
     report, training, held_out = check_corpora(recipe, files, progress)
+    langs = [corpus.langs for corpus in files.train]
+    tags = [corpus.tag for corpus in files.train]
+    weights = [corpus.weight for corpus in files.train]
+    mixture = mixture_of(weights, training.sizes, data.temperature)
+    copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)
     segmenter = segmenter or learn_segmenter(
-        recipe.segment, src, tgt, data.tokenized, data.normalize, lambda: training.read("learning")
+        recipe.segment,
+        langs,
+        data.tokenized,
+        data.normalize,
+        lambda: training.read("learning", copies),
     )
     save_segmenter(segmenter, folder)
     vocab, left_out, unknown = encode_training(
-        EncodeChunk(segmenter, src, tgt, recipe.seed, data.max_pieces),
+        EncodeChunk(segmenter, langs, tags, recipe.seed, data.max_pieces),
         training.read("encoding"),
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
@@ -133,22 +155,20 @@ def _write(
     report.types = len(vocab)
     for name, pairs in held_out.items():
         report.splits[name].coverage = encode_held_out(
-            pairs, segmenter, vocab, src, tgt, folder / name
+            pairs, segmenter, vocab, files.held_out[name], folder / name
         )
     return report
 
 
-def _open(
-    cache: Path, key: str, content: dict[str, list[str]], held_out: Mapping[str, Sides]
-) -> Prepared:
+def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFiles) -> Prepared:
     try:
         report = CorpusReport.from_json((cache / REPORT).read_text(encoding="utf-8"))
         vocab = Vocab.load(cache)
         if len(vocab) != report.types:
             raise ValueError(f"vocab.txt has {len(vocab):,} types, not {report.types:,}")
         sets = {
-            name: EvalSet(*_lines(sides), EncodedCorpus(cache / name))
-            for name, sides in held_out.items()
+            name: EvalSet(*_lines(text.sides), EncodedCorpus(cache / name), name, text.langs)
+            for name, text in files.held_out.items()
         }
         return Prepared(
             segmenter=load_segmenter(cache),

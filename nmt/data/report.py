@@ -38,6 +38,9 @@ class Suspicion(NamedTuple):
 
 
 # the keys are part of the format of report.json
+ESCAPES = "HTML escapes (&quot; &apos; ...)"
+ALREADY_TOKENIZED = "already tokenized (space before a full stop)"
+NOT_TOKENIZED = "not tokenized though data.tokenized is true"
 SUSPICIONS = {
     "same text on both sides": Suspicion(
         0.1,
@@ -54,23 +57,44 @@ SUSPICIONS = {
         "containing @@, like text that is already BPE-encoded",
         "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
     ),
-    "HTML escapes (&quot; &apos; ...)": Suspicion(
+    ESCAPES: Suspicion(
         0.01,
         "containing HTML escapes such as &quot;",
         "replace them by their characters, or set data.tokenized=true if the text is "
         "Moses-tokenized",
     ),
-    "already tokenized (space before a full stop)": Suspicion(
+    ALREADY_TOKENIZED: Suspicion(
         0.3,
         "with a space before the last full stop, like tokenized text",
         "set data.tokenized=true if the corpus is Moses-tokenized",
     ),
-    "not tokenized though data.tokenized is true": Suspicion(
+    NOT_TOKENIZED: Suspicion(
         0.3,
         "without a space before the last punctuation mark, although data.tokenized is true",
         "set data.tokenized=false if the corpus is plain text",
     ),
 }
+
+# the same about one of several entries of data.train, with the key that fixes it
+ENTRY_SUSPICIONS = {
+    ESCAPES: Suspicion(
+        SUSPICIONS[ESCAPES].threshold,
+        SUSPICIONS[ESCAPES].meaning,
+        "replace them by their characters, or set tokenized: true in this entry if the text is "
+        "Moses-tokenized",
+    ),
+    ALREADY_TOKENIZED: Suspicion(
+        SUSPICIONS[ALREADY_TOKENIZED].threshold,
+        SUSPICIONS[ALREADY_TOKENIZED].meaning,
+        "set tokenized: true in this entry",
+    ),
+    NOT_TOKENIZED: Suspicion(
+        SUSPICIONS[NOT_TOKENIZED].threshold,
+        "without a space before the last punctuation mark, like text that is not tokenized",
+        "set tokenized: false in this entry",
+    ),
+}
+MIN_FORM = 20  # pairs; in fewer, signs of another form are no error
 
 
 @dataclass
@@ -103,6 +127,39 @@ class Coverage:
 
 
 @dataclass
+class CorpusForm:
+    """Whether the text of a corpus is in the form that its entry says.
+
+    Attributes:
+        name: of the corpus.
+        tokenized: whether it should be Moses-tokenized.
+        kept: pairs that were checked.
+        signs: what speaks against it, by suspicion.
+    """
+
+    name: str
+    tokenized: bool
+    kept: int = 0
+    signs: dict[str, Finding] = field(default_factory=dict)
+
+    def is_other(self) -> bool:
+        """Return whether the text is evidently in the other form."""
+        return self.kept >= MIN_FORM and any(
+            finding.count > SUSPICIONS[sign].threshold * self.kept
+            for sign, finding in self.signs.items()
+            if sign != ESCAPES
+        )
+
+    def problems(self, entry: str) -> list[str]:
+        """Return a sentence for each frequent sign; ``entry`` is the key of the corpus."""
+        return [
+            f"{entry} ({self.name}): {_suspicious(finding, self.kept, ENTRY_SUSPICIONS[sign])}"
+            for sign, finding in self.signs.items()
+            if finding.count > ENTRY_SUSPICIONS[sign].threshold * self.kept
+        ]
+
+
+@dataclass
 class SplitReport:
     """The numbers of a split.
 
@@ -114,6 +171,7 @@ class SplitReport:
         normalized: lines with each kind of normalization.
         coverage: by side, "src" and "tgt": of a held-out split, by the training data; of the
             training data, by the vocabulary of the parent (``init.vocab: parent``).
+        forms: of each training corpus, if there are several.
     """
 
     pairs: int
@@ -124,6 +182,7 @@ class SplitReport:
     not_in_nfc: Annotated[Finding, Field(alias="not in NFC")]
     normalized: dict[str, int]
     coverage: dict[str, Coverage] | None = None
+    forms: list[CorpusForm] | None = None
 
     def drop(self, reason: str, places: list[str], count: int) -> None:
         """Count pairs as dropped that were kept before; ``places``: the first of them."""
@@ -258,7 +317,24 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
                     "that segment.codes or segment.model fits the corpus"
                 )
             )
-    return found
+    return found + (_form_problems(report) if _is_mixed(report) else [])
+
+
+def _forms(report: CorpusReport) -> list[CorpusForm]:
+    """Return the forms of the training corpora, if there are several."""
+    return next((split.forms for split in report.splits.values() if split.forms), [])
+
+
+def _is_mixed(report: CorpusReport) -> bool:
+    """Return whether some training corpora, not all, are evidently in the other form."""
+    forms = _forms(report)
+    others = [form.is_other() for form in forms if form.kept]
+    return any(others) and not all(others)
+
+
+def _form_problems(report: CorpusReport) -> list[str]:
+    forms = _forms(report)
+    return [text for i, form in enumerate(forms) for text in form.problems(f"data.train[{i}]")]
 
 
 def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
@@ -287,7 +363,7 @@ def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
                 )
     for name, split in report.splits.items():
         found += _warnings_of_split(name, split)
-    return found
+    return found + ([] if _is_mixed(report) else _form_problems(report))
 
 
 def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
@@ -299,12 +375,10 @@ def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
             f"least {MIN_HELD_OUT}"
         )
     for key, finding in split.suspicious.items():
-        suspicion, share = SUSPICIONS[key], finding.count / split.kept
-        if share > suspicion.threshold:
-            found.append(
-                f"{name}: {_count(finding.count, 'pair')} ({share:.1%}) {suspicion.meaning}, first "
-                f"at {finding.lines[0]}; {suspicion.fix}"
-            )
+        if split.forms and key in ENTRY_SUSPICIONS:
+            continue  # each entry has its own sentence
+        if finding.count / split.kept > SUSPICIONS[key].threshold:
+            found.append(f"{name}: {_suspicious(finding, split.kept, SUSPICIONS[key])}")
     if split.not_in_nfc.count:
         found.append(
             f"{name}: {_count(split.not_in_nfc.count, 'pair')} not in Unicode NFC, first at "
@@ -359,6 +433,13 @@ def summary(report: CorpusReport) -> str:
         lines += [t for t in recurring if not any(w.startswith(t) for w in report.warnings)]
     lines += [f"warning: {text}" for text in report.warnings]
     return "\n".join(lines)
+
+
+def _suspicious(finding: Finding, pairs: int, suspicion: Suspicion) -> str:
+    return (
+        f"{_count(finding.count, 'pair')} ({finding.count / pairs:.1%}) {suspicion.meaning}, first "
+        f"at {finding.lines[0]}; {suspicion.fix}"
+    )
 
 
 _SIDE_NAMES = {"src": "source", "tgt": "target"}

@@ -2,6 +2,9 @@
 
 A type is a distinct piece. Ids 0 to 3 are the specials PAD, BOS, EOS and UNK. They have no text, so
 no text of a corpus can become one of them.
+
+The type of a tag such as ``<bt>`` is its text after a space. No segmenter gives a piece with a
+space, so no text becomes a tag either.
 """
 
 from __future__ import annotations
@@ -25,6 +28,14 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
 MASK = " <mask>"
 FILE = "vocab.txt"
 MAX_TYPES = 1_000_000
+
+
+TAG_MARK = " "  # begins the type of a tag
+
+
+def tag_piece(tag: str | None) -> list[str]:
+    """Return the piece of a tag as a list of one, or an empty list for None."""
+    return [] if tag is None else [TAG_MARK + tag]
 
 
 class Vocab:
@@ -56,10 +67,19 @@ class Vocab:
         counts = [(counts_src[t], counts_tgt[t]) for t in types]
         return cls(types, np.array(counts, dtype=np.int64).reshape(-1, 2))
 
-    def with_counts(self, counts_src: Counter[str], counts_tgt: Counter[str]) -> Vocab:
-        """Return the same types with the counts of another text added to their own."""
-        added = [(counts_src[t], counts_tgt[t]) for t in self._types]
-        return Vocab(self._types, self._counts + np.array(added, dtype=np.int64).reshape(-1, 2))
+    def with_counts(
+        self, counts_src: Counter[str], counts_tgt: Counter[str], new: Iterable[str] = ()
+    ) -> Vocab:
+        """Return the same types with the counts of another text added to their own.
+
+        Args:
+            new: types to append if the vocabulary lacks them.
+        """
+        types = [*self._types, *sorted(set(new).difference(self._types))]
+        added = np.array([(counts_src[t], counts_tgt[t]) for t in types], dtype=np.int64)
+        counts = added.reshape(-1, 2)
+        counts[: len(self._types)] += self._counts
+        return Vocab(types, counts)
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self._types)
@@ -73,6 +93,11 @@ class Vocab:
         """Return the pieces of ids."""
         first = len(SPECIALS)
         return [self._types[i - first] if i >= first else SPECIALS[i] for i in ids]
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags that a source may begin with, sorted."""
+        return sorted(t.removeprefix(TAG_MARK) for t in self._types if t.startswith(TAG_MARK))
 
     def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
         """Return [V] bool: the types of one side of the training text, EOS and UNK [A]."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nmt.config.load import changed_keys, recipe_from_text
+from nmt.config.load import changed_entries, changed_keys, recipe_from_text
 from nmt.errors import MachineError, UserError
 from nmt.run import lock
 from nmt.run.folder import RunFolder, children
@@ -14,7 +14,7 @@ from nmt.run.results import read_summary
 from nmt.runtime.files import OTHER_RUN, TEMPORARY, disk_errors, write_atomic
 
 # Keys that a resumed run may change: they decide how long and where it runs, not what it learns.
-# The content of corpora is compared separately, so their paths may change.
+# The content of corpora is compared separately, so the paths of their entries may change.
 FREE_ON_RESUME = frozenset(
     {
         "out",
@@ -152,11 +152,13 @@ class TrainingFolder(RunFolder):
         if self.config_text() == self._recipe_text:
             return {}
         new = recipe_from_text(self._recipe_text, "recipe")
-        changes = changed_keys(self.recipe(), new)
+        old = self.recipe()
+        changes = changed_keys(old, new)
         free = set(FREE_ON_RESUME)
-        if new.init.parent and self.recipe().init.parent:
+        if new.init.parent and old.init.parent:
             free.add("init.from")  # the same parent may have moved; its weights are compared later
         refused = [f"{key}: {changes[key]}" for key in changes if key not in free]
+        refused += changed_entries(old, new)
         if refused:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),

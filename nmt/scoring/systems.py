@@ -203,15 +203,15 @@ def _from_run(
     run = RunFolder.open(folder)
     run.require_translation()
     recipe = run.recipe()
-    prefix = recipe.data.dev if split == "dev" else recipe.data.test
+    entries = recipe.data.dev if split == "dev" else recipe.data.test
     if ref_file is None:
-        if prefix is None:
+        if entries is None:
             raise UserError(
                 "the recipe of the run has no data.test",
                 at=str(run.config_file),
                 fix="score --split dev, or pass the reference with --ref",
             )
-        ref_file = str(find_side(prefix, recipe.tgt))
+        ref_file = str(find_side(entries[0].path, recipe.tgt))
     texts, ref_lines = _read(hyp_file), _read(ref_file)
     check_lines(texts, ref_lines, str(hyp_file))
     if stored_words:

@@ -161,9 +161,9 @@ def _require_same_content(
         return
     data, segment = recipe.data, recipe.segment
     files = {
-        "train": f"data.train ({', '.join(data.train)})",
-        "dev": f"data.dev ({data.dev})",
-        "test": f"data.test ({data.test or 'none'})",
+        "train": f"data.train ({', '.join(entry.path for entry in data.train)})",
+        "dev": f"data.dev ({', '.join(entry.path for entry in data.dev)})",
+        "test": f"data.test ({', '.join(entry.path for entry in data.test or []) or 'none'})",
         "segment": f"segment ({getattr(segment, 'codes', getattr(segment, 'model', ''))})",
     }
     lines = ["the data changed since this run began:"]

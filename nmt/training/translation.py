@@ -46,7 +46,9 @@ class Translation(Task[Transformer, Batch]):
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch as rows of the training corpus."""
-        data, corpus = self.recipe.data, self.prepared.train
+        data, corpus, mixture = self.recipe.data, self.prepared.train, self.prepared.mixture
+        # batches that are made once are those of epoch 0
+        drawn = mixture and mixture.rows(self.recipe.seed, epoch if data.rebatch else 0)
         return make_batches(
             corpus.src_len,
             corpus.tgt_len,
@@ -54,6 +56,7 @@ class Translation(Task[Transformer, Batch]):
             self.recipe.seed,
             epoch,
             data.rebatch,
+            drawn,
         )
 
     def tokens(self, epoch: int, rows: np.ndarray) -> int:

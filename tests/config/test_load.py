@@ -106,11 +106,12 @@ def test_paths_are_relative_to_the_recipe_and_out_to_the_working_directory(
     (folder / "my.yaml").write_text(MINIMAL, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     recipe = load_recipe(folder / "my.yaml")
-    assert recipe.data.dev == str(folder / "a/dev")
+    assert recipe.data.dev[0].path == str(folder / "a/dev")
     assert recipe.out == str(Path("runs/my"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_recipe(folder / "my.yaml", ["data.dev=~/d"]).data.dev == str(tmp_path / "d")
-    assert load_recipe(folder / "my.yaml", ["data.dev=b/d"]).data.dev == str(tmp_path / "b/d")
+    for prefix, path in {"~/d": "d", "b/d": "b/d"}.items():
+        recipe = load_recipe(folder / "my.yaml", [f"data.dev={prefix}"])
+        assert recipe.data.dev[0].path == str(tmp_path / path)
 
 
 @pytest.mark.parametrize("text", ["\ufeff" + MINIMAL, MINIMAL.replace("\n", "\r\n")])

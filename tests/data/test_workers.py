@@ -18,6 +18,7 @@ from nmt.data.segmenters.bpe import CountWords
 from nmt.data.text import Pair
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
+from tests.toy import LANGS, one_corpus
 
 PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
 
@@ -108,24 +109,26 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
     ids=lambda config: config.kind,
 )
 def test_work_can_be_pickled(config):
-    segmenter = learn_segmenter(config, "gl", "en", False, "nfc", lambda: iter(PAIRS))
-    work = EncodeChunk(segmenter, "gl", "en", seed=4, max_pieces=100)
-    sides, again = work(2, PAIRS)[0], pickle.loads(pickle.dumps(work))(2, PAIRS)[0]
+    segmenter = learn_segmenter(config, LANGS, False, "nfc", one_corpus(PAIRS))
+    work = EncodeChunk(segmenter, LANGS, [None], seed=4, max_pieces=100)
+    pairs = list(one_corpus(PAIRS)())
+    sides, again = work(2, pairs)[0], pickle.loads(pickle.dumps(work))(2, pairs)[0]
     for side, sent in zip(sides, again, strict=True):
         assert sent.types == side.types
         assert sent.rows.ids.tolist() == side.rows.ids.tolist()
         assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
-    count = CountWords(segmenter.moses, "gl", "en")
-    assert pickle.loads(pickle.dumps(count))(0, PAIRS) == count(0, PAIRS)
-    assert count(0, PAIRS)["a"] == 50
+    count = CountWords(segmenter.moses, LANGS)
+    assert pickle.loads(pickle.dumps(count))(0, pairs) == count(0, pairs)
+    assert count(0, pairs)["a"] == 50
 
 
 def test_dropout_differs_by_chunk_and_seed():
     config = FastBpeConfig(merges=20, dropout=0.3)
-    segmenter = learn_segmenter(config, "gl", "en", True, "none", lambda: iter(WORDS))
+    segmenter = learn_segmenter(config, LANGS, True, "none", one_corpus(WORDS))
 
     def lengths(seed: int, number: int) -> list[int]:
-        (source, _), _ = EncodeChunk(segmenter, "gl", "en", seed, 100)(number, WORDS)
+        work = EncodeChunk(segmenter, LANGS, [None], seed, 100)
+        (source, _), *_ = work(number, list(one_corpus(WORDS)()))
         return source.rows.lengths.tolist()
 
     assert lengths(4, 2) == lengths(4, 2)

@@ -20,6 +20,7 @@ from nmt.decoding.codec import part_ends
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, untrained
+from tests.toy import LANGS, one_corpus
 
 
 def parts(strings: list[str], longest: int) -> list[str]:
@@ -74,8 +75,8 @@ def test_a_long_line_is_split_into_its_sentences(
     if kind == "sentencepiece":
         config = SentencePieceConfig(vocab_size=60)
         moses = Moses(False, nfc=False)
-        pairs = lambda: iter(PAIRS * 5)  # noqa: E731
-        translator.codec.segmenter = SentencePiece.learn(config, moses, "gl", "en", pairs)
+        pairs = one_corpus(PAIRS * 5)
+        translator.codec.segmenter = SentencePiece.learn(config, moses, LANGS, pairs)
     codec = translator.codec
     one = "o can branco come pan na cidade fresca!"
     pieces = codec.source_pieces(one)

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nmt.data.segmenters.base import Pairs, Segmenter
+from nmt.data.segmenters.base import Languages, Pairs, Segmenter
 from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.segmenters.whitespace import Whitespace
@@ -29,18 +29,18 @@ _KINDS = {stored: kind for kind, stored in _FILE_KINDS.items()}
 
 
 def learn_segmenter(
-    config: Any, src: str, tgt: str, tokenized: bool, normalize: str, pairs: Pairs
+    config: Any, langs: Languages, tokenized: bool, normalize: str, pairs: Pairs
 ) -> Segmenter:
     """Learn the segmentation of a recipe, or read the file that the recipe names.
 
     Args:
         config: the recipe's ``segment``.
-        src, tgt: language codes.
+        langs: source and target language of each corpus.
         tokenized, normalize: of the recipe's ``data``.
         pairs: returns an iterator over the training pairs at each call.
     """
     moses = Moses(tokenized, nfc=normalize == "nfc")
-    return SEGMENTERS[config.kind].learn(config, moses, src, tgt, pairs)
+    return SEGMENTERS[config.kind].learn(config, moses, langs, pairs)
 
 
 def save_segmenter(segmenter: Segmenter, folder: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 from nmt.data.tokenizer import Moses
 
-Pairs: TypeAlias = Callable[[], Iterator[tuple[str, str]]]
+TrainingPair: TypeAlias = tuple[str, str, int]  # source, target, number of the corpus
+Pairs: TypeAlias = Callable[[], Iterator[TrainingPair]]
+Languages: TypeAlias = Sequence[tuple[str, str]]  # source and target language of each corpus
 Encode: TypeAlias = Callable[[str, str], list[str]]
 
 
@@ -31,12 +33,12 @@ class Segmenter(ABC):
 
     @classmethod
     @abstractmethod
-    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> Segmenter:
+    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> Segmenter:
         """Learn the segmentation of both sides, or read the file that the recipe names.
 
         Args:
             config: the recipe's ``segment``.
-            src, tgt: language codes.
+            langs: of each corpus.
             pairs: returns an iterator over the training pairs at each call.
         """
 

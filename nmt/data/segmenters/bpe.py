@@ -22,7 +22,7 @@ from typing import Any
 
 from subword_nmt import apply_bpe, learn_bpe
 
-from nmt.data.segmenters.base import Encode, Pairs, Segmenter
+from nmt.data.segmenters.base import Encode, Languages, Pairs, Segmenter, TrainingPair
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
@@ -50,12 +50,12 @@ class FastBpe(Segmenter):
         self.dropout, self._splitter = dropout, splitter
 
     @classmethod
-    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> FastBpe:
+    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> FastBpe:
         """Learn the merges of both sides, or read the file that the recipe names."""
         learning = config.codes == "learn"
         counts: Counter[str] = Counter()
         if learning or config.vocab_threshold:
-            for chunk in map_chunks(CountWords(moses, src, tgt), pairs()):
+            for chunk in map_chunks(CountWords(moses, langs), pairs()):
                 counts.update(chunk)
                 counts = prune_rare(counts)
         merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
@@ -115,13 +115,17 @@ class FastBpe(Segmenter):
 class CountWords:
     """Count the words of both sides of a chunk of pairs, in a worker process."""
 
-    def __init__(self, moses: Moses, src: str, tgt: str) -> None:
-        self._moses, self._langs = moses, (src, tgt)
+    def __init__(self, moses: Moses, langs: Languages) -> None:
+        self._moses, self._langs = moses, langs
 
-    def __call__(self, number: int, pairs: list[tuple[str, str]]) -> Counter[str]:
+    def __call__(self, number: int, pairs: list[TrainingPair]) -> Counter[str]:
         """Return the counts of one chunk."""
-        tokenize, (src, tgt) = self._moses.tokenize, self._langs
-        lines = (words for s, t in pairs for words in (tokenize(s, src), tokenize(t, tgt)))
+        tokenize, langs = self._moses.tokenize, self._langs
+        lines = (
+            words
+            for src, tgt, corpus in pairs
+            for words in (tokenize(src, langs[corpus][0]), tokenize(tgt, langs[corpus][1]))
+        )
         return Counter(chain.from_iterable(lines))
 
 

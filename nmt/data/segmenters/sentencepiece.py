@@ -10,7 +10,7 @@ from typing import Any
 
 import sentencepiece
 
-from nmt.data.segmenters.base import Pairs, Segmenter
+from nmt.data.segmenters.base import Languages, Pairs, Segmenter
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
@@ -31,7 +31,7 @@ class SentencePiece(Segmenter):
         self._open()
 
     @classmethod
-    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> SentencePiece:
+    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> SentencePiece:
         """Learn a model over both sides, or read the file that the recipe names.
 
         Raises:
@@ -47,8 +47,8 @@ class SentencePiece(Segmenter):
             # the trainer replaces any exception of its input by one of its own
             nonlocal failure
             try:
-                for pair in pairs():
-                    yield from (_single_spaces(moses.normalize(line)) for line in pair)
+                for src, tgt, _ in pairs():
+                    yield from (_single_spaces(moses.normalize(line)) for line in (src, tgt))
             except (Exception, KeyboardInterrupt) as error:
                 failure = error
                 raise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.data.segmenters.base import Pairs, Segmenter
+from nmt.data.segmenters.base import Languages, Pairs, Segmenter
 from nmt.data.tokenizer import Moses
 
 
@@ -16,7 +16,7 @@ class Whitespace(Segmenter):
     kind = "whitespace"
 
     @classmethod
-    def learn(cls, config: Any, moses: Moses, src: str, tgt: str, pairs: Pairs) -> Whitespace:
+    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> Whitespace:
         """Return the segmenter, which has nothing to learn."""
         return cls(moses)
 

@@ -1,0 +1,85 @@
+"""Convert corpora to the text form of the recipe: Moses-tokenized or plain (``data.tokenized``).
+
+An entry of the other form is converted once, into the folder of the prepared data. Checks, learning
+and encoding then read one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from nmt.data.bitext import Bitext, CorpusFiles, Sides, read_pairs
+from nmt.data.text import Pair
+from nmt.data.tokenizer import Moses
+from nmt.data.workers import map_chunks
+
+FOLDER = "converted"
+
+
+class ConvertLines:
+    """Convert the lines of a corpus.
+
+    Args:
+        tokenized: the form to convert to.
+        langs: source and target language.
+    """
+
+    def __init__(self, tokenized: bool, langs: tuple[str, str]) -> None:
+        self._tokenized, self._langs = tokenized, langs
+        self._moses = Moses(tokenized=not tokenized, nfc=False)
+
+    def line(self, line: str, lang: str) -> str:
+        """Return a line in the other form; tokenized text has escapes such as ``&apos;``."""
+        if self._tokenized:
+            return " ".join(self._moses.tokenize(line, lang))
+        return self._moses.detokenize(line, lang)
+
+    def __call__(self, number: int, pairs: list[Pair]) -> list[Pair]:
+        """Return the pairs of a chunk in the other form."""
+        src, tgt = self._langs
+        return [(self.line(source, src), self.line(target, tgt)) for source, target in pairs]
+
+
+def converted_files(files: CorpusFiles, tokenized: bool, folder: Path) -> CorpusFiles:
+    """Return the files with the converted ones in place of those of the other form.
+
+    Args:
+        tokenized: the form of the recipe, ``data.tokenized``.
+        folder: of the prepared data.
+    """
+
+    def converted(name: str, text: Bitext) -> Bitext:
+        if text.original[1] == tokenized:
+            return text
+        return replace(
+            text, sides=(folder / FOLDER / f"{name}.src", folder / FOLDER / f"{name}.tgt")
+        )
+
+    return replace(
+        files,
+        train=[converted(f"train{i}", text) for i, text in enumerate(files.train)],
+        held_out={name: converted(name, text) for name, text in files.held_out.items()},
+    )
+
+
+def write_converted(files: CorpusFiles, tokenized: bool) -> None:
+    """Write the converted files that ``converted_files`` names.
+
+    Raises:
+        UserError: a corpus cannot be read, or its files have different numbers of lines.
+    """
+    for text in (*files.train, *files.held_out.values()):
+        original, form = text.original
+        if form != tokenized:
+            work = ConvertLines(tokenized, text.langs)
+            _write(map_chunks(work, read_pairs(original)), text.sides)
+
+
+def _write(chunks: Iterator[list[Pair]], sides: Sides) -> None:
+    sides[0].parent.mkdir(exist_ok=True)
+    with open(sides[0], "w", encoding="utf-8") as src, open(sides[1], "w", encoding="utf-8") as tgt:
+        for chunk in chunks:
+            src.writelines(f"{source}\n" for source, _ in chunk)
+            tgt.writelines(f"{target}\n" for _, target in chunk)

@@ -1,0 +1,85 @@
+"""How often an epoch has each pair of a training corpus: weights, and draws from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEARNING_SEED = 0  # of the draw that a segmentation is learned from: all seeds of a recipe share it
+
+
+def sampling_weights(
+    weights: Sequence[float], sizes: Sequence[int], temperature: float
+) -> list[float]:
+    """Return how often an epoch has each pair of each entry of ``data.train``, on average.
+
+    With a temperature T, an entry of n pairs is drawn in proportion to n^(1/T) (Arivazhagan et al.
+    2019, section 4.2), and the largest entry of n_max pairs once: each pair (n_max / n)^(1 - 1/T)
+    times. The weight of the entry multiplies this.
+
+    Args:
+        weights: of the entries.
+        sizes: pairs of the entries.
+        temperature: T >= 1; 1 = each pair as often as its weight says.
+    """
+    largest = max(sizes, default=0)
+    return [
+        weight * (largest / max(1, size)) ** (1 - 1 / temperature)
+        for weight, size in zip(weights, sizes, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The entries of a training corpus whose pairs are not all drawn once in each epoch.
+
+    Attributes:
+        sizes: rows of each entry.
+        weights: how often an epoch has each row of each entry, on average.
+    """
+
+    sizes: Sequence[int]
+    weights: Sequence[float]
+
+    def copies(self, seed: int, epoch: int) -> np.ndarray:
+        """Return how often an epoch has each row: [sum of sizes] int64.
+
+        A row of an entry of weight w occurs floor(w) times, and once more with probability
+        w - floor(w). This is a pure function of the arguments.
+        """
+        weights = np.repeat(np.array(self.weights, np.float64), self.sizes)
+        draws = np.random.default_rng([seed, epoch, 2]).random(len(weights))
+        always = np.floor(weights)
+        return (always + (draws < weights - always)).astype(np.int64)
+
+    def rows(self, seed: int, epoch: int) -> np.ndarray:
+        """Return the rows of an epoch, in order: a row occurs as often as ``copies`` says."""
+        copies = self.copies(seed, epoch)
+        return np.repeat(np.arange(len(copies)), copies)
+
+
+def mixture_of(
+    weights: Sequence[float], sizes: Sequence[int], temperature: float
+) -> Mixture | None:
+    """Return the mixture of a recipe's entries; None if an epoch has each pair once."""
+    found = sampling_weights(weights, sizes, temperature)
+    return None if all(weight == 1 for weight in found) else Mixture(sizes, found)
+
+
+def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the rows of an epoch in random order, with the copies of a row far from each other.
+
+    The c copies of a row lie about 1/c of the epoch apart, so that they are rarely in one batch.
+
+    Args:
+        rows: sorted.
+    """
+    if not len(rows):
+        return rows
+    copies = np.bincount(rows)
+    firsts = np.concatenate([[0], np.cumsum(copies)[:-1]])
+    number = np.arange(len(rows)) - firsts[rows]  # of the copy, from 0
+    places = (number + rng.random(len(copies))[rows]) / copies[rows]
+    return rows[np.argsort(places, kind="stable")]
