@@ -970,6 +970,16 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
     }
     for key, entries in roles.items():
         for i, entry in enumerate(entries):
+            if not recipe.translates:
+                unused = [name for name in entry.model_fields_set if name not in ("path", "src")]
+                yield (
+                    bool(unused),
+                    (
+                        f"{key}[{i}]: {', '.join(sorted(unused))} has no effect with task: "
+                        f"{recipe.task}"
+                    ),
+                )
+                continue
             src, tgt = entry.langs(recipe)
             side = "tgt" if entry.tgt else "src"
             same = f"{key}[{i}].{side}: source and target language are both {src}"
@@ -984,6 +994,8 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
                 )
     for key in ("data.dev", "data.test"):
         held_out = getattr(data, key[5:]) or []
+        several = f"{key}: task: {recipe.task} takes one set"
+        yield not recipe.translates and len(held_out) > 1, several
         labels = [entry.label(recipe) for entry in held_out]
         for i, label in enumerate(labels):
             twice = f"{key}[{i}]: two sets are called {label}; give each a name"
@@ -998,7 +1010,14 @@ def _with_kind(kind: str) -> BeforeValidator:
 
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
-_NOT_FOR_TEXT = ("data.max_len", "data.rebatch", "data.max_overlap", "decode.*", "score.metrics")
+_NOT_FOR_TEXT = (
+    "data.temperature",
+    "data.max_len",
+    "data.rebatch",
+    "data.max_overlap",
+    "decode.*",
+    "score.metrics",
+)
 UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "translation": ("data.block",),
     "causal_lm": (*_NOT_FOR_TEXT, "model.enc_layers"),

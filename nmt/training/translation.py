@@ -48,7 +48,9 @@ class Translation(Task[Transformer, Batch]):
         """Return the batches of an epoch as rows of the training corpus."""
         data, corpus, mixture = self.recipe.data, self.prepared.train, self.prepared.mixture
         # batches that are made once are those of epoch 0
-        drawn = mixture and mixture.rows(self.recipe.seed, epoch if data.rebatch else 0)
+        drawn = None
+        if mixture is not None:
+            drawn = mixture.rows(self.recipe.seed, epoch if data.rebatch else 0)
         return make_batches(
             corpus.src_len,
             corpus.tgt_len,
