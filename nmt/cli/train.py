@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
@@ -17,13 +17,10 @@ from nmt.runtime.files import require_space, write_atomic
 from nmt.runtime.signals import StopRequest, stop_signals
 
 if TYPE_CHECKING:
-    import torch
-
-    from nmt.config.recipe import Recipe
-    from nmt.data.prepare import Prepared
     from nmt.run.lifecycle import TrainingFolder
     from nmt.run.metrics_log import MetricsLog
     from nmt.training.init import Transfer
+    from nmt.training.task import Task
     from nmt.training.trainer import Trainer
 
 CACHED_PRODUCTS = 64  # oneDNN's compiled matrix products: about as many as an update has
@@ -88,7 +85,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     from nmt.training.init import Parent, make_transfer
     from nmt.training.resume import prepare_to_resume
     from nmt.training.task import Stopped
-    from nmt.training.tasks import model_without_memory
+    from nmt.training.tasks import make_task, model_without_memory
 
     enable_gc()
     device = world.local_device(resolve_device(recipe.device))
@@ -117,13 +114,14 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     print(describe_report(prepared.report), file=sys.stderr)
     parameters = parameter_count(model)
     require_memory(parameters, device)
+    task = make_task(recipe, prepared, device, precision)
     if args.dry_run:
         if transfer is not None:
             print("\n".join(transfer.lines), file=sys.stderr)
         print(f"{parameters:,} parameters; {device}, {precision}", file=sys.stderr)
         return
     with stop_signals() as stop, run, MetricsLog(run) as log:
-        trainer = make_trainer(recipe, prepared, run, device, precision, log, stop, world, transfer)
+        trainer = make_trainer(task, run, log, stop, world, transfer)
         try:
             reason = trainer.run()
             if reason is None:
@@ -177,11 +175,8 @@ def run_other_process(world: World) -> None:
 
 
 def make_trainer(
-    recipe: Recipe,
-    prepared: Prepared,
+    task: Task[Any, Any],
     run: TrainingFolder,
-    device: torch.device,
-    precision: str,
     log: MetricsLog,
     stop: StopRequest,
     world: World,
@@ -199,9 +194,10 @@ def make_trainer(
     )
     from nmt.runtime.device import emulation_note
     from nmt.runtime.memory import frozen_count, parameter_count
-    from nmt.training.tasks import make_task, model_without_memory
+    from nmt.training.tasks import model_without_memory
     from nmt.training.trainer import Trainer
 
+    recipe, prepared, device, precision = task.recipe, task.prepared, task.device, task.precision
     for note in run.notes:
         log.text(f"note: {note}")
     if emulated := emulation_note(precision, device):
@@ -223,7 +219,7 @@ def make_trainer(
     write_atomic(run.data_report_file, prepared.report.to_json())
     world.broadcast((recipe, precision, checkpoint, transfer))
     trainer = Trainer(
-        make_task(recipe, prepared, device, precision),
+        task,
         run,
         log,
         lambda: stop.requested is not None,
@@ -236,10 +232,10 @@ def make_trainer(
     parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
     require_space(run.path, space_needed(parameters, checkpoints_to_keep(recipe.train)))
     log.text(
-        f"{trainer.task.describe()}: {parameters:,} parameters"
+        f"{task.describe()}: {parameters:,} parameters"
         + (f" ({parameters - frozen:,} of them train)" if frozen else "")
         + f", {len(prepared.vocab):,} types, "
-        f"{len(prepared.train):,} {trainer.task.unit}; {device}, {precision}"
+        f"{task.size:,} {task.unit}; {device}, {precision}"
         + (f", {world.size} processes" if world.size > 1 else "")
         + f"; run folder {run.path}"
     )

@@ -181,6 +181,7 @@ def _reject_duplicates(names: Sequence[str], message: str) -> None:
 
 
 def _hyp_file(run: RunFolder, split: Literal["dev", "test"]) -> Path:
+    run.require_translation()
     best = run.dev_dir / f"{run.best() or '*'}.hyp"
     hyp_file = run.test_hyp if split == "test" else best
     if not hyp_file.is_file():
@@ -201,7 +202,6 @@ def _from_run(
     stored_words: bool,
 ) -> Systems:
     run = RunFolder.open(folder)
-    run.require_translation()
     recipe = run.recipe()
     entries = recipe.data.dev if split == "dev" else recipe.data.test
     if ref_file is None:

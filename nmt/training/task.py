@@ -125,6 +125,11 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def make_model(self) -> ModelT:
         """Return the model on the CPU, with the initial weights that the seed determines."""
 
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Return the number of rows to train on."""
+
     @abstractmethod
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch, each as rows of its corpus."""

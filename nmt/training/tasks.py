@@ -9,10 +9,16 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.model.base import ModelBase
 from nmt.training.init import freeze
+from nmt.training.language_models import CausalLM, Denoising, MaskedLM
 from nmt.training.task import PreparedData, Task
 from nmt.training.translation import Translation
 
-TASKS: dict[str, type[Task[Any, Any]]] = {"translation": Translation}
+TASKS: dict[str, type[Task[Any, Any]]] = {
+    "translation": Translation,
+    "causal_lm": CausalLM,
+    "masked_lm": MaskedLM,
+    "denoising": Denoising,
+}
 
 
 def make_task(

@@ -44,6 +44,11 @@ class Translation(Task[Transformer, Batch]):
         model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
         return model
 
+    @property
+    def size(self) -> int:
+        """Return the number of training pairs."""
+        return len(self.prepared.train)
+
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch as rows of the training corpus."""
         data, corpus, mixture = self.recipe.data, self.prepared.train, self.prepared.mixture

@@ -1,0 +1,255 @@
+"""The tasks on text of one language: causal and masked language models, and denoising."""
+
+from __future__ import annotations
+
+import shlex
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.config.recipe import Recipe
+from nmt.data.batches import Batch
+from nmt.data.masking import MaskedText
+from nmt.data.noising import DenoisedText, WordEdges
+from nmt.data.packing import CausalText, PackedText, TextBatch, TokenStream
+from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.vocab import MASK, SPECIALS, UNK
+from nmt.errors import UserError
+from nmt.model.language_model import LanguageModel
+from nmt.model.transformer import Transformer
+from nmt.scoring import Score
+from nmt.training.loss import LossSums, label_smoothed_loss
+from nmt.training.task import BatchT, Evaluation, ModelT, Split, Task, score_line
+from nmt.training.text_evaluation import TextEvaluation, TextLosses, exp, text_losses
+
+HELD_OUT_SEED = 0
+"""Of the masks and the noise on dev and test, so that they are the same in all runs."""
+
+
+class TextTask(Task[ModelT, BatchT]):
+    """A task on blocks of text: the loss is over its predictions, the score is the perplexity.
+
+    Raises:
+        UserError: a split has nothing to predict.
+    """
+
+    unit = "blocks"
+    prepared: Prepared
+
+    def __init__(
+        self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
+    ) -> None:
+        super().__init__(recipe, prepared, device, precision)
+        self.train = self.pack(TokenStream.of(prepared.train), recipe.seed)
+        held_out = {"dev": prepared.dev, "test": prepared.test}
+        self.held_out = {
+            split: self.pack(TokenStream.of(text.corpus), HELD_OUT_SEED)
+            for split, text in held_out.items()
+            if text is not None
+        }
+        _require_predictions({"train": self.train, **self.held_out}, recipe)
+
+    @abstractmethod
+    def pack(self, stream: TokenStream, seed: int) -> PackedText:
+        """Return the blocks of a text.
+
+        Args:
+            seed: of what is random in them.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def targets(batch: BatchT) -> Tensor:
+        """Return the predictions of a batch: [M] int64."""
+
+    def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
+        """Return the perplexity per piece, with what a comparable one needs."""
+        return [Score("ppl", losses.ppl, self.signature(losses))]
+
+    def signature(self, losses: TextLosses) -> str:
+        """Return what a comparable perplexity must share."""
+        settings = [f"task:{self.recipe.task}", f"block:{self.recipe.data.block}"]
+        settings += [f"predictions:{losses.tokens}", f"unk:{losses.unknown}"]
+        return "|".join(settings)
+
+    @property
+    def types(self) -> Tensor:
+        """Return the types that the text has, which the model may predict: [V] bool."""
+        return torch.from_numpy(self.prepared.vocab.types_of("src"))
+
+    def make_model(self) -> ModelT:
+        """Return the model of the recipe, which predicts the types of the text."""
+        model = self.empty_model(self.recipe, len(self.prepared.vocab), self.types)
+        model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
+        return model
+
+    @property
+    def size(self) -> int:
+        """Return the number of training blocks."""
+        return len(self.train)
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """Return the batches of an epoch as rows of blocks."""
+        return self.train.batches(self.recipe.data.batch_tokens, self.recipe.seed, epoch)
+
+    def tokens(self, epoch: int, rows: np.ndarray) -> int:
+        """Return the predictions of a batch."""
+        return int(self.train.targets[rows].sum())
+
+    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> BatchT:
+        """Return a batch of blocks on the device."""
+        batch: Any = self.train.collate(rows, epoch, self.recipe.data.batch_tokens if pad else 0)
+        made: BatchT = batch.pack(self.device) if pad else batch.to(self.device)
+        return made
+
+    def loss(self, model: ModelT, batch: BatchT) -> LossSums:
+        """Return the sums over the predictions of a batch."""
+        return self._loss(model, batch, self.targets(batch))
+
+    def evaluate(
+        self,
+        model: ModelT,
+        split: Split,
+        stop_requested: Callable[[], bool],
+        intervals: bool = False,
+    ) -> TextEvaluation:
+        """Return the perplexities of the model on a split; they have no intervals."""
+        model.eval()
+
+        def losses(batch: BatchT) -> tuple[LossSums, Tensor]:
+            batch = batch.to(self.device)
+            targets = self.targets(batch)
+            # a type that the training text lacks is UNK to the model
+            targets = targets.masked_fill(~model.allowed[targets], UNK)
+            return self._loss(model, batch, targets), targets
+
+        text = self.prepared.dev if split == "dev" else self.prepared.test
+        assert text is not None, "the caller checks has_test"
+        found = text_losses(
+            self.held_out[split], losses, self.recipe.data.batch_tokens, stop_requested
+        )
+        return TextEvaluation(
+            self.scores(found, text), found.smoothed_ppl, len(self.prepared.vocab)
+        )
+
+    def describe(self) -> str:
+        """Return the task and the language."""
+        return f"{self.recipe.task} of {self.recipe.src}"
+
+    def results(self, run: Path, test: Evaluation | None) -> str:
+        """Return test scores with signatures, and how a translation model starts from this one."""
+        lines = [] if test is None else ["", "test scores", *map(score_line, test.scores), ""]
+        folder = shlex.quote(str(run))
+        return "\n".join(
+            [
+                *lines,
+                f"run folder: {folder}",
+                f"start a translation model from it:  nmt-train RECIPE init.from={folder}",
+            ]
+        )
+
+    def _loss(self, model: ModelT, batch: BatchT, targets: Tensor) -> LossSums:
+        with self.autocast():
+            logits = model(batch)
+        smoothing = self.recipe.optim.label_smoothing
+        return label_smoothed_loss(logits, targets, model.allowed, smoothing, batch.weights)
+
+
+class LanguageModelTask(TextTask[LanguageModel, TextBatch]):
+    """A task of one stack of blocks."""
+
+    causal: bool
+
+    @classmethod
+    def empty_model(
+        cls, recipe: Recipe, types: int, allowed: Tensor | None = None
+    ) -> LanguageModel:
+        """Return a language model."""
+        return LanguageModel(recipe.model, types, cls.causal, allowed, initialize=False)
+
+    @staticmethod
+    def targets(batch: TextBatch) -> Tensor:
+        """Return the predictions of a batch."""
+        return batch.targets
+
+
+class CausalLM(LanguageModelTask):
+    """Predict each token from those before it in its block (N section 2.2)."""
+
+    causal = True
+
+    def pack(self, stream: TokenStream, seed: int) -> CausalText:
+        """Return the text cut into blocks of equal length."""
+        return CausalText(stream, self.recipe.data.block)
+
+    def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
+        """Return the perplexity per piece, and per word.
+
+        Perplexity per word compares models of other segmentations: it is the exponent of the loss
+        of all pieces and line ends, divided by the number of words.
+        """
+        words = sum(len(line.split()) for line in text.src_lines)
+        signature = f"{self.signature(losses)}|words:{words}"
+        word_ppl = Score("word_ppl", exp(losses.nll / words), signature)
+        return [*super().scores(losses, text), word_ppl]
+
+
+class MaskedLM(LanguageModelTask):
+    """Predict masked tokens of a block (RoBERTa: Liu et al. 2019)."""
+
+    causal = False
+
+    def pack(self, stream: TokenStream, seed: int) -> MaskedText:
+        """Return the text in blocks of complete lines, masked differently in each epoch."""
+        vocab = self.prepared.vocab
+        types = np.flatnonzero(vocab.types_of("src"))
+        types = types[types >= len(SPECIALS)]
+        return MaskedText(stream, self.recipe.data.block, _mask(self.prepared), types, seed)
+
+
+class Denoising(TextTask[Transformer, Batch]):
+    """Restore text from which spans are missing and whose lines are permuted (BART)."""
+
+    @classmethod
+    def empty_model(cls, recipe: Recipe, types: int, allowed: Tensor | None = None) -> Transformer:
+        """Return a Transformer, with the parameter names of a translation model."""
+        return Transformer(recipe.model, types, allowed, initialize=False)
+
+    def pack(self, stream: TokenStream, seed: int) -> DenoisedText:
+        """Return the text in blocks of complete lines, with other noise in each epoch."""
+        edges = WordEdges(self.prepared.segmenter, self.prepared.vocab)
+        return DenoisedText(stream, self.recipe.data.block, _mask(self.prepared), edges, seed)
+
+    @staticmethod
+    def targets(batch: Batch) -> Tensor:
+        """Return the tokens of the text without noise."""
+        return batch.tgt_out
+
+
+def _mask(prepared: Prepared) -> int:
+    (mask,) = prepared.vocab.ids([MASK])
+    return mask
+
+
+def _require_predictions(texts: Mapping[str, PackedText], recipe: Recipe) -> None:
+    """Raise UserError if a split has nothing to predict, or training less than a block."""
+    block = recipe.data.block
+    for split, text in texts.items():
+        if not text.targets.sum():
+            raise UserError(
+                f"task: {recipe.task} has nothing to predict: all pieces of the text are unknown",
+                at=f"data.{split}",
+                fix="check the file, its language and the segment keys",
+            )
+    tokens = len(texts["train"].stream)
+    if tokens < block:
+        raise UserError(
+            f"the training text has {tokens:,} pieces, less than one block of {block:,}",
+            at="data.train",
+            fix=f"add text, or set data.block to at most {tokens}",
+        )
