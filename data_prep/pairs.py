@@ -10,11 +10,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.data.languages import script_share
 from nmt.data.text import read_lines
 from nmt.errors import UserError
 
@@ -227,10 +227,7 @@ def wrong_script(src: str | None, tgt: str | None, min_share: float = 0.5) -> Fi
     """
 
     def is_foreign(text: str, script: str | None) -> bool:
-        letters = [char for char in text if char.isalpha()]
-        if script is None or not letters:
-            return False
-        return sum(_is_script(char, script) for char in letters) < min_share * len(letters)
+        return script is not None and script_share(text, script.replace(",", " ")) < min_share
 
     return Filter("wrong script", lambda p: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
 
@@ -239,8 +236,3 @@ def script_names() -> set[str]:
     """Return the names of scripts (LATIN, CYRILLIC): the first words of Unicode letter names."""
     letters = (char for char in map(chr, range(0x20000)) if char.isalpha())
     return {unicodedata.name(char, "").partition(" ")[0] for char in letters} - {""}
-
-
-@cache
-def _is_script(char: str, script: str) -> bool:
-    return unicodedata.name(char, "").startswith(tuple(script.split(",")))

@@ -9,7 +9,7 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -199,7 +199,11 @@ class StreamLines(Iterator[str]):
 
 @contextlib.contextmanager
 def locked_output(
-    name: str | None, inputs: Iterable[str | None], resume: bool, force: bool
+    name: str | None,
+    inputs: Iterable[str | None],
+    resume: bool,
+    force: bool,
+    files: Sequence[Path] | None = None,
 ) -> Iterator[None]:
     """Check that the output may be written, and lock it while the context is open.
 
@@ -208,6 +212,8 @@ def locked_output(
         inputs: files that are read, None = standard input; they are never overwritten.
         resume: continue the partial output.
         force: replace an existing output.
+        files: the output, if it is not one file of this name. A killed command may have completed
+            some of them, so that they are not refused with ``resume``.
 
     Raises:
         UserError: the output is an input, a file of a run folder or an existing file, or its
@@ -220,6 +226,9 @@ def locked_output(
     from filelock import FileLock, Timeout
 
     output = Path(name)
+    if not output.name:
+        raise UserError("is not the name of a file", at=name, fix=CHOOSE_ANOTHER)
+    outputs = [output] if files is None else files
     partial, lock_path = partial_path(output), output.with_name(f".{output.name}.nmt-lock")
     if not output.absolute().parent.is_dir():
         raise UserError(
@@ -228,7 +237,7 @@ def locked_output(
             fix=f"create it, or {CHOOSE_ANOTHER}",
         )
     inputs = list(inputs)
-    for path in (output, partial, signature_path(partial), lock_path):
+    for path in (*outputs, partial, signature_path(partial), lock_path):
         if path.exists() and any(_is_same_file(path, one) for one in inputs):
             raise UserError(
                 "is also an input, which would be overwritten", at=str(path), fix=CHOOSE_ANOTHER
@@ -244,7 +253,8 @@ def locked_output(
                 fix=f"wait until it ends, or {CHOOSE_ANOTHER}",
             ) from error
     try:
-        _check_replaceable(output, force)
+        for path in outputs:
+            _check_replaceable(path, force or (resume and files is not None))
         check_partial(partial, resume, force)
         yield
     finally:
@@ -339,12 +349,19 @@ class Output:
 
 @contextlib.contextmanager
 def open_output(
-    name: str | None, signature: Signature, resume: bool, line_number: LineNumber | None
+    name: str | None,
+    signature: Signature,
+    resume: bool,
+    line_number: LineNumber | None,
+    complete: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Output, int]]:
     """Open standard output, or a locked file that gets its name when it is complete.
 
-    After an error, finished lines stay in the partial output. The arguments are those of
+    After an error, finished lines stay in the partial output. The other arguments are those of
     ``prepare_partial``.
+
+    Args:
+        complete: makes the output from the complete partial output; None = rename it.
 
     Yields:
         The output, and how many input lines are finished in it.
@@ -371,6 +388,10 @@ def open_output(
             yield output, finished
         finally:
             output.close()
+        if complete is None:
+            os.replace(partial, name)
+        else:
+            complete(partial)
     except BaseException:
         if partial.exists() and partial.stat().st_size:
             print(
@@ -381,5 +402,4 @@ def open_output(
             partial.unlink(missing_ok=True)
             delete_signature(partial)
         raise
-    os.replace(partial, name)
     delete_signature(partial)

@@ -20,7 +20,7 @@ from nmt.runtime.files import file_digest, write_atomic
 
 Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
-CHOOSE_ANOTHER = "choose another --output"
+CHOOSE_ANOTHER = "choose another path"
 
 
 def partial_path(output: Path) -> Path:

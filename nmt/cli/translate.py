@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import signal
@@ -28,6 +29,7 @@ from nmt.runtime.signals import handle_signals
 
 if TYPE_CHECKING:
     from nmt.cli.io import Output
+    from nmt.cli.pairs import SyntheticCorpus
     from nmt.cli.resume_translation import LineNumber, Signature
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
@@ -80,8 +82,29 @@ def parser() -> argparse.ArgumentParser:
         help="write this file, which is named FILE.part until it is complete",
     )
     existing = files.add_mutually_exclusive_group()
-    existing.add_argument("--force", action="store_true", help="replace --output if it exists")
-    existing.add_argument("--resume", action="store_true", help="continue an unfinished --output")
+    existing.add_argument("--force", action="store_true", help="replace the output if it exists")
+    existing.add_argument("--resume", action="store_true", help="continue an unfinished output")
+    pairs = p.add_argument_group("parallel corpus, for back-translation and distillation")
+    pairs.add_argument(
+        "--pairs",
+        metavar="PREFIX",
+        help="write the lines of --input to PREFIX.SRC and their translations to PREFIX.TGT, "
+        "without bad pairs; SRC and TGT are the languages of the run",
+    )
+    pairs.add_argument(
+        "--max-ratio",
+        type=float,
+        metavar="X",
+        help="drop a pair if one side has over X times the expected length, plus ten characters; "
+        "default: 2",
+    )
+    pairs.add_argument(
+        "--max-copied",
+        type=float,
+        metavar="X",
+        help="drop a pair if over this share of the words of the translation are words of the "
+        "source; 1 = keep copies; default: 0.5",
+    )
     model = p.add_argument_group("model")
     model.add_argument(
         "--checkpoint",
@@ -159,7 +182,7 @@ def _check_flags(args: argparse.Namespace) -> None:
     Raises:
         UserError: a flag is missing or has no effect.
     """
-    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
+    if args.resume and not (args.input and _output(args) and Path(args.input).is_file()):
         raise UserError(
             "--resume requires a regular --input file and --output",
             fix="add both, or leave out --resume",
@@ -170,6 +193,11 @@ def _check_flags(args: argparse.Namespace) -> None:
                 f"--scores is redundant with {flag}, which writes the scores too",
                 fix="leave out --scores",
             )
+
+
+def _output(args: argparse.Namespace) -> str | None:
+    """Return the output, or the prefix of ``--pairs``; None = standard output."""
+    return args.output or args.pairs
 
 
 def _parallel_files(args: argparse.Namespace) -> list[str]:
@@ -224,28 +252,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the arguments and files, then translate."""
     from nmt.cli.io import locked_output
+    from nmt.cli.pairs import SyntheticCorpus, check_pairs_flags
 
     limit_onednn_cache(COMPILED_PRODUCTS)
     _check_flags(args)
+    check_pairs_flags(args)
     inputs = [args.input, *_parallel_files(args)]
     if args.forbid_all is not None:
         inputs.append(args.forbid_all)
+    corpus = None if args.pairs is None else SyntheticCorpus.of(args)
+    files = None if corpus is None else corpus.files
     # SIGTERM ends the command as an error does, so finished lines are written first
     with (
         handle_signals(_terminate, signal.SIGTERM),
-        locked_output(args.output, inputs, args.resume, args.force),
+        locked_output(_output(args), inputs, args.resume, args.force, files),
     ):
-        _translate(args)
+        _translate(args, corpus)
 
 
-def _translate(args: argparse.Namespace) -> None:
+def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
     from tqdm import tqdm
 
     from nmt.cli.io import is_interactive, open_output, read_input, read_parallel
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
 
-    lines, total, ready = read_input(args.input)
+    if corpus is None:
+        lines, total, ready = read_input(args.input)
+    else:
+        total = corpus.check_lines()
+        lines, ready = corpus.lines(), lambda: True
     targets = None
     if args.score_target is not None:
         targets = read_parallel(args.score_target, total)
@@ -255,22 +291,32 @@ def _translate(args: argparse.Namespace) -> None:
     translator = _load(args)
     enable_gc()
     options = translator.check_options(chosen, constraints.keys())
-    output_format = _output_format(args, options)
     signature = _signature(args, translator, options)
-    opening = open_output(args.output, signature, args.resume, output_format.line_number)
+    if corpus is None:
+        output_format, complete = _output_format(args, options), None
+    else:
+        output_format = OutputFormat(corpus.line_format(translator))
+        settings = {"run": args.run, "checkpoint": translator.source, **signature}
+        complete = functools.partial(corpus.write, settings=settings)
+    line_number = output_format.line_number
+    opening = open_output(_output(args), signature, args.resume, line_number, complete)
     with opening as (output, finished):
+        if corpus is not None:
+            corpus.check_unfinished(finished)
         # no progress bar in a terminal where a person types the input or reads the output
-        quiet = True if is_interactive(args.input) or _is_terminal_output(args.output) else None
+        quiet = True if is_interactive(args.input) or _is_terminal_output(_output(args)) else None
         # smoothing=0: long lines come first, so only the mean rate predicts the time left
         with tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet) as bar:
-            settings: dict[str, Any] = {**chosen, **constraints}
-            settings |= {"progress": bar.update, "skip": finished, "ready": ready}
+            given: dict[str, Any] = {**chosen, **constraints}
+            given |= {"progress": bar.update, "skip": finished, "ready": ready}
             if targets is None:
-                translations = translator.stream(lines, **settings)
+                translations = translator.stream(lines, **given)
             else:
-                scored = translator.score_stream(lines, targets, **settings)
+                scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            _write(translations, output, output_format.format_line, finished)
+            cut = _write(translations, output, output_format.format_line, finished)
+            if corpus is None:  # a corpus is without them, and counts them
+                _note_cut(*cut)
     _note_unknown(translator.unknown)
 
 
@@ -306,28 +352,38 @@ def _signature(
     from nmt.cli.resume_translation import file_signature, stream_signature
 
     inputs = [args.input, *_parallel_files(args)]
-    if args.output is None or not all(name and Path(name).is_file() for name in inputs):
+    if _output(args) is None or not all(name and Path(name).is_file() for name in inputs):
         return stream_signature()
     chosen = {
         **options.model_dump(exclude={"batch_tokens"}),  # the batch size changes no line
         "scores": args.scores,
         "precision": translator.precision,
+        **({"pairs": True} if args.pairs else {}),  # the lines have another format
     }
     return file_signature(translator.model_hash(), str(translator.device), chosen, *inputs)
 
 
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
-) -> None:
-    """Write the translations of each line, from line ``finished`` on."""
-    truncated, number = 0, finished
-    for number, of_line in enumerate(translations, finished):
-        output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
-        truncated += not of_line[0].finished
-    if truncated:
+) -> tuple[int, int]:
+    """Write the translations of each line, from line ``finished`` on.
+
+    Returns:
+        How many were cut at the length limit, and the number of lines in the output.
+    """
+    cut = 0
+    for of_line in translations:
+        output.write("".join(f"{format_line(finished, one)}\n" for one in of_line).encode())
+        cut += not of_line[0].finished
+        finished += 1
+    return cut, finished
+
+
+def _note_cut(cut: int, number: int) -> None:
+    """Print how many translations were cut, if any."""
+    if cut:
         print(
-            f"note: {truncated} of {number + 1} translations were cut at the length limit "
-            "(--max-len-offset)",
+            f"note: {cut} of {number} translations were cut at the length limit (--max-len-offset)",
             file=sys.stderr,
         )
 

@@ -8,10 +8,12 @@ share at least 67 %, texts of different languages at most 64 %.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import log
 from typing import TypeAlias
 
 from nmt.data.tokenizer import base_language
@@ -63,8 +65,7 @@ class LanguageProfile:
     def add(self, line: str) -> None:
         """Count a line."""
         words = _WORD.findall(line.lower())
-        text = f" {' '.join(words)} "
-        self.pairs.update(map(str.__add__, text, text[1:]))
+        self.pairs.update(_letter_pairs(words))
         self.words += len(words)
         self.the += words.count("the")
 
@@ -89,14 +90,66 @@ class LanguageProfile:
         for pair, count in self.pairs.items():
             letters[pair[1]] += count  # each letter is the second of one pair
         del letters[" "]
-        prefixes = tuple(f"{name} " for name in names.split())
-        count = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(prefixes))
+        count = sum(n for char, n in letters.items() if _is_of_script(char, names))
         return count / max(1, letters.total())
 
     @property
     def english(self) -> float:
         """Share of the word "the": 3 to 7 % in English, 0.1 % in other languages."""
         return self.the / max(1, self.words)
+
+
+class LanguageOdds:
+    """Decide which of two languages a line is in, by letter pairs.
+
+    Log-odds over 5 find 93 to 100 % of the lines of the other language in eight corpora with
+    English, 83 % between Portuguese and Galician, and 41 % between Spanish and Galician. At most
+    0.3 % of the right lines are on the wrong side; in two corpora of news, where 2 % of the
+    lines are hardly translated, 0.7 and 1.4 %.
+
+    Args:
+        one, other: letter pairs of the two texts.
+    """
+
+    def __init__(self, one: LanguageProfile, other: LanguageProfile) -> None:
+        sizes = one.size + 1, other.size + 1
+        self._log_odds = {
+            pair: log((one.pairs[pair] + 0.5) / sizes[0] / ((other.pairs[pair] + 0.5) / sizes[1]))
+            for pair in one.pairs.keys() | other.pairs.keys()
+        }
+
+    def log_odds(self, line: str) -> float:
+        """Return the log-odds of the first language: the sum over the line's letter pairs."""
+        pairs = _letter_pairs(_WORD.findall(line.lower()))
+        return sum(self._log_odds.get(pair, 0.0) for pair in pairs)
+
+
+def script_of(lang: str) -> str | None:
+    """Return the script of a language for ``script_share``; None if it has several or is unknown.
+
+    A script is the first word of the Unicode names of its letters, such as LATIN. Japanese has
+    three, separated by spaces.
+    """
+    return _SCRIPT.get(base_language(lang))
+
+
+def script_share(line: str, script: str) -> float:
+    """Return the share of the letters of a line that are of a script; 1 without letters."""
+    if line.isascii() and "LATIN" in script:
+        return 1.0
+    letters = [char for char in line if char.isalpha()]
+    return sum(_is_of_script(char, script) for char in letters) / len(letters) if letters else 1.0
+
+
+def _letter_pairs(words: Sequence[str]) -> Iterator[str]:
+    """Yield the pairs of neighboring letters of words, including a space at both ends."""
+    text = f" {' '.join(words)} "
+    return map(str.__add__, text, text[1:])
+
+
+@functools.cache
+def _is_of_script(char: str, script: str) -> bool:
+    return unicodedata.name(char, "").startswith(tuple(f"{name} " for name in script.split()))
 
 
 Profiles: TypeAlias = tuple[LanguageProfile, LanguageProfile]  # of source and target
@@ -141,7 +194,7 @@ def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
     found = []
     for side, other, lang in zip(sides, sides[::-1], langs, strict=True):
         code = base_language(lang)
-        script = _SCRIPT.get(code)
+        script = script_of(lang)
         if side.enough and script and (share := side.script(script)) < 0.5:
             found.append(
                 f"{name}: only {share:.0%} of the letters of the {lang} side are "

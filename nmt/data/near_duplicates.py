@@ -37,6 +37,11 @@ def normalized(text: str) -> Words:
     return tuple(_WORD.findall(_PLACEHOLDER.sub(" ", text.lower())))
 
 
+def words_and_numbers(text: str) -> list[str]:
+    """Return the lowercased words and numbers, without punctuation."""
+    return _WORD_OR_NUMBER.findall(text.lower())
+
+
 def _one_word_less(words: Words) -> Iterator[Words]:
     """Yield the text and, unless it is short or long, the text without each of its words.
 
@@ -88,7 +93,7 @@ class NearIndex:
 
 def is_short(text: str) -> bool:
     """Return whether a text is so short that it occurs in any corpus, such as "Thank you."."""
-    return len(_WORD_OR_NUMBER.findall(text)) < MIN_WORDS
+    return len(words_and_numbers(text)) < MIN_WORDS
 
 
 @dataclass

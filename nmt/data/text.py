@@ -123,13 +123,18 @@ def _same_lines(one: Path, other: Path) -> bool:
 
 
 def read_lines(
-    path: Path, clean: bool = True, normalized: Counter[str] | None = None
+    path: Path,
+    clean: bool = True,
+    normalized: Counter[str] | None = None,
+    errors: str = "strict",
 ) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, plain or compressed (.gz, .xz, .bz2).
 
     Args:
         clean: apply ``clean_line``; references for scoring are not cleaned.
         normalized: counts the lines with each kind of normalization.
+        errors: surrogateescape = bytes that are not UTF-8 become surrogates, except in a file that
+            begins like another type of file.
 
     Raises:
         UserError: the file is missing or cannot be read, is not UTF-8, is a truncated archive, or
@@ -150,7 +155,9 @@ def read_lines(
                         if line.count(b"\r") > 1
                         else "use a text file with one sentence per line",
                     )
-                text = line.decode("utf-8").removesuffix("\n")
+                if number == 1 and errors != "strict" and _file_type(line):
+                    errors = "strict"
+                text = line.decode("utf-8", errors).removesuffix("\n")
                 if text.isascii() and text.isprintable():  # nothing to normalize
                     yield text
                     continue

@@ -528,7 +528,7 @@ def test_two_commands_cannot_write_the_same_output(command: Any, tmp_path: Path)
         assert code == 4
         assert err == (
             f"nmt-translate: {target}: another nmt-translate is writing this output\n"
-            "  -> wait until it ends, or choose another --output\n"
+            "  -> wait until it ends, or choose another path\n"
         )
     assert not list(tmp_path.iterdir())
     assert command("--output", target, stdin="a\n") == (0, "")

@@ -152,7 +152,7 @@ def test_a_full_disk_keeps_the_finished_lines(folder: Path, tmp_path: Path) -> N
             f"note: finished lines are in {part}; the same command with --resume continues\n"
             f"nmt-translate: {part}: must not grow larger than 9.8 KB, the limit on "
             "files of this shell (ulimit -f)\n  -> raise the limit (ulimit -f unlimited) or choose "
-            "another --output, then run the same command with --resume\n",
+            "another path, then run the same command with --resume\n",
         )
     assert part.stat().st_size == room
     with start(folder, "--output", target, "--resume") as process:
