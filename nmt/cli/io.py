@@ -226,8 +226,6 @@ def locked_output(
     from filelock import FileLock, Timeout
 
     output = Path(name)
-    if not output.name:
-        raise UserError("is not the name of a file", at=name, fix=CHOOSE_ANOTHER)
     outputs = [output] if files is None else files
     partial, lock_path = partial_path(output), output.with_name(f".{output.name}.nmt-lock")
     if not output.absolute().parent.is_dir():

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.cli.resume_translation import CHOOSE_ANOTHER
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
@@ -27,7 +27,6 @@ from nmt.runtime.files import (
     disk_errors,
     file_digest,
     sync_folder,
-    write_atomic,
 )
 
 if TYPE_CHECKING:
@@ -125,6 +124,8 @@ class SyntheticCorpus:
         given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
         thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
         langs = (trained.src, trained.tgt)
+        if not Path(args.pairs).name:
+            raise UserError("is not the name of a file", at=args.pairs, fix="--pairs PREFIX")
         if args.pairs.endswith(tuple(f".{lang}" for lang in langs)):
             raise UserError(
                 f"--pairs takes a prefix, to which .{langs[0]} and .{langs[1]} are added",
@@ -212,7 +213,7 @@ class SyntheticCorpus:
                 at=str(self._text),
                 fix="restore it and add --resume, or start over with --force",
             )
-        drafts = [path.with_name(TEMPORARY + path.name) for path in self.sides]
+        drafts = [path.with_name(TEMPORARY + path.name) for path in self.files]
         total = 2 * len(self.skipped)  # they are read twice
         with tqdm(total=total, desc="filtering", unit=" lines", leave=False, disable=None) as bar:
 
@@ -225,9 +226,13 @@ class SyntheticCorpus:
                 pairs, self.skipped, self._langs, self._thresholds, self._prefix.name
             )
             try:
-                kept = self._write_sides(checked, drafts)
-                report = self._report(checked, kept, drafts, settings)
-                self._install(drafts, report)
+                with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER, again=AGAIN):
+                    kept = self._write_sides(checked, *drafts[:2])
+                    report = self._report(checked, kept, drafts, settings)
+                    with open(drafts[2], "w", encoding="utf-8") as file:
+                        file.write(report)
+                        _flush(file)
+                    self._install(drafts)
             finally:
                 for draft in drafts:
                     draft.unlink(missing_ok=True)
@@ -248,21 +253,19 @@ class SyntheticCorpus:
         found = self._text.stat()
         return found.st_size, found.st_mtime_ns
 
-    def _write_sides(self, checked: CorpusFilter, drafts: list[Path]) -> int:
+    def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> int:
         """Write the pairs that are kept; return their number."""
         kept = 0
         with (
-            disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER, again=AGAIN),
-            open(drafts[0], "w", encoding="utf-8", newline="\n") as sources,
-            open(drafts[1], "w", encoding="utf-8", newline="\n") as targets,
+            open(src, "w", encoding="utf-8", newline="\n") as sources,
+            open(tgt, "w", encoding="utf-8", newline="\n") as targets,
         ):
             for pair in checked.kept():
                 kept += 1
                 sources.write(f"{pair.src}\n")
                 targets.write(f"{pair.tgt}\n")
-            for file in (sources, targets):
-                file.flush()
-                os.fsync(file.fileno())
+            _flush(sources)
+            _flush(targets)
         if not kept:
             raise RunError(
                 f"no pair is left ({_describe(checked.dropped())})",
@@ -284,14 +287,14 @@ class SyntheticCorpus:
             "filters": dataclasses.asdict(self._thresholds),
             "files": {
                 path.name: file_digest(draft)
-                for path, draft in zip(self.sides, drafts, strict=True)
+                for path, draft in zip(self.sides, drafts, strict=False)
             },
             "text": str(self._text),
             "translation": settings,
         }
         return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
 
-    def _install(self, drafts: list[Path], report: str) -> None:
+    def _install(self, drafts: list[Path]) -> None:
         """Give the drafts their names.
 
         Files of a previous command are deleted first, except the source side, which is replaced. So
@@ -299,24 +302,18 @@ class SyntheticCorpus:
 
         Raises:
             UserError: without ``force``, a file exists that is not the one to be written.
-            MachineError: the folder is not writable.
+            OSError: the folder is not writable.
         """
-        if not self._force:
-            for path, draft in zip(self.sides, drafts, strict=True):
-                if os.path.lexists(path) and file_digest(path) != file_digest(draft):
-                    raise _exists(path)
-            if self.report_file.exists() and self.report_file.read_bytes() != report.encode():
-                raise _exists(self.report_file)
-        src, tgt = self.sides
-        with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER, again=AGAIN):
-            self.report_file.unlink(missing_ok=True)
-            tgt.unlink(missing_ok=True)
-            sync_folder(src.parent)
-            os.replace(drafts[0], src)
-            sync_folder(src.parent)
-            os.replace(drafts[1], tgt)
-            sync_folder(src.parent)
-        write_atomic(self.report_file, report, CHOOSE_ANOTHER)
+        for path, draft in zip(self.files, drafts, strict=True):
+            exists = not self._force and os.path.lexists(path)
+            if exists and file_digest(path) != file_digest(draft):
+                raise _exists(path)
+        for path in self.files[1:]:
+            path.unlink(missing_ok=True)
+        for path, draft in zip(self.files, drafts, strict=True):
+            sync_folder(path.parent)
+            os.replace(draft, path)
+        sync_folder(self._prefix.parent)
 
     def _summary(self, kept: int, dropped: dict[str, int]) -> str:
         """Return the table of counts."""
@@ -326,6 +323,12 @@ class SyntheticCorpus:
         width = len(f"{total:,}")
         rows += [f"  {count:>{width},}  {reason}" for reason, count in dropped.items()]
         return "\n".join(rows)
+
+
+def _flush(file: TextIO) -> None:
+    """Flush a file to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _exists(path: Path) -> UserError:

@@ -197,7 +197,7 @@ def _check_flags(args: argparse.Namespace) -> None:
 
 def _output(args: argparse.Namespace) -> str | None:
     """Return the output, or the prefix of ``--pairs``; None = standard output."""
-    return args.output or args.pairs
+    return args.pairs if args.output is None else args.output
 
 
 def _parallel_files(args: argparse.Namespace) -> list[str]:

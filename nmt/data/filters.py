@@ -216,7 +216,7 @@ class CorpusFilter:
                     for profile, line in zip(profiles, pair[:2], strict=True):
                         profile.add(line)
         self.typical_ratio = float(np.median(ratios)) if ratios else 1.0
-        self.warnings = [*chain(*check_languages({name: profiles}, {}, langs))]
+        self.warnings = [*chain(*check_languages({name: profiles}, {}, {name: langs}))]
         low, high = TYPICAL_RATIOS
         if not low <= self.typical_ratio <= high:
             self.warnings.append(

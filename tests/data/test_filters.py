@@ -134,7 +134,7 @@ def test_the_first_of_equal_lines_is_translated() -> None:
 
 
 def test_share_of_a_script() -> None:
-    assert script_share("a б", "LATIN") == 0.5
+    assert script_share("a д", "LATIN") == 0.5
     assert script_share("ab 1", "LATIN") == 1.0
     assert script_share("ab", "CYRILLIC") == 0.0
     assert script_share("1 - 2", "CYRILLIC") == 1.0
@@ -186,7 +186,7 @@ def test_the_typical_ratio_is_the_median() -> None:
     assert checked.typical_ratio == pytest.approx(26 / 53)
     assert kept == [*pairs, Candidate("c" * 53, "x" * 62)]  # at most 2 x 26 + 10
     assert checked.dropped() == {"length ratio over 2": 1}
-    assert len(filtered(pairs + [Candidate("b" * 53, "x" * 63)], max_ratio=3.0)[1]) == 10
+    assert len(filtered([*pairs, Candidate("b" * 53, "x" * 63)], max_ratio=3.0)[1]) == 10
 
 
 def test_a_model_that_says_nothing_is_reported() -> None:
