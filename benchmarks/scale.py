@@ -166,13 +166,8 @@ def encode_step(folder: Path) -> dict[str, float]:
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
     pairs = [(src, tgt, 0) for src, tgt in islice(read_pairs(sides), 10_000)]
-    work = EncodeChunk(
-        prepared.segmenter,
-        [(recipe.src, recipe.tgt)],
-        [None],
-        recipe.seed,
-        recipe.data.max_pieces,
-    )
+    langs = [(recipe.src, recipe.tgt)]
+    work = EncodeChunk(prepared.segmenter, langs, [None], recipe.data.max_pieces)
     work(0, pairs)
     started, rounds = time.process_time(), 20
     for _ in range(rounds):

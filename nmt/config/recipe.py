@@ -361,10 +361,15 @@ class FastBpeConfig(ConfigBase):
     )
     dropout: Probability = option(
         0.0,
-        "BPE-dropout: probability of skipping a merge in training text, drawn once per corpus, "
-        "when it is encoded",
+        "BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text, "
+        "drawn again in each epoch; 0 = off, 0.1 = the authors' value",
         "O",
     )
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether training text is segmented at random."""
+        return self.dropout > 0
 
 
 class SentencePieceConfig(ConfigBase):
@@ -388,6 +393,44 @@ class SentencePieceConfig(ConfigBase):
         "pieces",
         "O",
     )
+    dropout: Probability = option(
+        0.0,
+        "BPE-dropout for model_type: bpe, as in fastbpe; 0 = off",
+        "O",
+    )
+    sampling_alpha: float | None = option(
+        None,
+        "subword regularization (Kudo 2018) for model_type: unigram: training text is segmented "
+        "again in each epoch, with probabilities to the power of this; 0 = all segmentations are "
+        "equally probable, 0.2 = the author's value; none = off",
+        "O",
+        ge=0,
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SentencePieceConfig:
+        learned, sampling = self.model == "learn", self.sampling_alpha is not None
+        check_rules(
+            (
+                sampling and self.dropout > 0,
+                "sampling_alpha and dropout exclude each other: dropout is for model_type: bpe, "
+                "sampling_alpha for model_type: unigram",
+            ),
+            (
+                learned and self.dropout > 0 and self.model_type != "bpe",
+                "dropout requires model_type: bpe; for unigram, set sampling_alpha: 0.2",
+            ),
+            (
+                learned and sampling and self.model_type != "unigram",
+                "sampling_alpha requires model_type: unigram; for bpe, set dropout: 0.1",
+            ),
+        )
+        return self
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether training text is segmented at random."""
+        return self.dropout > 0 or self.sampling_alpha is not None
 
 
 class WhitespaceConfig(ConfigBase):
@@ -397,6 +440,11 @@ class WhitespaceConfig(ConfigBase):
     min_count: int = option(
         1, "words that occur less often than this in training become UNK", "O", ge=1
     )
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether training text is segmented at random."""
+        return False
 
 
 SEGMENT_KINDS: dict[str, Any] = {
@@ -1137,6 +1185,11 @@ class Recipe(ConfigBase):
                 "make; it must be ppl",
             ),
             (
+                not self.translates and self.segment.has_noise,
+                "segment.dropout and segment.sampling_alpha are for translation and have no "
+                f"effect with task: {task}",
+            ),
+            (
                 task in ("causal_lm", "masked_lm") and model.tie == "tgt_out",
                 f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
                 "src_tgt_out or none",
@@ -1165,6 +1218,11 @@ class Recipe(ConfigBase):
         peak = getattr(schedule, "peak", None) or schedule.lr(warm, (), self.model.dim)
         cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
         check_rules(
+            (
+                self.segment.has_noise and not self.data.rebatch,
+                "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
+                "change the lengths of the sentences in each epoch",
+            ),
             (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
             *_entry_rules(self),
             (

@@ -20,10 +20,11 @@ from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.runtime.files import atomic_folder, disk_errors
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
+    from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, SegmentConfig
     from nmt.data.vocab import Vocab
 
 VERSION = "5"  # of the format; after a change of it, old caches are not used
+NOISE_KEYS = ("dropout", "sampling_alpha")
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
 
 
@@ -51,9 +52,10 @@ def data_hash(
         "content": content,
         "segmenter": segmenter and segmenter_hash(segmenter),
         "languages": [recipe.src, recipe.tgt],
-        "segment": segment.model_dump(exclude={"codes", "model"}),
+        "segment": segment.model_dump(exclude={"codes", "model", *NOISE_KEYS})
+        | noise_keys(segment),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
-        "seed": recipe.seed if getattr(segment, "dropout", 0) else None,
+        "seed": None,  # earlier versions had the recipe's seed here if they drew BPE-dropout
         **_entry_parts(recipe, learned=segmenter is None and _learns(recipe)),
     }
     if vocab is not None:
@@ -96,6 +98,17 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
         # without learning, it only matters that the rows of each entry are counted
         parts["weights"] = [data.temperature, weights] if learned else True
     return parts
+
+
+def noise_keys(segment: SegmentConfig) -> dict[str, Any]:
+    """Return what the cache needs of segmentation noise: whether there is any.
+
+    The rate and the seed decide the epochs, not what is prepared. Without noise these are the keys
+    of earlier versions, so that their caches stay valid.
+    """
+    if segment.has_noise:
+        return {"noise": "in each epoch"}
+    return {"dropout": 0.0} if segment.kind == "fastbpe" else {}
 
 
 def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:

@@ -24,6 +24,7 @@ from nmt.data.bitext import Bitext
 from nmt.data.report import Coverage
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Languages, TrainingPair
+from nmt.data.segmenters.noise import Noise, Reachable
 from nmt.data.text import Pair, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.errors import MachineError, UserError
@@ -165,13 +166,31 @@ class Pieces(NamedTuple):
         return cls(list(indices), Ragged(ids, lengths))
 
 
+class EncodedChunk(NamedTuple):
+    """A chunk of training pairs.
+
+    Attributes:
+        sides: the pieces of source and target.
+        left_out: positions in the chunk of the pairs left out.
+        sizes: number of the other pairs of each corpus.
+        reachable: pieces of source and target that noise can make, where earlier chunks of this
+            process have not had them.
+    """
+
+    sides: tuple[Pieces, Pieces]
+    left_out: list[int]
+    sizes: Counter[int]
+    reachable: tuple[set[str], set[str]]
+
+
 class EncodeChunk:
-    """Segment a chunk of training pairs; BPE-dropout depends on the seed and the chunk number.
+    """Segment a chunk of training pairs.
 
     Args:
         langs: source and target language of each training corpus.
         tags: tag of each training corpus, None = none.
         max_pieces: longest side of a pair, without its tag; longer pairs are left out.
+        noise: collect the pieces that this noise can make of the pairs.
     """
 
     def __init__(
@@ -179,23 +198,17 @@ class EncodeChunk:
         segmenter: Segmenter,
         langs: Languages,
         tags: Sequence[str | None],
-        seed: int,
         max_pieces: int,
+        noise: Noise | None = None,
     ) -> None:
         self.segmenter, self._langs = segmenter, langs
         self.tags = [tag_piece(tag) for tag in tags]
-        self._seed, self._max_pieces = seed, max_pieces
+        self._max_pieces = max_pieces
+        self._reachable = noise and (Reachable(noise), Reachable(noise))
 
-    def __call__(
-        self, number: int, pairs: list[TrainingPair]
-    ) -> tuple[tuple[Pieces, Pieces], list[int], Counter[int]]:
-        """Segment a chunk.
-
-        Returns:
-            The pieces of both sides, the positions in the chunk of the pairs left out, and the
-            number of the other pairs of each corpus.
-        """
-        encode = self.segmenter.training_encoder([self._seed, number])
+    def __call__(self, number: int, pairs: list[TrainingPair]) -> EncodedChunk:
+        """Segment a chunk; its number changes nothing."""
+        encode = self.segmenter.encode
         src = [encode(source, self._langs[corpus][0]) for source, _, corpus in pairs]
         tgt = [encode(target, self._langs[corpus][1]) for _, target, corpus in pairs]
         longest = map(max, map(len, src), map(len, tgt))
@@ -206,7 +219,10 @@ class EncodeChunk:
         for i in reversed(too_long):
             del src[i], tgt[i]
             sizes[pairs[i][2]] -= 1
-        return (Pieces.of(src), Pieces.of(tgt)), too_long, sizes
+        reachable: tuple[set[str], set[str]] = (set(), set())
+        if self._reachable:
+            reachable = self._reachable[0](src), self._reachable[1](tgt)
+        return EncodedChunk((Pieces.of(src), Pieces.of(tgt)), too_long, sizes, reachable)
 
 
 def encode_training(
@@ -219,7 +235,8 @@ def encode_training(
     """Write a training corpus and build its vocabulary, in one pass over the text.
 
     The vocabulary is only known at the end. A draft has ids in order of appearance, and a second
-    pass over the draft changes them to the ids of the vocabulary.
+    pass over the draft changes them to the ids of the vocabulary. A piece that only noise can make
+    of the text of a side gets a count of 1 there, so that the model may predict it.
 
     Args:
         min_count: types that occur less often are UNK.
@@ -238,11 +255,14 @@ def encode_training(
     writer = CorpusWriter(draft, DRAFT_TYPES)
     left_out: list[int] = []
     sizes = Counter(dict.fromkeys(range(len(work.tags)), 0))
-    for number, (chunk, too_long, of_chunk) in enumerate(workers.map_chunks(work, pairs)):
-        left_out += [number * workers.CHUNK + i for i in too_long]
-        sizes.update(of_chunk)
+    reachable: tuple[set[str], set[str]] = (set(), set())
+    for number, chunk in enumerate(workers.map_chunks(work, pairs)):
+        left_out += [number * workers.CHUNK + i for i in chunk.left_out]
+        sizes.update(chunk.sizes)
+        for pieces, more in zip(reachable, chunk.reachable, strict=True):
+            pieces |= more
         sides = []
-        for (types, rows), count in zip(chunk, counts, strict=True):
+        for (types, rows), count in zip(chunk.sides, counts, strict=True):
             seen = np.bincount(rows.ids, minlength=len(types))
             count.update(dict(zip(types, seen.tolist(), strict=True)))
             ids = np.array([draft_ids.setdefault(t, len(draft_ids)) for t in types], np.int32)
@@ -250,11 +270,15 @@ def encode_training(
         writer.add(*sides)
     writer.finish()
     tags = [piece for tag in work.tags for piece in tag]
+    src, tgt = (
+        count + Counter(pieces - count.keys())
+        for count, pieces in zip(counts, reachable, strict=True)
+    )
     if fixed is None:
         alphabet = [*work.segmenter.alphabet(), *tags]
-        vocab = Vocab.build(*counts, min_count=min_count, alphabet=alphabet)
+        vocab = Vocab.build(src, tgt, min_count=min_count, alphabet=alphabet)
     else:
-        vocab = fixed.with_counts(*counts, new=tags)
+        vocab = fixed.with_counts(src, tgt, new=tags)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",

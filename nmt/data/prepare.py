@@ -141,7 +141,7 @@ def _write(
     )
     save_segmenter(segmenter, folder)
     vocab, left_out, unknown = encode_training(
-        EncodeChunk(segmenter, langs, tags, recipe.seed, data.max_pieces),
+        EncodeChunk(segmenter, langs, tags, data.max_pieces, segmenter.noise(recipe.segment)),
         training.read("encoding"),
         getattr(recipe.segment, "min_count", 1),
         folder / "train",

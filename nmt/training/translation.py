@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate, make_batches
 from nmt.data.buckets import bucket_for
+from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
@@ -49,9 +51,22 @@ class Translation(Task[Transformer, Batch]):
         """Return the number of training pairs."""
         return len(self.prepared.train)
 
+    @functools.cached_property
+    def _epochs(self) -> Epochs:
+        """The training pairs of each epoch; noise must not make a batch larger than allowed."""
+        prepared, data = self.prepared, self.recipe.data
+        return Epochs(
+            prepared.train,
+            prepared.vocab,
+            prepared.segmenter.noise(self.recipe.segment),
+            self.recipe.seed,
+            longest=min(data.max_pieces, data.batch_tokens - 1),  # EOS
+        )
+
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch as rows of the training corpus."""
-        data, corpus, mixture = self.recipe.data, self.prepared.train, self.prepared.mixture
+        data, mixture = self.recipe.data, self.prepared.mixture
+        corpus = self._epochs.lengths(epoch)
         # batches that are made once are those of epoch 0
         drawn = None
         if mixture is not None:
@@ -68,14 +83,14 @@ class Translation(Task[Transformer, Batch]):
 
     def tokens(self, epoch: int, rows: np.ndarray) -> int:
         """Return the target tokens of a batch, including EOS."""
-        return int(self.prepared.train.tgt_len[rows].sum()) + len(rows)
+        return int(self._epochs.lengths(epoch).tgt_len[rows].sum()) + len(rows)
 
     def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> Batch:
         """Return a batch of pairs on the device."""
-        corpus = self.prepared.train
+        corpus, lengths = self._epochs.pairs(epoch, rows), self._epochs.lengths(epoch)
         if not pad:
             return collate(corpus, rows).to(self.device)
-        src_len, tgt_len = corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1
+        src_len, tgt_len = lengths.src_len[rows] + 1, lengths.tgt_len[rows] + 1
         bucket = bucket_for(src_len, tgt_len, self.recipe.data.batch_tokens)
         return collate(corpus, rows, bucket).pack(self.device)
 

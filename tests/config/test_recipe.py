@@ -19,6 +19,7 @@ from nmt.config.recipe import (
     OptimConfig,
     Recipe,
     ScoreConfig,
+    SentencePieceConfig,
     TrainConfig,
     ValDecay,
     default_kind,
@@ -96,6 +97,27 @@ def test_every_key_has_a_meaning_and_a_source(group: str, kind: str, model: type
             ["model.ffn_norm: false contradicts", "model.head_scale: false contradicts"],
         ),
         (ModelConfig, {"extra_norm": "rmsnorm"}, ["model.qkv_norm"]),
+        (
+            SentencePieceConfig,
+            {"dropout": 0.1, "model_type": "unigram"},
+            ["dropout requires model_type: bpe; for unigram, set sampling_alpha: 0.2"],
+        ),
+        (SentencePieceConfig, {"sampling_alpha": 0.1}, ["sampling_alpha requires model_type"]),
+        (
+            SentencePieceConfig,
+            {"sampling_alpha": 0.1, "dropout": 0.1, "model": "a.model"},
+            ["sampling_alpha and dropout exclude each other"],
+        ),
+        (
+            recipe,
+            {"segment": {"dropout": 0.1}, "data": DATA.model_copy(update={"rebatch": False})},
+            ["data.rebatch: false excludes segment.dropout"],
+        ),
+        (
+            recipe,
+            {"segment": {"dropout": 0.1}, "task": "masked_lm", "tgt": ""},
+            ["segment.dropout and segment.sampling_alpha", "task: masked_lm"],
+        ),
         (ScoreConfig, {"metrics": ["chrf"]}, ["score.select_by: bleu", "score.metrics: [chrf]"]),
     ],
 )

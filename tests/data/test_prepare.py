@@ -16,6 +16,7 @@ from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
 from nmt.data import workers
 from nmt.data.bitext import missing_files
+from nmt.data.cache import noise_keys
 from nmt.data.encoded import CorpusWriter
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding
@@ -181,15 +182,39 @@ def test_worker_processes_give_the_same_ids(tmp_path: Path, monkeypatch):
         assert np.array_equal(together.train.src(row), alone.train.src(row))
 
 
-def test_bpe_dropout_changes_training_ids_only(tmp_path: Path):
+def test_noise_adds_types_and_changes_no_ids(tmp_path: Path):
     plain = prepared(tmp_path / "a")
-    keys = {"segment": {"merges": 30, "dropout": 0.5}}
-    dropped = prepared(tmp_path / "b", **keys)
-    assert dropped.train.src_len.sum() > plain.train.src_len.sum()
-    assert text_of(dropped, dropped.train, 7) == TRAIN[7]
-    assert np.array_equal(dropped.dev.corpus.src_len, plain.dev.corpus.src_len)
-    other = prepared(tmp_path / "c", seed=2, **keys)
-    assert not np.array_equal(other.train.src_len, dropped.train.src_len)
+    noisy = prepared(tmp_path / "b", segment={"merges": 30, "dropout": 0.5})
+    assert len(noisy.vocab) > len(plain.vocab)
+    for row in (0, 7, 199):
+        for p in (plain, noisy):
+            assert text_of(p, p.train, row) == TRAIN[row]
+        assert len(noisy.train.src(row)) == len(plain.train.src(row))
+    assert np.array_equal(noisy.dev.corpus.src_len, plain.dev.corpus.src_len)
+    for name, line in (("src", 0), ("tgt", 1)):
+        characters = {c for pair in TRAIN for c in pair[line] if c != " "}
+        allowed = noisy.vocab.types_of(name)
+        types = {t for i, t in enumerate(noisy.vocab.pieces(range(len(allowed)))) if allowed[i]}
+        assert {c for c in characters if not types & {c, f"{c}@@"}} == set()
+        assert {t for t in types if len(t.removesuffix("@@")) == 1} <= (
+            characters | {f"{c}@@" for c in characters}
+        )
+
+
+def test_rate_and_seed_of_noise_share_a_cache(tmp_path: Path):
+    def key(**keys) -> str:
+        return prepared(tmp_path, **keys).data_hash
+
+    noisy = key(segment={"merges": 30, "dropout": 0.5})
+    assert noisy == key(segment={"merges": 30, "dropout": 0.1}, seed=2)
+    assert noisy != key(segment={"merges": 30}) == key(segment={"merges": 30}, seed=2)
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
+def test_the_hash_without_noise_has_the_same_keys_as_before(kind: str, tmp_path: Path):
+    """Keys of noise that are off must not invalidate the caches of earlier versions."""
+    segment = recipe_for(tmp_path, segment={"kind": kind}).segment
+    assert noise_keys(segment) == ({"dropout": 0.0} if kind == "fastbpe" else {})
 
 
 def test_several_training_prefixes(tmp_path: Path):

@@ -171,16 +171,6 @@ def test_vocabulary_threshold_splits_rare_pieces_again():
     assert not [p for p, n in after.items() if n < 12 and len(p.removesuffix("@@")) > 1]
 
 
-def test_bpe_dropout_depends_on_the_seed_and_is_for_training_only():
-    segmenter = fast(dropout=0.5)
-    line = "o gato negro come peixe , e o can come carne ."
-    draws = [segmenter.training_encoder([1, n])(line, "gl") for n in (0, 0, 1)]
-    assert draws[0] == draws[1] != draws[2]
-    assert all(segmenter.decode_tokenized(d, "gl") == line for d in draws)
-    assert len(draws[0]) > len(segmenter.encode(line, "gl"))
-    assert segmenter.encode(line, "gl") == fast().encode(line, "gl")
-
-
 @pytest.mark.parametrize(
     "segmenter", [*SEGMENTERS_OF_TOKENIZED, SPM, BYTES], ids=lambda s: type(s).__name__
 )
@@ -295,9 +285,6 @@ def test_very_long_word_is_encoded_in_blocks(monkeypatch, engine: str):
     word = "gatonegrocasa@@grande</w>" * 3
     pieces = segmenter.encode(f"o {word} come", "gl")
     assert segmenter.decode_tokenized(pieces, "gl") == f"o {word} come"
-    assert segmenter.decode_tokenized(segmenter.training_encoder([1])(word, "gl"), "gl") == word
-    drawn = fast(dropout=0.5).training_encoder([1])(word, "gl")
-    assert segmenter.decode_tokenized(drawn, "gl") == word
     assert learn_codes({"a" * 11: 9, "bc": 3}, 5) == [("b", "c</w>")]
 
 

@@ -103,34 +103,20 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
     "config",
     [
         FastBpeConfig(merges=20, dropout=0.3),
-        SentencePieceConfig(vocab_size=30, model_type="unigram"),
+        SentencePieceConfig(vocab_size=30, model_type="unigram", sampling_alpha=0.2),
         WhitespaceConfig(),
     ],
     ids=lambda config: config.kind,
 )
 def test_work_can_be_pickled(config):
     segmenter = learn_segmenter(config, LANGS, False, "nfc", one_corpus(PAIRS))
-    work = EncodeChunk(segmenter, LANGS, [None], seed=4, max_pieces=100)
+    work = EncodeChunk(segmenter, LANGS, [None], 100, segmenter.noise(config))
     pairs = list(one_corpus(PAIRS)())
-    sides, again = work(2, pairs)[0], pickle.loads(pickle.dumps(work))(2, pairs)[0]
-    for side, sent in zip(sides, again, strict=True):
+    chunk, again = work(2, pairs), pickle.loads(pickle.dumps(work))(2, pairs)
+    for side, sent in zip(chunk.sides, again.sides, strict=True):
         assert sent.types == side.types
         assert sent.rows.ids.tolist() == side.rows.ids.tolist()
         assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
     count = CountWords(segmenter.moses, LANGS)
     assert pickle.loads(pickle.dumps(count))(0, pairs) == count(0, pairs)
     assert count(0, pairs)["a"] == 50
-
-
-def test_dropout_differs_by_chunk_and_seed():
-    config = FastBpeConfig(merges=20, dropout=0.3)
-    segmenter = learn_segmenter(config, LANGS, True, "none", one_corpus(WORDS))
-
-    def lengths(seed: int, number: int) -> list[int]:
-        work = EncodeChunk(segmenter, LANGS, [None], seed, 100)
-        (source, _), *_ = work(number, list(one_corpus(WORDS)()))
-        return source.rows.lengths.tolist()
-
-    assert lengths(4, 2) == lengths(4, 2)
-    assert lengths(4, 2) != lengths(4, 3)
-    assert lengths(4, 2) != lengths(5, 2)

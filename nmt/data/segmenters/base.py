@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from nmt.data.segmenters.noise import Noise
 from nmt.data.tokenizer import Moses
 
 TrainingPair: TypeAlias = tuple[str, str, int]  # source, target, number of the corpus
 Pairs: TypeAlias = Callable[[], Iterator[TrainingPair]]
 Languages: TypeAlias = Sequence[tuple[str, str]]  # source and target language of each corpus
-Encode: TypeAlias = Callable[[str, str], list[str]]
 
 
 class Segmenter(ABC):
@@ -63,9 +63,16 @@ class Segmenter(ABC):
         """Return pieces as plain text."""
         return self.moses.detokenize(self.decode_tokenized(pieces, lang), lang)
 
-    def training_encoder(self, seed: Sequence[int]) -> Encode:
-        """Return ``encode`` for training text; BPE-dropout draws from ``seed``."""
-        return self.encode
+    def noise(self, config: Any) -> Noise | None:
+        """Return how to segment training text at random; None if the recipe does not want it.
+
+        Args:
+            config: the recipe's ``segment``.
+
+        Raises:
+            UserError: this segmenter cannot do what the recipe wants.
+        """
+        return None
 
     def alphabet(self) -> list[str]:
         """Return pieces that the vocabulary has even if the training text does not."""

@@ -1,8 +1,8 @@
 """Byte-pair encoding with codes in fastBPE's format: ``left right count``, one merge a line.
 
 The fastBPE package splits words if it is installed. subword-nmt splits them otherwise, and always
-with BPE-dropout or a vocabulary threshold; both give the same pieces. subword-nmt learns the codes
-and does not report counts, so the count column of learned codes is 0; no reader uses it.
+with a vocabulary threshold; both give the same pieces. subword-nmt learns the codes and does not
+report counts, so the count column of learned codes is 0; no reader uses it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import random
 import re
 import sys
 import tempfile
@@ -22,7 +21,8 @@ from typing import Any
 
 from subword_nmt import apply_bpe, learn_bpe
 
-from nmt.data.segmenters.base import Encode, Languages, Pairs, Segmenter, TrainingPair
+from nmt.data.segmenters.base import Languages, Pairs, Segmenter, TrainingPair
+from nmt.data.segmenters.noise import Merges, Noise
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
@@ -41,13 +41,20 @@ MAX_CACHED_WORDS = 200_000  # per process, about 60 MB
 
 
 class FastBpe(Segmenter):
-    """Joint byte-pair encoding in fastBPE's format, after Moses tokenization (T appendix A)."""
+    """Joint byte-pair encoding in fastBPE's format, after Moses tokenization (T appendix A).
+
+    Attributes:
+        dropout_at_preparation: rate of the BPE-dropout that earlier versions drew once, when they
+            prepared the training text; 0 in all other runs.
+    """
 
     kind = "fastbpe"
 
-    def __init__(self, moses: Moses, splitter: WordSplitter, dropout: float) -> None:
+    def __init__(
+        self, moses: Moses, splitter: WordSplitter, dropout_at_preparation: float = 0.0
+    ) -> None:
         super().__init__(moses)
-        self.dropout, self._splitter = dropout, splitter
+        self.dropout_at_preparation, self._splitter = dropout_at_preparation, splitter
 
     @classmethod
     def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> FastBpe:
@@ -64,7 +71,7 @@ class FastBpe(Segmenter):
             pieces = splitter.count_pieces(counts)
             kept = {piece for piece, n in pieces.items() if n >= config.vocab_threshold}
             splitter = WordSplitter(merges, kept)
-        return cls(moses, splitter, config.dropout)
+        return cls(moses, splitter)
 
     @classmethod
     def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> FastBpe:
@@ -79,18 +86,20 @@ class FastBpe(Segmenter):
         """Return the pieces of an input line; all but the last of a word end with ``@@``."""
         return self._splitter(self.moses.tokenize(line, lang))
 
-    def training_encoder(self, seed: Sequence[int]) -> Encode:
-        """Return ``encode``, with BPE-dropout drawn from ``seed`` if the recipe sets it."""
-        if not self.dropout:
-            return self.encode
-        # subword-nmt draws from Python's global generator
-        random.seed(repr(list(seed)))
-        encode = self._splitter.encode_with_dropout
-        return lambda line, lang: [
-            piece
-            for word in self.moses.tokenize(line, lang)
-            for piece in encode(word, self.dropout)
-        ]
+    def noise(self, config: Any) -> Noise | None:
+        """Return the BPE-dropout of ``segment.dropout``."""
+        if not config.dropout:
+            return None
+        merges, kept = self._splitter.merges, self._splitter.kept
+        joined = {left + right for left, right in merges}
+        return Noise(
+            Merges(config.dropout, {pair: i for i, pair in enumerate(merges)}, together=True),
+            spell=symbols_of,
+            name=piece_of,
+            begins=_never,
+            ends=_ends_word,
+            joined=joined if kept is None else {s for s in joined if piece_of(s) in kept},
+        )
 
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
         """Return pieces as tokenized text."""
@@ -108,8 +117,35 @@ class FastBpe(Segmenter):
         return files
 
     def metadata(self) -> dict[str, Any]:
-        """Return the dropout, and whether there is a kept.txt."""
-        return {"dropout": self.dropout, "kept": self._splitter.kept is not None}
+        """Return the dropout at preparation, and whether there is a kept.txt."""
+        kept = self._splitter.kept is not None
+        return {"dropout": self.dropout_at_preparation, "kept": kept}
+
+
+def symbols_of(piece: str) -> tuple[str, ...]:
+    """Return the symbols of a piece before any merge: its characters, ``</w>`` with the last.
+
+    The tag of a corpus, which begins with a space, has none.
+    """
+    if piece.startswith(" "):
+        return ()
+    if piece.endswith(JOINER):
+        return tuple(piece.removesuffix(JOINER))
+    return (*piece[:-1], piece[-1] + WORD_END)
+
+
+def piece_of(symbol: str) -> str:
+    """Return a symbol of the merges as it is written in text."""
+    inner = not symbol.endswith(WORD_END)
+    return symbol + JOINER if inner else symbol.removesuffix(WORD_END)
+
+
+def _ends_word(piece: str) -> bool:
+    return not piece.endswith(JOINER)
+
+
+def _never(piece: str) -> bool:
+    return False
 
 
 class CountWords:
@@ -293,13 +329,6 @@ class WordSplitter:
         """Return the pieces of words; all but the last of a word end with the joiner."""
         return list(chain.from_iterable(map(self._cache.__getitem__, words)))
 
-    def encode_with_dropout(self, word: str, dropout: float) -> list[str]:
-        """Return the pieces of a word, with merges skipped at random.
-
-        This is BPE-dropout (Provilkov et al. 2020). It draws from Python's global ``random``.
-        """
-        return _in_blocks(escape(word), lambda block: self._subword_nmt(block, dropout))
-
     def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
         """Return how often each piece occurs in a text with these counts of words."""
         counts: Counter[str] = Counter()
@@ -310,7 +339,7 @@ class WordSplitter:
 
     def _split(self, word: str) -> list[str]:
         if fastBPE is None or self.kept is not None:
-            return self._subword_nmt(word, 0.0)
+            return self._subword_nmt(word)
         if self._fast is None:
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".codes") as file:
                 file.write(codes_text(self.merges))
@@ -319,7 +348,7 @@ class WordSplitter:
                     self._fast = fastBPE.fastBPE(file.name)
         return self._fast.apply([word])[0].split(" ")
 
-    def _subword_nmt(self, word: str, dropout: float) -> list[str]:
+    def _subword_nmt(self, word: str) -> list[str]:
         if not self.merges:  # subword-nmt rejects a file without merges
             return [char + JOINER for char in word[:-1]] + [word[-1]]
         if self._slow is None:
@@ -334,8 +363,6 @@ class WordSplitter:
             JOINER,
             engine.version,
             {},
-            None,
-            dropout,
         )
         return [part + JOINER for part in parts[:-1]] + [parts[-1]]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
 from nmt.data.segmenters.base import Languages, Pairs, Segmenter
+from nmt.data.segmenters.noise import Merges, Noise, Unigram
+from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
@@ -106,6 +108,36 @@ class SentencePiece(Segmenter):
         """Return the pieces of an input line; U+2581 begins a word."""
         return self._processor.encode(_single_spaces(self.moses.normalize(line)), out_type=str)
 
+    def noise(self, config: Any) -> Noise | None:
+        """Return the BPE-dropout of ``segment.dropout``, or the sampling of ``sampling_alpha``.
+
+        A piece is only split if the model has each of its characters as a piece, so byte pieces,
+        unknown characters and user-defined symbols stay.
+
+        Raises:
+            UserError: the recipe wants noise that the type of the model does not have.
+        """
+        if not config.dropout and config.sampling_alpha is None:
+            return None
+        kind, scores = read_model(self._model)
+        model: Merges | Unigram
+        if config.dropout:
+            if kind != "bpe":
+                raise _wrong_type("segment.dropout", kind, "bpe", "segment.sampling_alpha=0.2")
+            model = Merges(config.dropout, _merges(scores), together=False)
+        else:
+            if kind != "unigram":
+                raise _wrong_type("segment.sampling_alpha", kind, "unigram", "segment.dropout=0.1")
+            model = Unigram(config.sampling_alpha, scores)
+        return Noise(
+            model,
+            spell=_Spelling(scores.keys()),
+            name=str,
+            begins=_begins_word,
+            ends=_never,
+            joined={piece for piece in scores if len(piece) > 1},
+        )
+
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
         """Return pieces as tokenized text."""
         return self.moses.tokenize_reference(self._text(pieces), lang)
@@ -166,6 +198,49 @@ class SentencePiece(Segmenter):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
+
+
+class _Spelling:
+    """Map a normal piece to its characters if all of them are pieces, any other piece to none."""
+
+    def __init__(self, pieces: Collection[str]) -> None:
+        self._pieces = set(pieces)
+        self._single = {piece for piece in pieces if len(piece) == 1}
+
+    def __call__(self, piece: str) -> tuple[str, ...]:
+        known = piece in self._pieces and self._single.issuperset(piece)
+        return tuple(piece) if known else ()
+
+
+def _merges(scores: Mapping[str, float]) -> dict[tuple[str, str], int]:
+    """Return the pairs of pieces that make another piece, with the rank of that piece."""
+    best_first = sorted(scores, key=lambda piece: -scores[piece])
+    return {
+        (piece[:i], piece[i:]): rank
+        for rank, piece in enumerate(best_first)
+        for i in range(1, len(piece))
+        if piece[:i] in scores and piece[i:] in scores
+    }
+
+
+def _begins_word(piece: str) -> bool:
+    return piece.startswith(SPACE)
+
+
+def _never(piece: str) -> bool:
+    return False
+
+
+def _wrong_type(key: str, kind: str, needed: str, instead: str) -> UserError:
+    other = "bpe" if needed == "unigram" else "unigram"
+    fix = f"remove {key}, or set segment.model_type={needed} and segment.model=learn"
+    if kind == other:
+        fix = f"remove {key} and set {instead}"
+    return UserError(
+        f"requires a SentencePiece model of type {needed}; this model is of type {kind}",
+        at=key,
+        fix=fix,
+    )
 
 
 def _training_error(reason: str, config: Any) -> UserError:

@@ -9,12 +9,13 @@ Shapes are those of ``nmt.model.cpu.kernels``.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
+
+from nmt.runtime.compiled import compiled
 
 LANES = 128  # columns whose maxima are computed in parallel
 BLOCK = 32  # columns that are compared one by one only if the block has a candidate
@@ -23,12 +24,8 @@ FAST_MATH = {"reassoc", "contract", "arcp", "nsz"}  # sums in any order, but inf
 
 
 def _kernel(function: Callable) -> Callable:
-    """Compile at the first call, with a cache on disk where a folder is writable."""
-    compiled = functools.partial(njit, nogil=True, fastmath=FAST_MATH)
-    try:
-        return compiled(cache=True)(function)
-    except RuntimeError:
-        return compiled()(function)
+    """Compile with sums in any order."""
+    return compiled(function, FAST_MATH)
 
 
 @intrinsic
