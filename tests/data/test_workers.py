@@ -22,8 +22,6 @@ from tests.toy import LANGS, one_corpus
 
 PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
 
-WORDS = [("gato come peixe", "cat eats fish")] * 40
-
 
 class Look:
     """Return the process id, the chunk number and the pairs."""
