@@ -102,8 +102,10 @@ class Parent:
 
     def describe(self) -> str:
         """Return languages, checkpoint and scores in words."""
+        recipe = self.recipe
+        what = f"{recipe.src}-{recipe.tgt}" if recipe.translates else f"{recipe.task} {recipe.src}"
         scores = [f"{name} {value:.2f}" for name, value in self.scores.items()]
-        return ", ".join([f"{self.recipe.src}-{self.recipe.tgt}", self.checkpoint, *scores])
+        return ", ".join([what, self.checkpoint, *scores])
 
 
 @dataclass(frozen=True)
@@ -349,6 +351,7 @@ def _record(
         "parent": str(parent.path),
         "checkpoint": parent.checkpoint,
         "weights_hash": parent.weights_hash,
+        "task": parent.recipe.task,
         "src": parent.recipe.src,
         "tgt": parent.recipe.tgt,
         "scores": parent.scores,
@@ -372,25 +375,34 @@ def _lines(
     )
     if taken.not_taken:
         lines.append(f"  not taken: {_in_groups(taken.not_taken, parent.tensors)}")
-    names = {"src": "source", "tgt": "target"}
+    return [*lines, *_vocabulary_lines(recipe, parent, numbers)]
+
+
+def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -> list[str]:
+    fresh = f"; {numbers['new']:,} start fresh" if numbers["new"] else ""
+    if recipe.init.vocab == "parent":
+        return [f"  vocabulary: the {numbers['from_parent']:,} pieces of the parent{fresh}"]
+    names = {"src": "source ", "tgt": "target "} if recipe.translates else {"src": "", "tgt": ""}
     shares = {side: s for side, s in numbers["share"].items() if s == s}  # NaN: no text
-    text = ", ".join(f"{share:.1%} of the {names[side]} text" for side, share in shares.items())
-    lines.append(
+    text = ", ".join(f"{share:.1%} of the {names[side]}text" for side, share in shares.items())
+    lines = [
         f"  vocabulary: {numbers['from_parent']:,} of {numbers['pieces']:,} pieces take the rows "
-        f"of the parent ({text}); {numbers['new']:,} start fresh"
-    )
+        f"of the parent ({text}){fresh}"
+    ]
     if min(shares.values(), default=1) < FEW_PIECES:
-        kinds = {parent.text.segmenter.kind, recipe.segment.kind}
         lines.append(
-            f"  warning: under {FEW_PIECES:.0%} of the pieces of a side are those of the parent; "
-            + (
-                f"set segment.kind={parent.text.segmenter.kind} as in the parent"
-                if len(kinds) > 1
-                else "if the languages share a script, init.vocab=parent or the segmentation of "
-                "the parent gives more"
-            )
+            f"  warning: under {FEW_PIECES:.0%} of a side are pieces of the parent; if both share "
+            f"a script, segment as the parent did: {_segmentation_of(parent)}"
         )
     return lines
+
+
+def _segmentation_of(parent: Parent) -> str:
+    """Return the recipe keys that segment text as a parent did."""
+    kind = parent.text.segmenter.kind
+    files = {"fastbpe": ("codes", "codes.txt"), "sentencepiece": ("model", "spm.model")}
+    key, file = files.get(kind, ("", ""))
+    return f"segment.kind={kind}" + (f" segment.{key}={parent.path / file}" if key else "")
 
 
 def _in_groups(names: Iterable[str], all_names: Iterable[str]) -> str:
