@@ -155,10 +155,11 @@ task src tgt out seed device precision graphs time_limit data.train data.dev dat
 data.temperature data.download
 data.tokenized data.max_len data.max_pieces data.batch_tokens data.block data.rebatch data.checks
 data.max_overlap data.normalize segment[fastbpe].merges segment[fastbpe].codes
-segment[fastbpe].vocab_threshold segment[fastbpe].dropout
+segment[fastbpe].learn_from segment[fastbpe].vocab_threshold segment[fastbpe].dropout
 segment[sentencepiece].vocab_size segment[sentencepiece].model_type
-segment[sentencepiece].model segment[sentencepiece].byte_fallback
-segment[sentencepiece].dropout segment[sentencepiece].sampling_alpha
+segment[sentencepiece].model segment[sentencepiece].learn_from
+segment[sentencepiece].byte_fallback segment[sentencepiece].dropout
+segment[sentencepiece].sampling_alpha
 segment[whitespace].min_count model.dim model.ffn_dim model.heads
 model.enc_layers model.dec_layers model.activation model.bias model.norm model.norm_place
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask

@@ -76,6 +76,7 @@ def _entry_path(loc: tuple[int | str, ...], document: Node) -> tuple[str, ...]:
 
     A recipe may write a single mapping without a list, where pydantic sees the first of a list.
     """
+    loc = _without_kind(loc)
     key = tuple(map(str, loc[:2]))
     if len(loc) < 3 or key not in ENTRIES:
         return ()
@@ -95,7 +96,7 @@ def _explain_entry(error: Any, path: tuple[str, ...], document: Node) -> Iterato
             at = node.group.get(text.partition(":")[0], node).at
             yield Problem(at, f"{key_name(path)}.{text}")
         return
-    key = str(error["loc"][3])
+    key = str(_without_kind(error["loc"])[3])
     name = key_name((*path, key))
     if kind == "missing":
         yield Problem(node.key_at, f'required key "{name}" is missing')
@@ -164,13 +165,17 @@ def join_or(words: list[str]) -> str:
 
 def _key_path(loc: tuple[int | str, ...]) -> tuple[tuple[str, ...], str | None]:
     """Split pydantic's location into keys, without kinds, and the index in a list."""
-    parts = list(loc)
-    # a group without kinds has the kind "", which no location has: there it is a key
-    if len(parts) > 1 and parts[1] and parts[1] in groups().get(str(parts[0]), ()):
-        del parts[1]
+    parts = _without_kind(loc)
     index = next((i for i, part in enumerate(parts) if isinstance(part, int)), len(parts))
     item = str(parts[index]) if index < len(parts) else None
     return tuple(str(part) for part in parts[:index]), item
+
+
+def _without_kind(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return pydantic's location without the kind of its group."""
+    # a group without kinds has the kind "", which no location has: there it is a key
+    has_kind = len(loc) > 1 and loc[1] and loc[1] in groups().get(str(loc[0]), ())
+    return (loc[0], *loc[2:]) if has_kind else loc
 
 
 def _first_key_in(text: str, path: KeyPath, document: Node) -> Location:

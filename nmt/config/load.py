@@ -46,6 +46,7 @@ PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
     ("data", "test"): is_none,
     ("segment", "codes"): lambda text: text == "learn",
     ("segment", "model"): lambda text: text == "learn",
+    ("segment", "learn_from"): is_none,
     ("init", "from"): is_none,
 }
 
@@ -170,7 +171,7 @@ def changed_entries(old: Recipe, new: Recipe) -> list[str]:
     """
     found = []
     for group, key in ENTRIES:
-        before, after = (getattr(getattr(r, group), key) or [] for r in (old, new))
+        before, after = (getattr(getattr(r, group), key, None) or [] for r in (old, new))
         for i, entries in enumerate(zip(before, after, strict=False)):
             then, now = (
                 {

@@ -337,6 +337,15 @@ class DataConfig(ConfigBase):
     )
 
 
+def _learn_from() -> Any:
+    return option(
+        None,
+        "corpora to learn the segmentation from, entries like those of data.train, also of other "
+        "languages; none = data.train",
+        "O",
+    )
+
+
 class FastBpeConfig(ConfigBase):
     """Joint byte-pair encoding in fastBPE's format (T appendix A)."""
 
@@ -350,9 +359,10 @@ class FastBpeConfig(ConfigBase):
     )
     codes: str = option(
         "learn",
-        "learn = learn the merges from data.train; or the path of a fastBPE codes file",
+        "learn = learn the merges; or the path of a fastBPE codes file",
         "O",
     )
+    learn_from: CorpusEntries | None = _learn_from()
     vocab_threshold: int = option(
         0,
         "pieces that occur less often than this in training are split further; 0 = off",
@@ -384,9 +394,8 @@ class SentencePieceConfig(ConfigBase):
         le=MAX_VOCAB,
     )
     model_type: Literal["bpe", "unigram"] = option("bpe", "algorithm of SentencePiece", "O")
-    model: str = option(
-        "learn", "learn = learn the model from data.train; or the path of a .model file", "O"
-    )
+    model: str = option("learn", "learn = learn the model; or the path of a .model file", "O")
+    learn_from: CorpusEntries | None = _learn_from()
     byte_fallback: bool = option(
         False,
         "true = rare and unseen characters become UTF-8 bytes, so that none is UNK; adds 256 "
@@ -1016,6 +1025,18 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
         "data.dev": data.dev,
         "data.test": data.test or [],
     }
+    learn_from = getattr(recipe.segment, "learn_from", None) or []
+    given = next((k for k in ("codes", "model") if hasattr(recipe.segment, k)), "")
+    yield (
+        bool(learn_from) and getattr(recipe.segment, given) != "learn",
+        f"segment.learn_from has no effect with segment.{given}, which is learned already",
+    )
+    yield (
+        bool(learn_from) and not recipe.translates,
+        f"segment.learn_from has no effect with task: {recipe.task}",
+    )
+    for i, entry in enumerate(learn_from):
+        yield entry.tag is not None, f"segment.learn_from[{i}].tag has no effect"
     for key, entries in roles.items():
         for i, entry in enumerate(entries):
             if not recipe.translates:
@@ -1250,6 +1271,7 @@ ENTRIES: dict[tuple[str, str], type[_Entry]] = {
     ("data", "train"): CorpusEntry,
     ("data", "dev"): HeldOutEntry,
     ("data", "test"): HeldOutEntry,
+    ("segment", "learn_from"): CorpusEntry,
 }
 
 

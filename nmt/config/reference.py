@@ -67,7 +67,7 @@ def key_tables() -> str:
             parts.append(_table(title, model, omit=("kind",) if kind else ()))
             if name == "data":
                 parts += [
-                    _table("Each entry of `data.train`", CorpusEntry),
+                    _table("Each entry of `data.train` and `segment.learn_from`", CorpusEntry),
                     _table("Each entry of `data.dev` and `data.test`", HeldOutEntry),
                 ]
     parts.append(

@@ -87,11 +87,13 @@ class CorpusFiles:
         held_out: the dev and test sets by name: "dev" and "test", or "dev.NAME" for each of
             several.
         segment: codes or model file that the recipe names.
+        learn: the corpora to learn the segmentation from; empty = those of ``train``.
     """
 
     train: list[Bitext]
     held_out: dict[str, Bitext]
     segment: list[Path]
+    learn: list[Bitext]
 
     @classmethod
     def of(cls, recipe: Recipe) -> CorpusFiles:
@@ -100,7 +102,11 @@ class CorpusFiles:
         Raises:
             UserError: files are missing or not regular files; the error names all of them.
         """
-        roles = _entries_by_role(recipe)
+        learn_from = getattr(recipe.segment, "learn_from", None) or []
+        given = [getattr(recipe.segment, key, "learn") for key in ("codes", "model")]
+        if recipe.init.vocab == "parent":  # whose segmentation is learned already
+            given, learn_from = [], []
+        roles = {**_entries_by_role(recipe), "learn": learn_from}
         keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
         located = {key: locate_sides(*key) for key in keys}
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
@@ -117,9 +123,6 @@ class CorpusFiles:
             weight = getattr(entry, "weight", 1.0)
             return Bitext(name, sides, entry.langs(recipe), entry.tag, (sides, tokenized), weight)
 
-        given = [getattr(recipe.segment, key, "learn") for key in ("codes", "model")]
-        if recipe.init.vocab == "parent":  # which has a copy of its codes
-            given = []
         return cls(
             train=list(map(bitext, _short_names(recipe), recipe.data.train)),
             held_out={
@@ -128,11 +131,16 @@ class CorpusFiles:
                 for name, entry in zip(set_names(recipe, role), roles[role], strict=True)
             },
             segment=[Path(file) for file in given if file != "learn"],
+            learn=[bitext(entry.path, entry) for entry in learn_from],
         )
+
+    def corpora(self) -> list[Bitext]:
+        """Return all corpora."""
+        return [*self.train, *self.held_out.values(), *self.learn]
 
     def paths(self) -> list[Path]:
         """Return all files."""
-        sides = [text.original[0] for text in (*self.train, *self.held_out.values())]
+        sides = [text.original[0] for text in self.corpora()]
         return [*(path for pair in sides for path in pair), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
@@ -146,7 +154,7 @@ class CorpusFiles:
             "train": [path for text in self.train for path in text.original[0]],
             "dev": held_out("dev"),
             "test": held_out("test"),
-            "segment": self.segment,
+            "segment": [*self.segment, *(p for text in self.learn for p in text.original[0])],
         }
         return {role: [digests[path] for path in paths] for role, paths in roles.items()}
 

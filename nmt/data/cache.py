@@ -52,7 +52,7 @@ def data_hash(
         "content": content,
         "segmenter": segmenter and segmenter_hash(segmenter),
         "languages": [recipe.src, recipe.tgt],
-        "segment": segment.model_dump(exclude={"codes", "model", *NOISE_KEYS})
+        "segment": segment.model_dump(exclude={"codes", "model", "learn_from", *NOISE_KEYS})
         | noise_keys(segment),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": None,  # earlier versions had the recipe's seed here if they drew BPE-dropout
@@ -93,6 +93,10 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     sets = {"dev": set_names(recipe, "dev"), "test": set_names(recipe, "test")}
     if any(name != role for role, names in sets.items() for name in names):
         parts["sets"] = sets
+    if learn_from := getattr(recipe.segment, "learn_from", None):
+        parts["learn_from"] = [
+            [*e.langs(recipe), e.weight, e.is_tokenized(data)] for e in learn_from if learned
+        ]
     weights = [entry.weight for entry in data.train]
     if data.temperature != 1 or any(weight != 1 for weight in weights):
         # without learning, it only matters that the rows of each entry are counted

@@ -42,7 +42,7 @@ from nmt.data.text import Pair, is_blank
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import Recipe
+    from nmt.config.recipe import DataConfig, Recipe
 
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
@@ -178,6 +178,31 @@ def check_corpora(
     )
     require_training_pairs(report.splits["train"], files)
     return report, TrainingPairs(files.train, kept, progress), held_out
+
+
+def pairs_to_learn_from(
+    corpora: Sequence[Bitext], data: DataConfig, progress: bool
+) -> TrainingPairs:
+    """Return the pairs of corpora that only the segmentation is learned from, without checks.
+
+    They are filtered like training pairs.
+
+    Raises:
+        UserError: no pair is left.
+    """
+    limits = Limits(data.max_len, data.max_pieces)
+    kept = [
+        np.array([reason_to_drop(*pair, limits) is None for pair in read_pairs(corpus.sides)], bool)
+        for corpus in corpora
+    ]
+    if not any(found.any() for found in kept):
+        names = ", ".join(str(corpus.original[0][0]) for corpus in corpora)
+        raise UserError(
+            "no pair has text on both sides",
+            at=f"segment.learn_from ({names})",
+            fix="check the files, data.max_len and data.max_pieces",
+        )
+    return TrainingPairs(corpora, kept, progress)
 
 
 def _read(corpus: Bitext, check: SplitCheck) -> tuple[Iterator[Pair], Iterator[Pair] | None]:

@@ -61,6 +61,7 @@ def converted_files(files: CorpusFiles, tokenized: bool, folder: Path) -> Corpus
         files,
         train=[converted(f"train{i}", text) for i, text in enumerate(files.train)],
         held_out={name: converted(name, text) for name, text in files.held_out.items()},
+        learn=[converted(f"learn{i}", text) for i, text in enumerate(files.learn)],
     )
 
 
@@ -70,7 +71,7 @@ def write_converted(files: CorpusFiles, tokenized: bool) -> None:
     Raises:
         UserError: a corpus cannot be read, or its files have different numbers of lines.
     """
-    for text in (*files.train, *files.held_out.values()):
+    for text in files.corpora():
         original, form = text.original
         if form != tokenized:
             work = ConvertLines(tokenized, text.langs)

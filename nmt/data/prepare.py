@@ -14,7 +14,12 @@ import numpy as np
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import CorpusFiles, InputFiles, Sides
 from nmt.data.cache import build_cache, data_hash, versions
-from nmt.data.checks import check_corpora, require_training_pairs
+from nmt.data.checks import (
+    TrainingPairs,
+    check_corpora,
+    pairs_to_learn_from,
+    require_training_pairs,
+)
 from nmt.data.convert import converted_files, write_converted
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
@@ -129,16 +134,7 @@ def _write(
     report, training, held_out = check_corpora(recipe, files, progress)
     langs = [corpus.langs for corpus in files.train]
     tags = [corpus.tag for corpus in files.train]
-    weights = [corpus.weight for corpus in files.train]
-    mixture = mixture_of(weights, training.sizes, data.temperature)
-    copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)
-    segmenter = segmenter or learn_segmenter(
-        recipe.segment,
-        langs,
-        data.tokenized,
-        data.normalize,
-        lambda: training.read("learning", copies),
-    )
+    segmenter = segmenter or _learn(recipe, files, training, progress)
     save_segmenter(segmenter, folder)
     vocab, left_out, unknown = encode_training(
         EncodeChunk(segmenter, langs, tags, data.max_pieces, segmenter.noise(recipe.segment)),
@@ -158,6 +154,30 @@ def _write(
             pairs, segmenter, vocab, files.held_out[name], folder / name
         )
     return report
+
+
+def _learn(
+    recipe: Recipe, files: CorpusFiles, training: TrainingPairs, progress: bool
+) -> Segmenter:
+    """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train.
+
+    Temperature weighs the entries of data.train only, so that several recipes with the same
+    ``learn_from`` learn the same.
+    """
+    data = recipe.data
+    learn_from, temperature = training, data.temperature
+    if files.learn:
+        learn_from, temperature = pairs_to_learn_from(files.learn, data, progress), 1.0
+    weights = [corpus.weight for corpus in learn_from.corpora]
+    mixture = mixture_of(weights, learn_from.sizes, temperature)
+    copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)
+    return learn_segmenter(
+        recipe.segment,
+        [corpus.langs for corpus in learn_from.corpora],
+        data.tokenized,
+        data.normalize,
+        lambda: learn_from.read("learning", copies),
+    )
 
 
 def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFiles) -> Prepared:

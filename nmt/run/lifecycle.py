@@ -26,6 +26,7 @@ FREE_ON_RESUME = frozenset(
         "data.test",
         "segment.codes",
         "segment.model",
+        "segment.learn_from",
         "optim.accumulate",  # together with the number of processes, which is checked
         "train.max_validations",
         "train.stop_patience",

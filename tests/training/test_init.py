@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
-from nmt.data.segmenters import load_segmenter
+from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -433,6 +433,58 @@ def test_segment_keys_are_those_of_the_parent(digits, letters, tmp_path, capsys)
     other.write_text(yaml.safe_dump(values))
     assert main([str(other), *words[1:], "train.validate_every=1"]) == 0
     assert RunFolder(tmp_path / "run").recipe().segment.kind == "whitespace"
+
+
+def test_parent_and_child_learn_one_segmentation(tmp_path):
+    """From both corpora, which have other languages, in both runs."""
+    both = []
+    for src, lines in {"pt": "carro casa casas", "gl": "carro coche coches"}.items():
+        for split in ("train", "dev"):
+            path = tmp_path / src / split
+            path.parent.mkdir(exist_ok=True)
+            text = "".join(f"{line} {split} {i}\n" for line in lines.split() for i in range(20))
+            path.with_suffix(f".{src}").write_text(text)
+            path.with_suffix(".en").write_text(text.upper())
+        both.append({"path": f"{src}/train", "src": src})
+    hashes, alone = [], []
+    for src in ("pt", "gl"):
+        recipe = {
+            "src": src, "tgt": "en", "out": str(tmp_path / f"run-{src}"),
+            "data": {"train": f"{src}/train", "dev": f"{src}/dev", "checks": "off"},
+            "segment": {"merges": 15, "learn_from": both},
+        }  # fmt: skip
+        file = tmp_path / f"{src}.yaml"
+        file.write_text(yaml.safe_dump(recipe))
+        for overrides, found in (([], hashes), (["segment.learn_from=none"], alone)):
+            prepared = prepare_with(None, load_recipe(file, overrides))
+            found.append(segmenter_hash(prepared.segmenter))
+    assert len(set(hashes)) == 1
+    assert len({*hashes, *alone}) == 3
+    for language in ("pt", "gl"):
+        for side in (language, "en"):
+            (tmp_path / language / f"empty.{side}").write_text("\n\n")
+    empty = f"segment.learn_from=[{{path: {tmp_path}/gl/empty}}]"
+    with pytest.raises(UserError, match="no pair has text on both sides"):
+        prepare_with(None, load_recipe(tmp_path / "gl.yaml", [empty]))
+    (tmp_path / "gl" / "train.gl").write_text("")
+    with pytest.raises(UserError, match=r"train\.gl"):
+        prepare_with(None, load_recipe(tmp_path / "pt.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("segment", "message"),
+    [
+        ({"learn_from": [{"path": "a", "tag": "<x>"}]}, r"learn_from\[0\].tag has no effect"),
+        ({"learn_from": "a", "codes": "b"}, "learn_from has no effect with segment.codes"),
+        ({"learn_from": [{"path": "a", "scr": "pt"}]}, r'learn_from\[0\].scr"; did you mean "src"'),
+        ({"learn_from": [{"path": "a", "weight": 0}]}, r"learn_from\[0\].weight: \"0\" is not a"),
+        ({"kind": "whitespace", "learn_from": "a"}, "is a key of kind: fastbpe or sentencepiece"),
+    ],
+)
+def test_wrong_corpora_to_learn_from(segment, message):
+    recipe = {"src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"}, "segment": segment}
+    with pytest.raises(UserError, match=message):
+        recipe_from_text(yaml.safe_dump(recipe), "recipe")
 
 
 # --- parents that cannot be used ----------------------------------------------------------------
