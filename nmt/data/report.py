@@ -304,6 +304,8 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
         if overlap.share > max_overlap
     ]
     found += report.languages.failures
+    train = report.splits.get("train")
+    fixed_vocab = train is not None and train.coverage is not None  # init.vocab: parent
     for name, split in report.splits.items():
         source = split.coverage and split.coverage["src"]
         if name != "train" and source and source.unknown > UNKNOWN_THRESHOLD:
@@ -312,7 +314,7 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
                 f"{' '.join(source.pieces)}; "
                 + (
                     "the vocabulary of the parent does not fit it, so set init.vocab=new"
-                    if report.splits["train"].coverage
+                    if fixed_vocab
                     else "check that its language and script are those of the training data, and "
                     "that segment.codes or segment.model fits the corpus"
                 )

@@ -554,7 +554,8 @@ def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
         printed = capsys.readouterr().err
         count = len(tensors(folder / "run"))
         assert f"weights: {count} of {count} tensors from the parent" in printed
-        assert "100.0% of the source text" in printed
+        expected = {"new": "100.0% of the source text", "parent": "pieces of the parent\n"}
+        assert expected[vocabulary] in printed
     assert not (tmp_path / "run").exists()
 
 
