@@ -19,6 +19,7 @@ from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, children, update_of
 
+NOISE = ("dropout", "sampling_alpha")  # of training text; a run may differ from its parent
 ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
 
 
@@ -113,8 +114,8 @@ def checkpoint_of_parent(run: RunFolder, wanted: str) -> str:
 def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     """Return the recipe with the ``segment`` keys that the run uses under ``init.vocab: parent``.
 
-    Keys that the recipe does not set are those of the parent. So the run's config.yaml says what
-    the run does.
+    Keys that the recipe does not set are those of the parent. Only segmentation noise may differ.
+    So the run's config.yaml says what the run does.
 
     Args:
         recipe: as a file and the command line give it.
@@ -149,12 +150,16 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
             at="init.vocab",
             fix=f"set them as in the parent: {as_parent}; or set init.vocab=new",
         )
-    return recipe.model_copy(update={"segment": source.segment})
+    chosen = recipe.segment.model_fields_set.intersection(NOISE)
+    own_noise = {key: getattr(recipe.segment, key) for key in chosen}
+    return recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
 
 
 def _contradictions(here: SegmentConfig, parent: SegmentConfig) -> dict[str, tuple[Any, Any]]:
     """Return the keys that the recipe sets and the parent has otherwise, with both values."""
     if here.kind != parent.kind and here.model_fields_set:
         return {"segment.kind": (parent.kind, here.kind)}
-    pairs = {key: (getattr(parent, key, None), getattr(here, key)) for key in here.model_fields_set}
+    ours, theirs = here.model_dump(), parent.model_dump()
+    keys = here.model_fields_set.difference(NOISE)
+    pairs = {key: (theirs.get(key), ours[key]) for key in sorted(keys)}
     return {f"segment.{key}": (old, new) for key, (old, new) in pairs.items() if old != new}

@@ -435,6 +435,15 @@ def test_segment_keys_are_those_of_the_parent(digits, letters, tmp_path, capsys)
     assert RunFolder(tmp_path / "run").recipe().segment.kind == "whitespace"
 
 
+def test_noise_of_the_segmentation_may_differ_from_the_parent(tmp_path):
+    recipe = dump_recipe(RunFolder(FIXTURES / "fastbpe" / "run").recipe())
+    values = yaml.safe_load(recipe)
+    values |= {"init": {"from": str(FIXTURES / "fastbpe" / "run"), "vocab": "parent"}}
+    values["segment"] = {"dropout": 0.25}
+    found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    assert (found.segment.dropout, found.segment.merges) == (0.25, 90)
+
+
 def test_parent_and_child_learn_one_segmentation(tmp_path):
     """From both corpora, which have other languages, in both runs."""
     both = []
