@@ -13,13 +13,13 @@ from typing import Any
 
 from nmt.config.errors import format_value
 from nmt.config.recipe import Recipe, SegmentConfig
+from nmt.data.cache import NOISE_KEYS
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, children, update_of
 
-NOISE = ("dropout", "sampling_alpha")  # of training text; a run may differ from its parent
 ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
 
 
@@ -150,7 +150,7 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
             at="init.vocab",
             fix=f"set them as in the parent: {as_parent}; or set init.vocab=new",
         )
-    chosen = recipe.segment.model_fields_set.intersection(NOISE)
+    chosen = recipe.segment.model_fields_set.intersection(NOISE_KEYS)
     own_noise = {key: getattr(recipe.segment, key) for key in chosen}
     return recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
 
@@ -160,6 +160,6 @@ def _contradictions(here: SegmentConfig, parent: SegmentConfig) -> dict[str, tup
     if here.kind != parent.kind and here.model_fields_set:
         return {"segment.kind": (parent.kind, here.kind)}
     ours, theirs = here.model_dump(), parent.model_dump()
-    keys = here.model_fields_set.difference(NOISE)
+    keys = here.model_fields_set.difference(NOISE_KEYS)
     pairs = {key: (theirs.get(key), ours[key]) for key in sorted(keys)}
     return {f"segment.{key}": (old, new) for key, (old, new) in pairs.items() if old != new}
