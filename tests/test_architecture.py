@@ -34,6 +34,7 @@ FLOORS = {
     "nmt.training": 7,
     "nmt.export": 8,
     "nmt.analysis": 8,
+    "nmt.suggest": 8,
     "nmt.cli": 9,
 }
 NO_TORCH = [

@@ -9,9 +9,16 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
 
-def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
-    """Add RECIPE, ``key=value`` and --variant to a parser; ``example`` shows an override."""
-    parser.add_argument("recipe", help="YAML recipe, or file of variants")
+def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = True) -> None:
+    """Add RECIPE, ``key=value`` and --variant to a parser.
+
+    Args:
+        example: shows an override.
+        required: whether RECIPE must be given.
+    """
+    parser.add_argument(
+        "recipe", nargs=None if required else "?", help="YAML recipe, or file of variants"
+    )
     parser.add_argument(
         "overrides",
         nargs="*",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
+from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
 from nmt.errors import Diverged, RunError, Terminated
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.files import require_space, write_atomic
@@ -33,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         description="Prepare the data, train, validate, and score the test set with the best "
         "checkpoint.",
     )
-    add_recipe(p, "model.norm=layernorm seed=2")
+    add_recipe(p, "model.norm=layernorm seed=2", required=False)
     start = p.add_mutually_exclusive_group()
     start.add_argument(
         "--resume", action="store_true", help="continue from the newest checkpoint of the run"
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check the recipe, the device, the data and the memory, and write no run folder",
     )
+    add_suggest(p)
     return p
 
 
@@ -58,7 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Train in this process alone, or in the processes that torchrun started."""
+    check_arguments(args)
     limit_onednn_cache(CACHED_PRODUCTS)
+    if args.suggest is not None:
+        suggest_recipe(args)
+        return
     with init_distributed() as world:
         if world.is_main:
             run_main_process(args, world)
@@ -81,6 +87,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     from nmt.run.results import read_summary
     from nmt.runtime.device import resolve_device, resolve_precision
     from nmt.runtime.memory import parameter_count, require_memory
+    from nmt.suggest.sizes import advice_for
     from nmt.training.finish import finish, write_diverged
     from nmt.training.init import Parent, make_transfer
     from nmt.training.resume import prepare_to_resume
@@ -114,6 +121,8 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     print(describe_report(prepared.report), file=sys.stderr)
     parameters = parameter_count(model)
     require_memory(parameters, device)
+    if advice := advice_for(recipe, prepared, parameters):
+        print(f"advice: {advice}", file=sys.stderr)
     task = make_task(recipe, prepared, device, precision)
     if args.dry_run:
         if transfer is not None:

@@ -59,6 +59,8 @@ def test_help_needs_no_torch(command: str) -> None:
     ("argv", "message"),
     [
         (["train", "RECIPE", "--resume", "--fresh"], "not allowed with"),
+        (["train"], "no recipe is named"),
+        (["train", "--suggest", "NONE"], "there are no files PREFIX.SRC and PREFIX.TGT"),
         (["train", "RECIPE"], 'unknown key "model.dimm"; did you mean "dim"?'),
         (["train", "RECIPE", "model.norm=layernrom"], "layernrom"),
         (["prepare", "RECIPE"], 'unknown key "model.dimm"'),

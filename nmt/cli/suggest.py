@@ -1,0 +1,154 @@
+"""nmt-train --suggest: write a recipe for a corpus, with the time that it takes here."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from nmt.config.recipe import Recipe
+    from nmt.suggest.choices import Suggestion
+    from nmt.suggest.facts import CorpusFacts
+    from nmt.suggest.text import Expectation
+
+
+SECONDS = 3.0  # of updates, for each precision and number of threads
+
+
+def add_suggest(parser: argparse.ArgumentParser) -> None:
+    """Add --suggest and its options to the parser of nmt-train."""
+    group = parser.add_argument_group("write a recipe for a corpus")
+    group.add_argument(
+        "--suggest",
+        metavar="PREFIX",
+        help="look at the corpus PREFIX.SRC and PREFIX.TGT and at this machine, and write a recipe "
+        "with the reason for each key and the time that training takes",
+    )
+    group.add_argument("--src", metavar="LANG", help="source language, if it is not clear")
+    group.add_argument("--tgt", metavar="LANG", help="target language, if it is not clear")
+    group.add_argument(
+        "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
+    )
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """Raise UserError unless the arguments name a recipe, or a corpus to suggest one for."""
+    for flag in ("src", "tgt", "output"):
+        if args.suggest is None and getattr(args, flag) is not None:
+            raise UserError(
+                f"--{flag} requires --suggest", fix="a recipe has the keys src, tgt and out"
+            )
+    if args.suggest is None and args.recipe is None:
+        raise UserError(
+            "no recipe is named",
+            fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
+        )
+    if args.suggest is not None and (args.recipe or args.resume or args.fresh or args.dry_run):
+        raise UserError(
+            "--suggest writes a recipe and does not train: it takes no recipe, no key=value and "
+            "no --resume, --fresh or --dry-run",
+            fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then nmt-train "
+            "RECIPE",
+        )
+
+
+def suggest_recipe(args: argparse.Namespace) -> None:
+    """Write a recipe for the corpus ``args.suggest``.
+
+    Raises:
+        UserError: the corpus is incomplete, ambiguous or wrong, or the output file exists.
+        MachineError: the output file cannot be written.
+    """
+    from nmt.suggest.corpus import find_corpus
+
+    output = None if args.output is None else Path(args.output)
+    if output is not None:
+        _require_new(output)
+    paths = find_corpus(args.suggest, args.src, args.tgt)
+    from nmt.suggest.choices import suggest
+    from nmt.suggest.facts import collect_facts
+    from nmt.suggest.text import recipe_text
+
+    facts = collect_facts(paths, progress=True)
+    from nmt.config.recipe import Recipe
+    from nmt.runtime.device import resolve_device
+
+    device = resolve_device("auto")
+    suggestion = suggest(paths, facts, gpu=device.type == "cuda")
+    recipe = Recipe.model_validate(suggestion.values())
+    expectation = _measure(recipe, facts, suggestion, device)
+    folder = Path() if output is None else output.parent
+    text = recipe_text(paths, facts, suggestion, expectation, folder)
+    if output is None:
+        print(text, end="")
+        return
+    _write_new(output, text)
+    print(f"wrote {output}; next: nmt-train {shlex.quote(str(output))}", file=sys.stderr)
+
+
+def _require_new(output: Path) -> None:
+    if output.exists() or output.is_symlink():
+        raise UserError(
+            "exists already, and --suggest does not overwrite files",
+            at=str(output),
+            fix="choose another name with -o, or delete the file",
+        )
+    if not output.parent.is_dir():
+        raise UserError(
+            f"the folder {output.parent} does not exist",
+            at=str(output),
+            fix=f"create it: mkdir -p {shlex.quote(str(output.parent))}",
+        )
+
+
+def _write_new(output: Path, text: str) -> None:
+    from nmt.runtime.files import disk_errors
+
+    try:
+        with disk_errors(output), open(output, "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        _require_new(output)  # somebody else made it meanwhile
+
+
+def _measure(
+    recipe: Recipe, facts: CorpusFacts, suggestion: Suggestion, device: torch.device
+) -> Expectation:
+    """Time some updates of the suggested model, and print each speed."""
+    import torch
+
+    from nmt.data.prepare import EvalSet, Prepared
+    from nmt.runtime.memory import parameter_count, require_memory
+    from nmt.suggest.text import Expectation
+    from nmt.training.speed import measure_speeds
+    from nmt.training.tasks import model_without_memory
+
+    sample = suggestion.sample
+    corpus = cast(Any, sample)
+    prepared = Prepared(
+        segmenter=sample.segmenter,
+        vocab=sample.vocab,
+        train=corpus,
+        dev=EvalSet([], [], corpus, "dev", (recipe.src, recipe.tgt)),
+        test=None,
+        report=facts.report,
+        data_hash="",
+        content={},
+    )
+    parameters = parameter_count(model_without_memory(recipe, len(sample.vocab)))
+    require_memory(parameters, device)
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"measuring a model of {parameters:,} parameters ({name})", file=sys.stderr)
+    speeds = {}
+    for setting, speed in measure_speeds(recipe, prepared, device, SECONDS):
+        speeds[setting] = speed
+        print(f"  {setting}: {speed:,.0f} target tokens/s", file=sys.stderr)
+    return Expectation(name, parameters, speeds, threads)

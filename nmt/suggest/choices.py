@@ -1,0 +1,203 @@
+"""Choose the keys of a recipe for a corpus, each with its reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.data.batches import make_batches
+from nmt.suggest.corpus import CorpusPaths
+from nmt.suggest.facts import UNSPACED, CorpusFacts, script_name
+from nmt.suggest.sample import EncodedSample, encode_sample
+from nmt.suggest.sizes import CPU, GPU, size_for
+
+VALIDATIONS = 8  # of a training with a fixed number of updates
+LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
+FEW_PAIRS = 1000
+HOWTO = "docs/howto/"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe key (``model.dim``), its value, and the reason in a few words."""
+
+    key: str
+    value: Any
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A recipe for a corpus.
+
+    Attributes:
+        choices: in the order of the recipe.
+        sample: pairs in pieces of this recipe.
+        passes: over the training data, at most.
+        updates_per_pass, updates: for one pass and for all, at most.
+        tokens_per_pass: target pieces, EOS included.
+    """
+
+    choices: list[Choice]
+    sample: EncodedSample
+    passes: int
+    updates_per_pass: float
+    updates: int
+    tokens_per_pass: int
+
+    def values(self) -> dict[str, Any]:
+        """Return the recipe as nested dictionaries."""
+        tree: dict[str, Any] = {}
+        for choice in self.choices:
+            group, _, key = choice.key.rpartition(".")
+            (tree.setdefault(group, {}) if group else tree)[key] = choice.value
+        return tree
+
+
+def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
+    """Choose a recipe for a corpus.
+
+    Args:
+        gpu: whether a GPU trains; otherwise the model is one that a CPU trains in hours.
+    """
+    words = facts.target_words
+    size = size_for(words, GPU if gpu else CPU)
+    segment, sample = _segment(facts, size.types)
+    in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
+    scale = facts.pairs / len(sample)
+    per_pass = len(in_sample) * scale
+    thousands = f"{words:,} target words"
+    choices = [
+        Choice("src", paths.src, "translates from here"),
+        Choice("tgt", paths.tgt, "to here"),
+        Choice("data.train", paths.train, f"{facts.pairs:,} pairs"),
+        Choice("data.dev", paths.dev, "chooses the best checkpoint"),
+    ]
+    if paths.test is not None:
+        choices.append(Choice("data.test", paths.test, "scored once, at the end"))
+    if facts.tokenized:
+        choices.append(Choice("data.tokenized", True, "the text has spaces before its full stops"))
+    if facts.report.splits["train"].not_in_nfc.count:
+        choices.append(Choice("data.normalize", "nfc", "some letters have two codes"))
+    batch = f"about {sample.target_pieces / len(in_sample):,.0f} target pieces"
+    choices += [
+        Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
+        *segment,
+        Choice("model.dim", size.dim, f"{thousands}: {size.source}"),
+        Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
+        Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
+        Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
+        Choice("model.dec_layers", size.layers, "as many"),
+        Choice("model.dropout", size.dropout, f"for {size.passes} passes over the data at most"),
+    ]
+    if gpu:
+        training, updates = _until_dev_stops(size.passes, per_pass)
+    else:
+        training, updates = _fixed_length(size.passes, per_pass, size.dim)
+    return Suggestion(
+        choices=choices + training,
+        sample=sample,
+        passes=size.passes,
+        updates_per_pass=per_pass,
+        updates=updates,
+        tokens_per_pass=int(sample.target_pieces * scale),
+    )
+
+
+def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
+    """Return the keys of the segmentation, and the sample in its pieces."""
+    few = "few types for little data (Sennrich and Zhang 2019)"
+    if facts.tokenized:
+        choices = [
+            Choice("segment.kind", "fastbpe", "BPE within the words of tokenized text"),
+            Choice("segment.merges", types, few),
+        ]
+        return choices, encode_sample(facts, types, byte_fallback=False)
+    rare = 2 * facts.characters > types  # as in Chinese
+    if rare:
+        types = -(-(types + facts.characters) // 1000) * 1000
+        few = f"the corpus has at least {facts.characters:,} characters"
+    raw = "works on raw text"
+    if not (facts.src.spaced and facts.tgt.spaced):
+        raw += ", also without spaces between words"
+    choices = [
+        Choice("segment.kind", "sentencepiece", raw),
+        Choice("segment.vocab_size", types, few),
+    ]
+    if rare:
+        choices.append(Choice("segment.byte_fallback", True, "writes rare characters as bytes"))
+    return choices, encode_sample(facts, types, byte_fallback=rare)
+
+
+def _fixed_length(passes: int, per_pass: float, dim: int) -> tuple[list[Choice], int]:
+    """Return the keys of a training with Muon and a linear schedule, and its updates."""
+    every = _round(passes * per_pass / VALIDATIONS)
+    updates = VALIDATIONS * every
+    lr = round(LR_SCALE / math.sqrt(dim), 4)
+    word_dropout = 0.1 if passes > 10 else 0.0
+    return [
+        Choice(
+            "model.word_dropout",
+            word_dropout,
+            "for many passes over the data" if word_dropout else "few passes need less noise",
+        ),
+        Choice("optim.kind", "muon", "needs half of Adam's tokens at most (docs/results.md)"),
+        Choice("optim.betas", [0.9, 0.98], "of Adam, for all weights that are not matrices"),
+        Choice("schedule.kind", "linear", "falls to 0, which suits a short training"),
+        Choice("schedule.lr", lr, "for Muon at this dim"),
+        Choice("schedule.warmup_updates", max(1, _round(updates / 20)), "5 % of all"),
+        Choice(
+            "schedule.total_updates",
+            updates,
+            f"{passes} passes over the data, {per_pass:,.0f} updates each; to train longer, "
+            "raise it",
+        ),
+        Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
+        Choice("decode.length_alpha", 1.0, "0.6 gives short outputs after few updates"),
+    ], updates
+
+
+def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:
+    """Return the keys of T's training, and its updates if no stop is earlier."""
+    every = min(2000, max(50, _round(per_pass)))
+    patience = 50 if passes == 1000 else 20
+    return [
+        Choice("model.word_dropout", 0.1, "T appendix A"),
+        Choice("schedule.kind", "inverse_sqrt", "with Adam, as T trains"),
+        Choice("schedule.warmup_updates", 8000, "T"),
+        Choice("train.validate_every", every, "about one pass over the data"),
+        Choice("train.max_validations", passes, f"at most {passes * every:,} updates"),
+        Choice("train.stop_patience", patience, "ends earlier: validations without a better score"),
+    ], passes * every
+
+
+def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:
+    """Return what helps beyond the choice of keys, one sentence or two each."""
+    found = []
+    related = (
+        f"train together with a related language ({HOWTO}related-languages.md), start from a model "
+        f"of another pair ({HOWTO}transfer.md), or translate {paths.tgt} text back "
+        f"({HOWTO}back-translation.md)"
+    )
+    if facts.pairs < FEW_PAIRS:
+        found.append(
+            f"{facts.pairs:,} pairs are too few for a useful model with any settings: {related}."
+        )
+    elif facts.target_words <= CPU[2].words:
+        found.append(f"More data helps more than other settings: {related}.")
+    for side in (facts.src, facts.tgt):
+        if side.spaced or facts.tokenized:
+            continue
+        names = " and ".join(script_name(name) for name in side.scripts if name in UNSPACED)
+        found.append(
+            f"{side.lang} has no spaces between words ({names}), so its words are not counted. "
+            "SentencePiece reads it as it is; do not tokenize it."
+        )
+    return found
+
+
+def _round(number: float) -> int:
+    """Return a number rounded to two digits, at least 1."""
+    number = max(1.0, number)
+    return int(round(number, 1 - math.floor(math.log10(number))))

@@ -1,0 +1,157 @@
+"""Find the files of a corpus: its languages, and the dev and test sets next to it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.data.bitext import read_pairs
+from nmt.data.text import OPENERS, find_side
+from nmt.data.tokenizer import base_language
+from nmt.errors import UserError
+
+# names of a validation and of a test set next to train, the first that exists counts
+HELD_OUT = {"dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
+HELD_OUT_SIZE = 1000  # pairs that data_prep holds out for dev, and again for test
+
+# languages in file names: ISO 639 codes, also with a script or region
+_LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class CorpusPaths:
+    """The languages of a corpus and the path prefixes of its files.
+
+    Attributes:
+        test: None = there is no test set next to the training text.
+    """
+
+    src: str
+    tgt: str
+    train: str
+    dev: str
+    test: str | None
+
+
+def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
+    """Return the languages of a corpus and its prefixes.
+
+    Args:
+        prefix: of the training files PREFIX.SRC and PREFIX.TGT.
+        src, tgt: language codes; None = from the names of the files.
+
+    Raises:
+        UserError: a file is missing, the languages are ambiguous, or there is no dev set.
+    """
+    src, tgt = _languages(prefix, src, tgt)
+    for lang in (src, tgt):
+        find_side(prefix, lang)
+    dev, test = (_held_out(prefix, split, src, tgt) for split in ("dev", "test"))
+    if dev is None:
+        raise _no_dev(prefix, src, tgt)
+    return CorpusPaths(src, tgt, prefix, dev, test)
+
+
+def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]:
+    """Return source and target language: the given ones, otherwise from the file names.
+
+    Of two files, of which one is English, English is the target: most often, people translate
+    from the language with little data.
+    """
+    if src and tgt:
+        if src == tgt:
+            raise UserError(
+                f'"{src}" is both the source and the target language',
+                at="--src, --tgt",
+                fix="name two languages: the endings of the two files",
+            )
+        return src, tgt
+    found = _endings(prefix)
+    if not found:
+        raise _no_files(prefix)
+    if len(found) == 1:
+        raise UserError(
+            f"there is only a file for {found[0]}, and a corpus needs two languages",
+            at=prefix,
+            fix=f"save the translations of its lines next to it, as {Path(prefix).name}.LANG",
+        )
+    given = src or tgt
+    others = [lang for lang in found if lang != given]
+    if given and len(others) == 1:
+        return (given, others[0]) if src else (others[0], given)
+    english = [lang for lang in found if base_language(lang) == "en"]
+    if not given and len(found) == 2 and len(english) == 1:
+        (other,) = set(found) - set(english)
+        return other, english[0]
+    first, second = src or others[0], tgt or others[-1]
+    raise UserError(
+        f"it is not clear which language to translate from and to: there are files for "
+        f"{', '.join(found)}",
+        at=prefix,
+        fix=f"name both: {command(prefix, first, second)}",
+    )
+
+
+def command(prefix: str, src: str, tgt: str) -> str:
+    """Return the command that suggests a recipe for these languages."""
+    return f"nmt-train --suggest {shlex.quote(prefix)} --src {src} --tgt {tgt}"
+
+
+def _endings(prefix: str) -> list[str]:
+    """Return the endings of the files PREFIX.ENDING that look like language codes, sorted."""
+    folder, stem = Path(prefix).parent, f"{Path(prefix).name}."
+    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    endings = {
+        name.removesuffix(Path(name).suffix if Path(name).suffix in OPENERS else "")[len(stem) :]
+        for name in names
+        if name.startswith(stem)
+    }
+    return sorted(filter(_LANG.fullmatch, endings))
+
+
+def _no_files(prefix: str) -> UserError:
+    stem = re.sub(rf"\.{_LANG.pattern}(\.gz|\.xz|\.bz2)?$", "", prefix)
+    if Path(prefix).is_file() and stem != prefix:
+        return UserError(
+            "is one file; a corpus has two, PREFIX.SRC and PREFIX.TGT",
+            at=prefix,
+            fix=f"leave out the language: nmt-train --suggest {shlex.quote(stem)}",
+        )
+    return UserError(
+        "there are no files PREFIX.SRC and PREFIX.TGT with this prefix",
+        at=prefix,
+        fix="for corpus/train.gl and corpus/train.en, write nmt-train --suggest corpus/train",
+    )
+
+
+def _held_out(prefix: str, split: str, src: str, tgt: str) -> str | None:
+    """Return the prefix of a dev or test set next to the training text, or None."""
+    path = Path(prefix)
+    for name in HELD_OUT[split]:
+        replaced = path.name.replace("train", name) if "train" in path.name else name
+        other = str(path.with_name(replaced))
+        if all(_has_side(other, lang) for lang in (src, tgt)):
+            return other
+    return None
+
+
+def _has_side(prefix: str, lang: str) -> bool:
+    return any(Path(f"{prefix}.{lang}{suffix}").is_file() for suffix in OPENERS)
+
+
+def _no_dev(prefix: str, src: str, tgt: str) -> UserError:
+    """Return the error that says how to split a corpus without a dev set."""
+    pairs = sum(1 for _ in read_pairs((find_side(prefix, src), find_side(prefix, tgt))))
+    size = min(HELD_OUT_SIZE, max(1, pairs // 10))
+    sizes = "" if size == HELD_OUT_SIZE else f" --dev-size {size} --test-size {size}"
+    out = Path(prefix).parent / f"{src}-{tgt}"
+    return UserError(
+        f"there is no dev set next to it ({' or '.join(HELD_OUT['dev'])}), which chooses the best "
+        "checkpoint",
+        at=prefix,
+        fix=f"split the corpus: python -m data_prep.from_moses {shlex.quote(prefix)} --src {src} "
+        f"--tgt {tgt} --out {shlex.quote(str(out))}{sizes}\n     then run: "
+        f"{command(str(out / 'train'), src, tgt)}",
+    )

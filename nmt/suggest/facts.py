@@ -1,0 +1,183 @@
+"""Facts of a corpus that decide about its recipe: size, lengths, scripts, tokenization."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from nmt.config.recipe import Recipe
+from nmt.data.bitext import CorpusFiles, Sides, read_pairs
+from nmt.data.checks import SplitCheck, check_corpora
+from nmt.data.report import SUSPICIONS, CorpusReport, all_warnings, raise_on_failures
+from nmt.data.text import Pair
+from nmt.suggest.corpus import CorpusPaths
+
+SAMPLE = 20_000  # at most so many evenly spaced pairs, whose characters and pieces are counted
+MIN_SHARE = 0.05  # of the letters of a side, for a script to be named
+# scripts that do not separate words by spaces, by the first word of their Unicode names
+UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
+# Where a tokenizer has separated the words of these scripts, they have 2 to 5 characters. In raw
+# text, the characters between two spaces are a phrase or a sentence.
+MAX_WORD = 7
+CHARACTERS_PER_WORD = 2  # in Chinese and Japanese, if neither side has spaces
+RAW_TEXT_SUSPICIONS = (
+    "already tokenized (space before a full stop)",
+    "HTML escapes (&quot; &apos; ...)",
+)
+
+
+@dataclass(frozen=True)
+class SideFacts:
+    """One side of the training text.
+
+    Attributes:
+        words: number of words, separated by white space.
+        mean_words, long_words: words of a line, the mean and the 99th percentile.
+        scripts: share of the letters of each script, the largest first.
+        spaced: whether spaces separate words.
+    """
+
+    lang: str
+    words: int
+    mean_words: float
+    long_words: int
+    scripts: dict[str, float]
+    spaced: bool
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What is known of a corpus.
+
+    Attributes:
+        pairs: training pairs that pass the checks.
+        target_words: words of the target side; estimated if it has no spaces.
+        tokenized: whether the text seems to be tokenized.
+        characters: number of different characters in the sample.
+        report: of the corpus checks.
+        sample: evenly spaced training pairs.
+    """
+
+    src: SideFacts
+    tgt: SideFacts
+    pairs: int
+    target_words: int
+    tokenized: bool
+    characters: int
+    report: CorpusReport
+    sample: list[Pair]
+
+
+def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
+    """Check a corpus as nmt-train does, and measure its training text.
+
+    Args:
+        progress: show bars on a terminal.
+
+    Raises:
+        UserError: the files have different numbers of lines, or a check failed.
+    """
+    files = CorpusFiles.of(_bare_recipe(paths, tokenized=False))
+    tokenized = looks_tokenized(files.train[0].sides)
+    recipe = _bare_recipe(paths, tokenized)
+    report, training, _ = check_corpora(recipe, files, progress)
+    raise_on_failures(report, recipe.data)
+    report.warnings = all_warnings(report, recipe.data)
+    pairs = report.splits["train"].kept
+    step = -(-pairs // SAMPLE)
+    lengths = np.zeros((2, pairs), np.int32)
+    target_characters = 0
+    sample: list[Pair] = []
+    for row, (source, target, _) in enumerate(training.read("counting")):
+        lengths[:, row] = len(source.split()), len(target.split())
+        target_characters += len(target)
+        if not row % step:
+            sample.append((source, target))
+    src, tgt = (
+        describe_side(lang, [pair[side] for pair in sample], lengths[side])
+        for side, lang in enumerate((paths.src, paths.tgt))
+    )
+    return CorpusFacts(
+        src=src,
+        tgt=tgt,
+        pairs=pairs,
+        target_words=target_words(src, tgt, target_characters),
+        tokenized=tokenized,
+        characters=len({character for pair in sample for line in pair for character in line}),
+        report=report,
+        sample=sample,
+    )
+
+
+def _bare_recipe(paths: CorpusPaths, tokenized: bool) -> Recipe:
+    """Return a recipe that only names the corpus."""
+    data = {"train": paths.train, "dev": paths.dev, "test": paths.test, "tokenized": tokenized}
+    return Recipe.model_validate({"src": paths.src, "tgt": paths.tgt, "data": data})
+
+
+def looks_tokenized(sides: Sides) -> bool:
+    """Return whether the checks find that the text is tokenized, from the first pairs."""
+    check = SplitCheck(tokenized=False)
+    check.add(islice(read_pairs(sides), SAMPLE), "train")
+    return any(
+        check.suspicious[name].count > SUSPICIONS[name].threshold * check.kept
+        for name in RAW_TEXT_SUSPICIONS
+    )
+
+
+def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFacts:
+    """Return the facts of one side.
+
+    Args:
+        lines: the sample.
+        words: [pairs] words of each line of the training text.
+    """
+    characters: Counter[str] = Counter()
+    for line in lines:
+        characters.update(line)
+    del characters[" "]
+    letters: Counter[str] = Counter()
+    for character, count in characters.items():
+        if character.isalpha():
+            letters[script_of(character)] += count
+    total = max(1, letters.total())
+    scripts = {name: n / total for name, n in letters.most_common() if n / total >= MIN_SHARE}
+    unspaced = sum(share for name, share in scripts.items() if name in UNSPACED)
+    word = characters.total() / max(1, sum(len(line.split()) for line in lines))
+    return SideFacts(
+        lang=lang,
+        words=int(words.sum()),
+        mean_words=float(words.mean()),
+        long_words=int(np.percentile(words, 99)),
+        scripts=scripts,
+        spaced=unspaced < 0.5 or word <= MAX_WORD,
+    )
+
+
+def script_of(character: str) -> str:
+    """Return the first word of a letter's Unicode name, which is its script: ``LATIN``, ``CJK``."""
+    return re.split(r"[ -]", unicodedata.name(character, "OTHER"))[0]
+
+
+def script_name(script: str) -> str:
+    """Return the name of a script for a reader."""
+    return "Han" if script == "CJK" else script.capitalize()
+
+
+def target_words(src: SideFacts, tgt: SideFacts, characters: int) -> int:
+    """Return the number of words of the target side.
+
+    A target side without spaces has about as many words as its source.
+
+    Args:
+        characters: of the target side.
+    """
+    if tgt.spaced:
+        return tgt.words
+    return src.words if src.spaced else characters // CHARACTERS_PER_WORD

@@ -1,0 +1,68 @@
+"""Segment a sample of a corpus, to know lengths in pieces and to time updates with real batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.config.recipe import SentencePieceConfig
+from nmt.data.segmenters import learn_segmenter
+from nmt.data.segmenters.base import Segmenter
+from nmt.data.text import Pair
+from nmt.data.vocab import Vocab
+from nmt.suggest.facts import CorpusFacts
+
+
+class EncodedSample:
+    """Encoded pairs in memory, with what batches need of a corpus.
+
+    Attributes:
+        segmenter, vocab: that made the pieces and their ids.
+        src_len, tgt_len: [pairs] int64, pieces without EOS.
+    """
+
+    def __init__(self, segmenter: Segmenter, pairs: Sequence[Pair], langs: Sequence[str]) -> None:
+        """Segment both sides of the pairs; ``langs`` are their languages."""
+        sides = [
+            [segmenter.encode(pair[side], lang) for pair in pairs]
+            for side, lang in enumerate(langs)
+        ]
+        counts = [Counter(piece for line in side for piece in line) for side in sides]
+        self.segmenter, self.vocab = segmenter, Vocab.build(counts[0], counts[1])
+        self._ids = [[np.array(self.vocab.ids(line)) for line in side] for side in sides]
+        self.src_len, self.tgt_len = (np.array([len(line) for line in side]) for side in self._ids)
+
+    def __len__(self) -> int:
+        return len(self.src_len)
+
+    def src(self, row: int) -> np.ndarray:
+        """Return the source ids of a pair."""
+        return self._ids[0][row]
+
+    def tgt(self, row: int) -> np.ndarray:
+        """Return the target ids of a pair."""
+        return self._ids[1][row]
+
+    @property
+    def target_pieces(self) -> int:
+        """Number of pieces of the target side, EOS included."""
+        return int(self.tgt_len.sum()) + len(self)
+
+
+def encode_sample(facts: CorpusFacts, types: int, byte_fallback: bool) -> EncodedSample:
+    """Segment the sample of a corpus.
+
+    SentencePiece learns BPE from the sample, also if the recipe has fastBPE's: with as many types,
+    its pieces are 4 % more on TED talks, and it learns in a second instead of twenty.
+
+    Args:
+        types: size of the vocabulary.
+    """
+    config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
+    langs = facts.src.lang, facts.tgt.lang
+    segmenter = learn_segmenter(
+        config, [langs], facts.tokenized, "none", lambda: ((*pair, 0) for pair in facts.sample)
+    )
+    return EncodedSample(segmenter, facts.sample, langs)

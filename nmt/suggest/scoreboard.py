@@ -1,0 +1,68 @@
+"""What was reached with how much data: rows of docs/results.md, as a table of "what to expect".
+
+``python -m nmt.suggest.scoreboard`` prints the table; tests/suggest/test_scoreboard.py checks that
+docs/results.md has it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A training whose scores docs/results.md has.
+
+    Attributes:
+        pair: source and target language.
+        text: kind of text.
+        pairs, words: of the training data; words of the target side.
+        recipe: of this repository.
+        hours: of training and scoring on ``machine``.
+        bleu: test score with its 95 % interval, as docs/results.md prints it.
+    """
+
+    pair: str
+    text: str
+    pairs: int
+    words: int
+    recipe: str
+    hours: float
+    machine: str
+    bleu: str
+
+
+ROWS = (
+    Row(
+        "gl-en", "TED talks", 11_233, 237_317, "recipes/gl-en-cpu.yaml", 1.45,
+        "one core of a Xeon", "11.27 [10.58, 11.98]",
+    ),
+    Row(
+        "sk-en", "user interfaces", 21_779, 119_309, "recipes/quickstart.yaml", 0.06,
+        "two cores of a Xeon", "21.50 [19.65, 23.35]",
+    ),
+    Row(
+        "sw-en", "news", 30_780, 563_100, "docs/tutorial.md", 0.3,
+        "one core of a Xeon", "7.29 [6.82, 7.76]",
+    ),
+)  # fmt: skip
+
+
+def nearest(words: int, count: int = 3) -> list[Row]:
+    """Return the rows whose numbers of target words are the most similar, the nearest first."""
+    return sorted(ROWS, key=lambda row: abs(math.log(max(1, words) / row.words)))[:count]
+
+
+def table() -> str:
+    """Return all rows as a Markdown table, sorted by words."""
+    head = "| pair | text | pairs | target words | recipe | hours | machine | test BLEU |"
+    rows = [
+        f"| {r.pair} | {r.text} | {r.pairs:,} | {r.words:,} | {r.recipe} | {r.hours:g} | "
+        f"{r.machine} | {r.bleu} |"
+        for r in sorted(ROWS, key=lambda row: row.words)
+    ]
+    return "\n".join([head, "|---|---|---:|---:|---|---:|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,103 @@
+"""Which model, segmentation and training fit how much data: the one place with these numbers.
+
+Sources: T = "Transformers without Tears", table 1 (settings by number of pairs) and table 6. S =
+Sennrich and Zhang 2019, "Revisiting Low-Resource Neural Machine Translation": fewer merges for less
+data. A = Araabi and Monz 2020, "Optimizing Transformer for Low-Resource Neural Machine
+Translation": fewer layers, narrower feed-forward layers and more dropout for less data. Measured
+sizes are those of docs/results.md; the other rows continue them and were not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt.config.recipe import Recipe
+    from nmt.data.prepare import Prepared
+
+
+@dataclass(frozen=True)
+class Size:
+    """Settings for corpora of up to ``words`` words on the target side.
+
+    Attributes:
+        dim, heads, layers: of the model; the feed-forward layers have 4 x dim units, and encoder
+            and decoder have as many layers.
+        types: merges of BPE, or the vocabulary of SentencePiece.
+        batch_tokens: ``data.batch_tokens``.
+        passes: over the training data. On a GPU at most so many: stop_patience ends the run.
+        source: where the row comes from, for a comment in the recipe.
+    """
+
+    words: float
+    dim: int
+    heads: int
+    layers: int
+    dropout: float
+    types: int
+    batch_tokens: int
+    passes: int
+    source: str
+
+
+# Small models that a CPU trains in hours, with Muon and a linear schedule.
+CPU = (
+    Size(20_000, 128, 4, 3, 0.3, 1000, 512, 40, "smaller than any size measured here"),
+    Size(90_000, 192, 4, 3, 0.3, 2000, 1024, 20, "between measured sizes"),
+    Size(400_000, 256, 4, 3, 0.2, 3000, 2048, 13, "measured: recipes/gl-en-cpu.yaml"),
+    Size(2_000_000, 256, 4, 3, 0.1, 4000, 2048, 6, "as for 10k pairs, less dropout"),
+    Size(10_000_000, 384, 6, 4, 0.1, 8000, 4096, 3, "larger than any size measured here"),
+    Size(math.inf, 512, 8, 6, 0.1, 16000, 4096, 2, "Transformer base"),
+)
+# The papers' sizes, with Adam and warm-up, until the dev score stops growing.
+GPU = (
+    Size(40_000, 128, 4, 3, 0.4, 1000, 4096, 1000, "a quarter of the width of T's for 10k pairs"),
+    Size(120_000, 256, 4, 4, 0.4, 2000, 4096, 1000, "half the width of T's for 10k pairs"),
+    Size(500_000, 512, 4, 4, 0.4, 3000, 4096, 1000, "T table 1, 10k pairs"),
+    Size(20_000_000, 512, 8, 6, 0.3, 8000, 4096, 200, "T table 1, 61k to 214k pairs"),
+    Size(math.inf, 512, 8, 6, 0.1, 32000, 8192, 40, "T table 6, 4.5M pairs"),
+)
+
+# Parameters for each target piece of the training text, above which a model is far too large. T's
+# recipe for gl-en has 31.0M parameters for 0.35M pieces, 89 for each, and translates best of all in
+# its paper. Transformer base has 44M parameters without embeddings. On 5,000 pairs (S: 0.1M words,
+# about 0.14M pieces, over 300 for each) tuned and smaller settings gain up to 7.3 BLEU over it (A).
+# No result between the two is known.
+TOO_LARGE = 200
+
+
+def size_for(words: int, sizes: Sequence[Size]) -> Size:
+    """Return the first row that is meant for so many target words."""
+    return next(size for size in sizes if words <= size.words)
+
+
+def advice_on_size(parameters: int, pieces: int) -> str | None:
+    """Return advice if a model is far too large for its training text, else None.
+
+    Args:
+        parameters: of the model.
+        pieces: of the target side of the training text, EOS included.
+    """
+    ratio = parameters / max(1, pieces)
+    if ratio <= TOO_LARGE:
+        return None
+    return (
+        f"the model is very large for this corpus: {parameters:,} parameters, {ratio:,.0f} for "
+        f"each target piece of the training text (recipes/gl-en.yaml has 89); with over "
+        f"{TOO_LARGE}, a smaller one usually translates better: lower model.dim, model.ffn_dim, "
+        "model.enc_layers and model.dec_layers, or see what nmt-train --suggest chooses"
+    )
+
+
+def advice_for(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
+    """Return ``advice_on_size`` of a recipe.
+
+    There is none for a model that starts from a parent, which was trained with other text, and none
+    for language models, whose sizes have other evidence.
+    """
+    if not recipe.translates or recipe.init.parent is not None:
+        return None
+    return advice_on_size(parameters, int(prepared.train.tgt_len.sum()) + len(prepared.train))

@@ -1,0 +1,105 @@
+"""Measure how fast this machine trains a model, in the precisions and with the threads it has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from nmt.config.recipe import Recipe
+from nmt.data.prefetch import Prefetcher
+from nmt.data.prepare import Prepared
+from nmt.run.folder import RunFolder
+from nmt.run.metrics_log import NullLogger
+from nmt.runtime.device import fast_precisions
+from nmt.training.task import Task
+from nmt.training.tasks import make_task
+from nmt.training.trainer import Trainer
+
+
+class Setting(NamedTuple):
+    """What was measured: precision, and threads of the CPU (0 on a GPU)."""
+
+    precision: str
+    threads: int
+
+    def __str__(self) -> str:
+        many = f", {self.threads} thread{'s' * (self.threads > 1)}"
+        return self.precision + (many if self.threads else "")
+
+
+def measure_speeds(
+    recipe: Recipe,
+    prepared: Prepared,
+    device: torch.device,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[tuple[Setting, float]]:
+    """Time some updates of a recipe with each setting; write no files.
+
+    On a CPU, each precision starts with all threads, and then with half as many as long as this is
+    faster. The number of threads is restored afterwards.
+
+    Args:
+        prepared: corpora to make batches from; only ``train`` and the vocabulary are used.
+        seconds: of updates for each setting.
+        clock: returns seconds.
+
+    Yields:
+        A setting and its speed in target tokens per second.
+    """
+    default = torch.get_num_threads()
+    for precision in fast_precisions(device):
+        task = make_task(recipe, prepared, device, precision)
+        if device.type != "cpu":
+            yield Setting(precision, 0), tokens_per_second(task, seconds, clock)
+            continue
+        threads, before = default, 0.0
+        while threads:
+            with _num_threads(threads):
+                speed = tokens_per_second(task, seconds, clock)
+            yield Setting(precision, threads), speed
+            threads = threads // 2 if speed > before else 0
+            before = speed
+
+
+def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) -> float:
+    """Return the target tokens per second of a training's updates.
+
+    The first updates are not counted, because they allocate memory and compile kernels: one on a
+    CPU, those of the first ``seconds`` on a GPU, which records CUDA graphs then.
+    """
+    trainer = Trainer(task, RunFolder(os.devnull), NullLogger(), lambda: False)
+    with Prefetcher(trainer.updates()) as updates:
+        stream = iter(updates)
+
+        def train_for(limit: float) -> float:
+            """Train until the time is over, at least one update; return the seconds used."""
+            started = clock()
+            while True:
+                trainer.update(next(stream))
+                if (used := clock() - started) >= limit:
+                    break
+            if task.device.type == "cuda":
+                torch.cuda.synchronize(task.device)
+                used = clock() - started
+            return used
+
+        train_for(0.0 if task.device.type == "cpu" else seconds)
+        before = trainer.state.target_tokens
+        used = train_for(seconds)
+        return (trainer.state.target_tokens - before) / used
+
+
+@contextlib.contextmanager
+def _num_threads(threads: int) -> Iterator[None]:
+    default = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(default)

@@ -1,0 +1,112 @@
+"""nmt-train --suggest, and the advice on models that are too large."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import suggest, train
+from nmt.config.load import load_recipe
+from nmt.suggest import choices, sizes
+from tests.toy import toy_corpus, toy_recipe
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(suggest, "SECONDS", 0.0)
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch) -> str:
+    """Return the prefix of a toy corpus, relative to the working directory."""
+    toy_corpus(tmp_path / "corpus", {"train": 40, "dev": 2, "test": 2})
+    monkeypatch.chdir(tmp_path)
+    return "corpus/train"
+
+
+def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monkeypatch):
+    small = dataclasses.replace(sizes.CPU[0], dim=16, passes=8)
+    monkeypatch.setattr(choices, "CPU", (small, *sizes.CPU[1:]))
+    assert train.main(["--suggest", corpus, "-o", "gl-en.yaml"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "target tokens/s" in captured.err
+    assert captured.err.endswith("wrote gl-en.yaml; next: nmt-train gl-en.yaml\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "gl-en.yaml"]
+    assert train.main(["gl-en.yaml", "--dry-run"]) == 0
+    assert train.main(["gl-en.yaml"]) == 0
+    summary = json.loads(Path("runs/gl-en/summary.json").read_text())
+    assert summary["status"] == "finished"
+    records = list(map(json.loads, Path("runs/gl-en/metrics.jsonl").read_text().splitlines()))
+    recipe = load_recipe("gl-en.yaml")
+    validations = [record["update"] for record in records if record["kind"] == "dev"]
+    assert len(validations) == 8
+    assert validations[-1] == recipe.schedule.total_updates
+
+
+def test_the_recipe_goes_to_standard_output(corpus, capsys):
+    assert train.main(["--suggest", corpus, "--src", "en", "--tgt", "gl"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("# en-gl: a recipe that nmt-train --suggest wrote")
+    for part in ("Expected time on this machine", "What was reached", "Advice", "40 pairs"):
+        assert part in captured.out
+    (precision,) = re.findall(r"^precision: (\w+)", captured.out, re.M)
+    assert precision in ("fp32", "bf16")
+
+
+def test_an_existing_file_is_not_overwritten(corpus, capsys):
+    Path("mine.yaml").write_text("src: gl\n")
+    assert train.main(["--suggest", corpus, "-o", "mine.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "nmt-train: mine.yaml: exists already, and --suggest does not overwrite files\n"
+        "  -> choose another name with -o, or delete the file\n"
+    )
+    assert Path("mine.yaml").read_text() == "src: gl\n"
+
+
+def test_the_folder_of_the_recipe_must_exist(corpus, capsys):
+    assert train.main(["--suggest", corpus, "-o", "new/mine.yaml"]) == 2
+    assert "mkdir -p new" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "no recipe is named\n  -> write nmt-train RECIPE; to get a recipe for a corpus: "),
+        (["x.yaml", "--src", "gl"], "--src requires --suggest"),
+        (["x.yaml", "-o", "y.yaml"], "--output requires --suggest"),
+        (["--suggest", "corpus/train", "x.yaml"], "it takes no recipe"),
+        (["--suggest", "corpus/train", "--dry-run"], "it takes no recipe"),
+        (["--suggest", "corpus/none"], "there are no files PREFIX.SRC and PREFIX.TGT"),
+    ],
+)
+def test_wrong_arguments(argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert train.main(argv) == 2
+    assert message in capsys.readouterr().err
+
+
+ADVICE = "advice: the model is very large for this corpus"
+
+
+def test_a_model_that_is_far_too_large_gets_advice(tmp_path, capsys):
+    toy_corpus(tmp_path)
+    recipe = str(toy_recipe(tmp_path))
+    assert train.main([recipe, "--dry-run"]) == 0
+    assert ADVICE not in capsys.readouterr().err
+    assert train.main([recipe, "model.dim=256", "--dry-run"]) == 0
+    assert ADVICE in capsys.readouterr().err
+
+
+def test_a_model_that_starts_from_a_parent_gets_no_advice(tmp_path, capsys):
+    toy_corpus(tmp_path)
+    recipe = str(toy_recipe(tmp_path, {"train": {"validate_every": 1, "max_validations": 1}}))
+    large = [recipe, "model.dim=256"]
+    assert train.main([*large, f"out={tmp_path / 'parent'}"]) == 0
+    assert ADVICE in capsys.readouterr().err
+    assert train.main([*large, f"init.from={tmp_path / 'parent'}", "--dry-run"]) == 0
+    assert ADVICE not in capsys.readouterr().err

@@ -1,0 +1,238 @@
+"""Each branch of the choices, and the text of the recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nmt.config.load import load_recipe
+from nmt.config.recipe import Recipe
+from nmt.data.report import CorpusReport, Finding, LanguageFindings, SharedPairs, SplitReport
+from nmt.suggest.choices import Suggestion, advice, suggest
+from nmt.suggest.corpus import CorpusPaths
+from nmt.suggest.facts import CorpusFacts, SideFacts
+from nmt.suggest.sizes import CPU, GPU
+from nmt.suggest.text import Expectation, duration, recipe_text
+from nmt.training.speed import Setting
+from tests.toy import lines_of_digits, reverse
+
+PATHS = CorpusPaths("gl", "en", "corpus/train", "corpus/dev", "corpus/test")
+LINES = lines_of_digits(300)
+SPEEDS = {Setting("fp32", 2): 1000.0, Setting("fp32", 1): 600.0, Setting("bf16", 2): 400.0}
+ON_CPU = Expectation("CPU", 1_234_567, SPEEDS, threads=2)
+
+
+def side(lang: str, words: int, script: str = "LATIN", spaced: bool = True) -> SideFacts:
+    return SideFacts(lang, words, 20.0, 60, {script: 1.0}, spaced)
+
+
+def facts_of(words: int = 240_000, pairs: int | None = None, **changes) -> CorpusFacts:
+    pairs = words // 20 if pairs is None else pairs
+    train = SplitReport(pairs, pairs, {}, {}, 0, Finding(), {})
+    report = CorpusReport({"train": train}, {}, SharedPairs(0, 0.0), LanguageFindings([], []))
+    found = CorpusFacts(
+        src=side("gl", words),
+        tgt=side("en", words),
+        pairs=pairs,
+        target_words=words,
+        tokenized=False,
+        characters=11,
+        report=report,
+        sample=[(line, reverse(line)) for line in LINES],
+    )
+    return dataclasses.replace(found, **changes)
+
+
+def values(facts: CorpusFacts, gpu: bool = False) -> Recipe:
+    return Recipe.model_validate(suggest(PATHS, facts, gpu).values())
+
+
+def text(facts: CorpusFacts, suggestion: Suggestion, expectation=ON_CPU, paths=PATHS) -> str:
+    return recipe_text(paths, facts, suggestion, expectation, Path())
+
+
+def test_a_cpu_gets_muon_and_a_fixed_number_of_updates():
+    found = suggest(PATHS, facts_of(), gpu=False)
+    recipe = values(facts_of())
+    assert (recipe.model.dim, recipe.model.enc_layers, recipe.model.dropout) == (256, 3, 0.2)
+    assert (recipe.optim.kind, recipe.optim.betas) == ("muon", (0.9, 0.98))
+    schedule, train = recipe.schedule, recipe.train
+    assert (schedule.kind, schedule.peak) == ("linear", 0.005)
+    assert schedule.total_updates == found.updates == 8 * train.validate_every
+    passes = found.updates / found.updates_per_pass
+    assert passes == pytest.approx(CPU[2].passes, rel=0.06)  # rounded to two digits
+    assert schedule.warmup_updates == pytest.approx(found.updates / 20, rel=0.06)
+    assert train.max_validations >= 8
+    assert recipe.model.word_dropout == 0.1
+
+
+def test_learning_rates_are_those_that_were_measured():
+    assert values(facts_of(50_000)).schedule.peak == pytest.approx(0.0058)  # quickstart: 0.006
+    assert values(facts_of(240_000)).schedule.peak == 0.005  # gl-en-cpu
+
+
+def test_a_gpu_gets_the_papers_training():
+    recipe = values(facts_of(1_200_000), gpu=True)
+    paper = load_recipe(Path(__file__).parents[2] / "recipes" / "sk-en.yaml")
+    assert recipe.model == paper.model
+    assert (recipe.optim, recipe.schedule) == (paper.optim, paper.schedule)
+    train = recipe.train
+    assert (train.max_validations, train.stop_patience) == (200, 20)
+    found = suggest(PATHS, facts_of(1_200_000), gpu=True)
+    assert train.validate_every == pytest.approx(found.updates_per_pass, rel=0.06)
+    assert found.updates == 200 * train.validate_every
+
+
+def test_a_gpu_validates_after_50_to_2000_updates():
+    small = values(facts_of(60_000, pairs=300), gpu=True).train
+    assert (small.validate_every, small.max_validations, small.stop_patience) == (50, 1000, 50)
+    assert values(facts_of(10**9), gpu=True).train.validate_every == 2000
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("words", [0, 10, 1000, 10**5, 10**6, 10**7, 10**8])
+def test_every_size_is_a_valid_recipe(gpu, words):
+    recipe = values(facts_of(words, pairs=max(1, words // 20)), gpu)
+    row = next(size for size in (GPU if gpu else CPU) if words <= size.words)
+    assert (recipe.model.dim, recipe.segment.vocab_size) == (row.dim, row.types)
+
+
+def test_numbers_are_those_of_all_pairs_not_of_the_sample():
+    one, ten = (suggest(PATHS, facts_of(20_000, pairs), False) for pairs in (300, 3000))
+    assert ten.updates_per_pass == pytest.approx(10 * one.updates_per_pass)
+    assert ten.tokens_per_pass == pytest.approx(10 * one.tokens_per_pass)
+    assert one.tokens_per_pass == one.sample.target_pieces
+
+
+def test_tokenized_text_gets_bpe_within_words():
+    recipe = values(facts_of(tokenized=True))
+    assert recipe.data.tokenized
+    assert (recipe.segment.kind, recipe.segment.merges) == ("fastbpe", 3000)
+
+
+def test_raw_text_gets_sentencepiece():
+    recipe = values(facts_of())
+    assert not recipe.data.tokenized
+    assert (recipe.segment.kind, recipe.segment.vocab_size) == ("sentencepiece", 3000)
+    assert not recipe.segment.byte_fallback
+
+
+def test_many_characters_get_bytes_and_a_larger_vocabulary():
+    segment = values(facts_of(characters=2500)).segment
+    assert (segment.vocab_size, segment.byte_fallback) == (6000, True)
+    assert values(facts_of(characters=1500)).segment.vocab_size == 3000
+
+
+def test_letters_with_two_codes_are_normalized():
+    facts = facts_of()
+    assert values(facts).data.normalize == "none"
+    facts.report.splits["train"].not_in_nfc.add("train:1")
+    assert values(facts).data.normalize == "nfc"
+
+
+def test_a_corpus_without_test_set():
+    paths = dataclasses.replace(PATHS, test=None)
+    facts = facts_of()
+    found = suggest(paths, facts, gpu=False)
+    assert "test" not in found.values()["data"]
+    assert "no test set next to train" in text(facts, found, paths=paths)
+
+
+def test_advice_for_a_very_small_corpus():
+    (found,) = advice(PATHS, facts_of(9000, pairs=999))
+    assert found.startswith("999 pairs are too few")
+    for page in ("related-languages.md", "transfer.md", "back-translation.md"):
+        assert page in found
+    assert "too few" not in advice(PATHS, facts_of(20_000, pairs=1000))[0]
+    assert advice(PATHS, facts_of(5_000_000)) == []
+
+
+def test_advice_for_a_script_without_spaces():
+    facts = facts_of(5_000_000, src=side("ja", 100_000, "HIRAGANA", spaced=False))
+    (found,) = advice(PATHS, facts)
+    assert "ja has no spaces between words (Hiragana)" in found
+    assert "also without spaces between words" in text(facts, suggest(PATHS, facts, False))
+    assert advice(PATHS, dataclasses.replace(facts, tokenized=True)) == []
+
+
+def test_a_training_of_days_gets_advice():
+    facts = facts_of(5_000_000)
+    found = suggest(PATHS, facts, gpu=False)
+    slow = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
+    fast = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1e9})
+    assert "time_limit=HOURS" in text(facts, found, slow)
+    assert "time_limit=HOURS" not in text(facts, found, fast)
+
+
+def test_the_recipe_names_the_fastest_precision_and_number_of_threads():
+    facts = facts_of()
+    found = suggest(PATHS, facts, gpu=False)
+    assert "\nprecision: fp32 " in text(facts, found)
+    assert "OMP_NUM_THREADS" not in text(facts, found)
+    one = {Setting("fp32", 1): 600.0, Setting("fp32", 2): 500.0}
+    assert "OMP_NUM_THREADS=1" in text(facts, found, dataclasses.replace(ON_CPU, speeds=one))
+    gpu = Expectation("H100", 1, {Setting("fp32", 0): 9e4, Setting("bf16", 0): 1e5}, threads=0)
+    written = text(facts, found, gpu)
+    assert "\nprecision: bf16 " in written
+    assert "bf16 100,000" in written
+
+
+def test_expected_time_is_tokens_divided_by_the_best_speed():
+    facts = facts_of(20_000, pairs=3000)
+    found = suggest(PATHS, facts, gpu=False)
+    written = text(facts, found)
+    one_pass = found.tokens_per_pass / 1000
+    assert f"{duration(one_pass)} for one pass" in written
+    total = one_pass * found.updates / found.updates_per_pass
+    assert f"{duration(total)} for all {found.updates:,} updates" in written
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.01, "1 seconds"),
+        (45, "45 seconds"),
+        (119, "119 seconds"),
+        (120, "2 minutes"),
+        (3599, "60 minutes"),
+        (5220, "1.4 hours"),
+        (90_000, "25.0 hours"),
+        (200_000, "2.3 days"),
+    ],
+)
+def test_durations(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_each_key_has_a_reason_and_the_text_reads_as_the_recipe(tmp_path):
+    facts = facts_of(tokenized=True)
+    found = suggest(PATHS, facts, gpu=False)
+    written = text(facts, found)
+    keys = [line for line in written.splitlines() if ": " in line and not line.startswith("#")]
+    assert len(keys) == len(found.choices) + 1  # and precision
+    assert [line for line in keys if "# " not in line] == []
+    assert max(map(len, written.splitlines())) <= 100
+    path = tmp_path / "gl-en.yaml"
+    path.write_text(written)
+    recipe = load_recipe(path)
+    assert recipe.data.train[0].path == str(tmp_path / "corpus" / "train")
+    expected = Recipe.model_validate(found.values())
+    assert recipe.model == expected.model
+    assert recipe.schedule == expected.schedule
+
+
+def test_paths_are_relative_to_the_recipe_unless_they_are_absolute(tmp_path):
+    facts = facts_of()
+    found = suggest(PATHS, facts, gpu=False)
+    assert "train: ../corpus/train " in recipe_text(PATHS, facts, found, ON_CPU, Path("recipes"))
+    absolute = dataclasses.replace(PATHS, train="/data/train: 1")
+    found = suggest(absolute, facts, gpu=False)
+    assert "train: '/data/train: 1'" in recipe_text(absolute, facts, found, ON_CPU, Path("x"))
+
+
+def test_a_language_that_yaml_reads_as_a_truth_value_is_quoted():
+    facts = facts_of()
+    paths = dataclasses.replace(PATHS, src="no")
+    assert "src: 'no'" in text(facts, suggest(paths, facts, gpu=False), paths=paths)

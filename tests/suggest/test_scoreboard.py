@@ -1,0 +1,41 @@
+"""What to expect: the table is in docs/results.md, and its rows are found by size."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nmt.suggest.scoreboard import ROWS, nearest, table
+
+ROOT = Path(__file__).parents[2]
+RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_table_is_in_the_results():
+    assert f"\n{table()}\n" in RESULTS, "python -m nmt.suggest.scoreboard prints the table"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.recipe)
+def test_each_row_has_its_section_in_the_results(row):
+    """The score is also where the training is described, and the recipe exists."""
+    elsewhere = RESULTS.replace(table(), "")
+    assert row.bleu in elsewhere
+    assert f"{row.pairs:,}" in elsewhere
+    assert (ROOT / row.recipe).is_file()
+
+
+def test_the_nearest_rows_come_first():
+    for row in ROWS:
+        assert nearest(row.words)[0] == row
+    assert nearest(0)[0].words == min(row.words for row in ROWS)
+    assert nearest(10**9)[0].words == max(row.words for row in ROWS)
+
+
+def test_figures_of_the_page_about_recipes_are_in_the_results():
+    page = (ROOT / "docs" / "howto" / "which-recipe.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\d+\.\d+ \[\d+\.\d+, \d+\.\d+\]|\d{1,3}(?:,\d{3})+", page)
+    assert figures
+    measured = [figure for figure in figures if not figure.endswith(",000")]  # not a range
+    assert [figure for figure in measured if figure not in RESULTS] == []

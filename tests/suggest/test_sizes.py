@@ -1,0 +1,80 @@
+"""The table of sizes, and the advice about models that are too large."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config.load import load_recipe
+from nmt.config.recipe import ModelConfig
+from nmt.model.transformer import Transformer
+from nmt.runtime.memory import parameter_count
+from nmt.suggest.sizes import CPU, GPU, TOO_LARGE, advice_on_size, size_for
+
+PIECES_PER_WORD = 1.4  # gl-en: 347k pieces, 237k words
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+@pytest.mark.parametrize("sizes", [CPU, GPU], ids=["cpu", "gpu"])
+def test_more_data_never_means_a_smaller_model_or_more_dropout(sizes):
+    assert sizes[-1].words == math.inf
+    for less, more in itertools.pairwise(sizes):
+        assert less.words < more.words
+        assert less.dim <= more.dim
+        assert less.layers <= more.layers
+        assert less.types <= more.types
+        assert less.dropout >= more.dropout
+        assert less.passes >= more.passes
+
+
+def test_the_row_of_a_corpus_is_the_first_that_is_large_enough():
+    assert size_for(1, CPU) == CPU[0]
+    assert size_for(20_000, CPU) == CPU[0]
+    assert size_for(20_001, CPU) == CPU[1]
+    assert size_for(10**12, CPU) == CPU[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes", "name"),
+    [(237_317, CPU, "gl-en-cpu"), (237_317, GPU, "gl-en"), (1_200_000, GPU, "sk-en")],
+)
+def test_rows_are_those_of_the_recipes_that_they_name(words, sizes, name):
+    size, recipe = size_for(words, sizes), load_recipe(RECIPES / f"{name}.yaml")
+    model, segment = recipe.model, recipe.segment
+    assert segment.kind == "fastbpe"
+    assert (size.dim, 4 * size.dim) == (model.dim, model.ffn_dim)
+    assert (size.heads, size.layers) == (model.heads, model.enc_layers)
+    assert (size.dropout, size.types) == (model.dropout, segment.merges)
+    assert size.batch_tokens == recipe.data.batch_tokens
+
+
+@pytest.mark.parametrize("sizes", [CPU, GPU], ids=["cpu", "gpu"])
+def test_no_row_is_too_large_for_its_smallest_corpus_of_1000_pairs(sizes):
+    smallest = [20_000, *(size.words for size in sizes[:-1])]
+    for words, size in zip(smallest, sizes, strict=True):
+        config = ModelConfig(
+            dim=size.dim, ffn_dim=4 * size.dim, heads=size.heads,
+            enc_layers=size.layers, dec_layers=size.layers,
+        )  # fmt: skip
+        with torch.device("meta"):
+            model = Transformer(config, size.types, initialize=False)
+        assert advice_on_size(parameter_count(model), int(PIECES_PER_WORD * words)) is None
+
+
+def test_no_advice_for_what_the_paper_trains():
+    """T's gl-en: 31.0M parameters and 0.35M pieces; az-en has 6k pairs and 0.2M pieces."""
+    assert advice_on_size(31_030_390, 347_000) is None
+    assert advice_on_size(31_030_390, 202_000) is None
+
+
+def test_advice_for_transformer_base_on_5000_pairs():
+    found = advice_on_size(44_000_000 + 512 * 8000, 140_000)
+    assert found is not None
+    assert "48,096,000 parameters, 344 for each target piece" in found
+    assert "nmt-train --suggest" in found
+    assert advice_on_size(TOO_LARGE * 10, 10) is None
+    assert advice_on_size(TOO_LARGE * 10 + 10, 10) is not None

@@ -1,0 +1,104 @@
+"""Measuring how fast a machine trains, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+import torch
+
+from nmt.config.load import load_recipe
+from nmt.data.prepare import prepare
+from nmt.training import speed as module
+from nmt.training.speed import Setting, measure_speeds, tokens_per_second
+from nmt.training.tasks import make_task
+
+CPU = torch.device("cpu")
+
+
+def ticking():
+    """Return a clock that advances by a second at each look."""
+    count = itertools.count()
+    return lambda: float(next(count))
+
+
+def test_tokens_of_the_counted_updates_are_divided_by_their_time(start, recipe):
+    """The clock is read at the start and after each update: three updates take three seconds."""
+    resolved = load_recipe(recipe)
+    task = make_task(resolved, prepare(resolved), CPU, "fp32")
+    trainer = start()
+    updates = trainer.updates()
+    tokens = [next(updates).tokens for _ in range(4)]
+    assert tokens_per_second(task, 3.0, ticking()) == sum(tokens[1:]) / 3
+
+
+def test_a_slow_update_is_measured_alone(start, recipe):
+    resolved = load_recipe(recipe)
+    task = make_task(resolved, prepare(resolved), CPU, "fp32")
+    updates = start().updates()
+    tokens = [next(updates).tokens for _ in range(2)]
+    assert tokens_per_second(task, 0.5, ticking()) == tokens[1]
+
+
+@pytest.fixture
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize(
+    ("by_threads", "measured"),
+    [({4: 9.0, 2: 5.0, 1: 7.0}, [4, 2]), ({4: 5.0, 2: 7.0, 1: 9.0}, [4, 2, 1])],
+)
+def test_threads_are_halved_as_long_as_this_is_faster(recipe, monkeypatch, by_threads, measured):
+    monkeypatch.setattr(module, "fast_precisions", lambda device: ["fp32", "bf16"])
+
+    def speed(task, seconds, clock):
+        return by_threads[torch.get_num_threads()] * (2 if task.precision == "bf16" else 1)
+
+    monkeypatch.setattr(module, "tokens_per_second", speed)
+    resolved = load_recipe(recipe)
+    found = dict(measure_speeds(resolved, prepare(resolved), CPU, 1.0))
+    assert found == {
+        Setting(precision, threads): by_threads[threads] * factor
+        for precision, factor in (("fp32", 1), ("bf16", 2))
+        for threads in measured
+    }
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_threads_are_restored_after_an_error(recipe, monkeypatch):
+    def fail(task, seconds, clock):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(module, "tokens_per_second", fail)
+    torch.set_num_threads(3)
+    resolved = load_recipe(recipe)
+    with pytest.raises(RuntimeError):
+        list(measure_speeds(resolved, prepare(resolved), CPU, 1.0))
+    assert torch.get_num_threads() == 3
+
+
+def test_measuring_writes_no_files(recipe, tmp_path, monkeypatch):
+    resolved = load_recipe(recipe, [f"out={tmp_path / 'out' / 'run'}"])
+    prepared = prepare(resolved)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    found = dict(measure_speeds(resolved, prepared, CPU, seconds=0.0))
+    assert min(found.values()) > 0
+    assert os.listdir(folder) == []
+    assert not (tmp_path / "out" / "run").exists()
+
+
+def test_names_of_settings():
+    assert [str(Setting("fp32", 1)), str(Setting("bf16", 8)), str(Setting("fp16", 0))] == [
+        "fp32, 1 thread",
+        "bf16, 8 threads",
+        "fp16",
+    ]
