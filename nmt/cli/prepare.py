@@ -40,11 +40,13 @@ def body(args: argparse.Namespace) -> None:
     uses_parent = recipe.init.vocab == "parent"
     prepared = prepare_with(TextOfParent.of(open_parent(recipe)) if uses_parent else None, recipe)
     print(summary(prepared.report))
-    print(
-        f"{len(prepared.vocab):,} types; {len(prepared.train):,} training pairs with a mean of "
-        f"{prepared.train.src_len.mean():.1f} source and {prepared.train.tgt_len.mean():.1f} "
-        "target pieces"
-    )
+    train = prepared.train
+    if recipe.translates:
+        found = f"pairs with a mean of {train.src_len.mean():.1f} source and "
+        found += f"{train.tgt_len.mean():.1f} target pieces"
+    else:
+        found = f"lines with {train.src_len.sum():,} pieces"
+    print(f"{len(prepared.vocab):,} types; {len(train):,} training {found}")
 
 
 if __name__ == "__main__":

@@ -1164,6 +1164,11 @@ class Recipe(ConfigBase):
         return self.task == "translation"
 
     @property
+    def languages(self) -> str:
+        """Return ``gl-en``, or the language of a language model."""
+        return "-".join(filter(None, (self.src, self.tgt)))
+
+    @property
     def stacks(self) -> tuple[str, ...]:
         """Return the stacks of blocks that the model has: encoder, decoder or both."""
         return {"causal_lm": ("decoder",), "masked_lm": ("encoder",)}.get(
@@ -1214,6 +1219,11 @@ class Recipe(ConfigBase):
                 task in ("causal_lm", "masked_lm") and model.tie == "tgt_out",
                 f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
                 "src_tgt_out or none",
+            ),
+            (
+                not self.translates and self.data.batch_tokens < self.data.block,
+                f"data.batch_tokens ({self.data.batch_tokens}) must be at least data.block "
+                f"({self.data.block})",
             ),
             *((True, f"{key} has no effect with task: {task}") for key in self._unused_keys()),
         )

@@ -191,7 +191,7 @@ class CausalLM(LanguageModelTask):
         """Return the perplexity per piece, and per word.
 
         Perplexity per word compares models of other segmentations: it is the exponent of the loss
-        of all pieces and line ends, divided by the number of words.
+        of all pieces and line ends, divided by the number of words and line ends.
         """
         words = sum(len(line.split()) for line in text.src_lines)
         signature = f"{self.signature(losses)}|words:{words}"

@@ -129,7 +129,7 @@ class Translation(Task[Transformer, Batch]):
 
     def describe(self) -> str:
         """Return the language pair."""
-        return f"{self.recipe.src}-{self.recipe.tgt}"
+        return self.recipe.languages
 
     def results(self, run: Path, test: Evaluation | None) -> str:
         """Return test scores with signatures, example translations and a command to translate."""
