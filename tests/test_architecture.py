@@ -176,8 +176,9 @@ schedule[no_warmup].rule schedule[linear].lr schedule[linear].warmup_updates
 schedule[linear].total_updates schedule[linear].end_lr schedule[constant].lr
 schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].stop_loss_ratio
 train.validate_every train.max_validations train.min_lr train.stop_patience train.keep train.average
-train.max_bad_updates train.log_every decode.beam decode.length_alpha decode.max_len_offset
-decode.allow_unk decode.batch_tokens score.metrics score.select_by analysis.every analysis.observe
-base common variants variant.about variant.paper variant.paper.dev variant.paper.test
+train.max_bad_updates train.log_every train.shard decode.beam decode.length_alpha
+decode.max_len_offset decode.allow_unk decode.batch_tokens score.metrics score.select_by
+analysis.every analysis.observe base common variants variant.about variant.paper
+variant.paper.dev variant.paper.test
 variant.paper.ppl
 """

@@ -90,6 +90,7 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     from nmt.suggest.sizes import advice_for
     from nmt.training.finish import finish, write_diverged
     from nmt.training.init import Parent, make_transfer
+    from nmt.training.parallel import require_shardable
     from nmt.training.resume import prepare_to_resume
     from nmt.training.task import Stopped
     from nmt.training.tasks import make_task, model_without_memory
@@ -120,7 +121,9 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
             transfer = make_transfer(recipe, model, prepared.vocab, parent)
     print(describe_report(prepared.report), file=sys.stderr)
     parameters = parameter_count(model)
-    require_memory(parameters, device)
+    if sharded := recipe.train.shard == "full" and world.size > 1:
+        require_shardable(precision)
+    require_memory(parameters, device, world.size if sharded else 1)
     if advice := advice_for(recipe, prepared, parameters):
         print(f"advice: {advice}", file=sys.stderr)
     task = make_task(recipe, prepared, device, precision)

@@ -935,6 +935,12 @@ class TrainConfig(ConfigBase):
         ge=1,
     )
     log_every: int = option(100, "updates between log lines", "O", ge=1)
+    shard: Literal["off", "full"] = option(
+        "off",
+        "with several processes: off = each has the complete model; full = each has a part of the "
+        "weights, gradients and optimizer state, for models too large for one GPU",
+        "N released code",
+    )
 
 
 class DecodeConfig(ConfigBase):
@@ -1264,6 +1270,19 @@ class Recipe(ConfigBase):
                 not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9),
                 f"train.min_lr ({min_lr:g}) is above the highest learning rate ({peak:.3g}, from "
                 f"schedule.{cause}); training would end at once",
+            ),
+            (
+                self.train.shard == "full" and self.optim.kind == "muon",
+                "optim.kind: muon needs complete matrices, but train.shard: full divides them; use "
+                "adamw, or train.shard: off",
+            ),
+            (
+                self.train.shard == "full" and bool(self.analysis.observe),
+                "analysis.observe needs a complete model, but train.shard: full divides it",
+            ),
+            (
+                self.train.shard == "full" and self.precision == "fp16",
+                "train.shard: full does not support precision: fp16; use bf16 or fp32",
             ),
             *(
                 (

@@ -31,6 +31,7 @@ FREE_ON_RESUME = frozenset(
         "train.max_validations",
         "train.stop_patience",
         "train.keep",
+        "train.shard",  # sums are rounded differently; checkpoints are the same
         "train.log_every",
         "analysis.every",
         "analysis.observe",

@@ -13,9 +13,13 @@ from nmt.runtime.files import human_bytes
 PER_PARAMETER = 16  # bytes: weight, gradient and Adam's two moments, each in fp32
 
 
-def require_memory(parameters: int, device: torch.device) -> None:
-    """Raise MachineError if the weights, gradients and optimizer state do not fit."""
-    needed, free = PER_PARAMETER * parameters, free_memory(device)
+def require_memory(parameters: int, device: torch.device, shards: int = 1) -> None:
+    """Raise MachineError if the weights, gradients and optimizer state do not fit.
+
+    Args:
+        shards: number of processes that divide them.
+    """
+    needed, free = PER_PARAMETER * parameters // shards, free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
             f"a model of {parameters:,} parameters needs {human_bytes(needed)} to train, batches "

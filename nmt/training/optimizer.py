@@ -32,8 +32,13 @@ def make_optimizer(config: OptimConfig, model: nn.Module) -> torch.optim.Optimiz
         matrices, others = _split_for_muon(model)
         return Muon(matrices, others, lr, config.betas, config.eps, config.weight_decay)
     fused = {} if config.kind == "radam" else {"fused": True, "lr": lr}
+    # a fused step takes tensors of one class; of a sharded model, some parameters are not divided
+    classes: dict[type[Tensor], list[Tensor]] = {}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            classes.setdefault(type(parameter), []).append(parameter)
     return OPTIMIZERS[config.kind](
-        [p for p in model.parameters() if p.requires_grad],
+        [{"params": parameters} for parameters in classes.values()],
         **{"lr": 0.0, **fused},
         betas=config.betas,
         eps=config.eps,
@@ -156,9 +161,16 @@ def optimizer_shapes(kind: str, model: nn.Module) -> dict[str, torch.Size]:
 
 
 def load_optimizer_tensors(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer,
+    model: nn.Module,
+    tensors: dict[str, Tensor],
+    part_of: Callable[[Tensor, Tensor], Tensor] = lambda value, parameter: value,
 ) -> None:
-    """Restore the state that ``optimizer_tensors`` returned."""
+    """Restore the state that ``optimizer_tensors`` returned.
+
+    Args:
+        part_of: returns the part of (value, parameter) that this process keeps.
+    """
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, kind = key.rsplit("/", 1)
@@ -166,4 +178,4 @@ def load_optimizer_tensors(
         # only fused optimizers count steps on the device
         on_device = optimizer.defaults.get("fused") or kind != "step"
         device = parameter.device if on_device else value.device
-        optimizer.state[parameter][kind] = value.to(device, copy=True)
+        optimizer.state[parameter][kind] = part_of(value.to(device, copy=True), parameter)

@@ -44,6 +44,7 @@ from nmt.training.optimizer import (
     optimizer_tensors,
     take_step,
 )
+from nmt.training.parallel import Replicated, Sharded
 from nmt.training.progress import DIVERGED, LogInterval, dev_line, update_line
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
 from nmt.training.task import Evaluation, Split, Stopped, Task
@@ -82,13 +83,18 @@ class Trainer:
         if transfer is not None:
             transfer.load_into(model)
         freeze(model, recipe.init.freeze)
-        self.model = model.to(device)
+        if checkpoint is not None:
+            model.load_state_dict(checkpoint.model)
+        shard = recipe.train.shard == "full" and world.size > 1
+        self.parallel = (Sharded if shard else Replicated)(model, device, world)
+        self.model = self.parallel.model
         self.optimizer = make_optimizer(recipe.optim, self.model)
         self.state = TrainState()
         if checkpoint is not None:
             self.state = checkpoint.state
-            self.model.load_state_dict(checkpoint.model)
-            load_optimizer_tensors(self.optimizer, self.model, checkpoint.optimizer)
+            load_optimizer_tensors(
+                self.optimizer, self.model, checkpoint.optimizer, self.parallel.part_of
+            )
         state = self.state
         prepared = task.prepared
         state.content, state.precision = prepared.content, precision
@@ -102,7 +108,7 @@ class Trainer:
         self.bad_updates = torch.tensor(state.bad_updates, device=device)
         self.check_every = 1 if device.type == "cpu" else recipe.train.log_every
         self.cuda_graphs: CudaGraphs | None = None
-        if recipe.graphs == "auto" and device.type == "cuda":
+        if recipe.graphs == "auto" and device.type == "cuda" and not shard:
             self.use_cuda_graphs(CudaCapture())
         if device.type == "cpu":
             kernels.load()  # before the first validation, so that all compute the same
@@ -136,6 +142,8 @@ class Trainer:
                     return None
                 if reason := reason_to_end(self.recipe, self.state, self.interval.loss_ratio):
                     self.save()
+                    self.parallel.update_complete()
+                    self.model = self.parallel.complete
                     return reason
                 self.update(next(stream))
                 bar.update()
@@ -187,10 +195,10 @@ class Trainer:
             self.model.dropout_rng.seed(self.recipe.seed, planned.epoch, planned.index)
             losses += forward_backward(planned.batch, update.tokens)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        self.world.all_reduce_sum([*gradients, losses])
+        self.parallel.reduce(gradients, losses)
         self.interval.add(losses[0], losses[1], update.tokens)
         self.loss_scaler.unscale(self.optimizer)
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = self.parallel.total_norm(gradients)
         self.state.update += 1
         self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
         self.state.target_tokens += update.tokens
@@ -271,9 +279,11 @@ class Trainer:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
         """
         measured = None
+        self.parallel.update_complete()
         if self.world.is_main:
             with contextlib.suppress(Stopped):
                 measured = self.evaluate("dev")
+        self.parallel.release_complete()
         result: Evaluation | None = self.world.broadcast(measured)
         if result is None:
             raise Stopped
@@ -302,7 +312,7 @@ class Trainer:
         Raises:
             Stopped: a stop was requested.
         """
-        return self.task.evaluate(self.model, split, self.stop_requested, intervals)
+        return self.task.evaluate(self.parallel.complete, split, self.stop_requested, intervals)
 
     # --- what is written ------------------------------------------------------------------------
 
@@ -315,8 +325,16 @@ class Trainer:
         """Write a checkpoint of the current state, unless it exists."""
         state = self.state
         current = (state.update, len(state.history))
-        if not self.world.is_main or self._saved == current:
+        if self._saved == current:
             return
+        weights = self.parallel.gather(self.model.state_dict())
+        moments = self.parallel.gather(optimizer_tensors(self.optimizer, self.model))
+        if self.world.is_main:
+            self._write_checkpoint(weights, moments)
+        self._saved = current
+
+    def _write_checkpoint(self, weights: dict[str, Tensor], moments: dict[str, Tensor]) -> None:
+        state = self.state
         state.seconds = time.monotonic() - self.started
         state.bad_updates = int(self.bad_updates)
         if self.precision == "fp16":
@@ -325,8 +343,7 @@ class Trainer:
         save_checkpoint(
             self.run_folder,
             state,
-            {name: t.detach() for name, t in self.model.state_dict().items()},
-            optimizer_tensors(self.optimizer, self.model),
+            weights,
+            moments,
             keep=checkpoints_to_keep(self.recipe.train),
         )
-        self._saved = current
