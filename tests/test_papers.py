@@ -53,7 +53,7 @@ def test_referenced_recipes_and_variants_load(named: str):
     name, _, variant = named.partition(" ")
     folder = ROOT if "/" in name else ROOT / "recipes"
     path = folder / ("ablations" if re.match("[tn]-", name) else "") / name
-    if "ablations" not in path.parts:
+    if "\nbase:" not in path.read_text(encoding="utf-8"):
         load_recipe(path)
     elif variant:
         load_recipe(path, variant=variant)
@@ -85,6 +85,8 @@ def test_referenced_figures_are_those_of_nmt_plot():
 def test_every_recipe_of_the_papers_is_listed():
     for path in (ROOT / "recipes/ablations").glob("[tn]-*.yaml"):
         assert path.name in TEXT
+    for path in (ROOT / "recipes/lm").glob("table*.yaml"):
+        assert f"recipes/lm/{path.name}" in TEXT
     for name in ("gl-en", "sk-en", "en-vi", "en-he", "ar-en", "wmt14-en-de"):
         assert f"`{name}.yaml`" in TEXT
 
