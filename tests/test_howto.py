@@ -32,18 +32,18 @@ def write(name: str, lines: list[str]) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with gl-en.yaml, its corpus, and text of both languages."""
     monkeypatch.chdir(tmp_path)
-    toy_corpus(Path("data/gl-en"))
+    toy_corpus(Path("data/gl-en"), longest=3)  # too short for a repetition loop
     recipe = toy_recipe(
         Path(),
         {
             "data": {split: f"data/gl-en/{split}" for split in ("train", "dev", "test")},
-            "train": {"validate_every": 60, "max_validations": 1},
+            "train": {"validate_every": 30, "max_validations": 1},
             "decode": {"max_len_offset": 10},
-            "out": None,
+            "out": "",
         },
     )
     recipe.rename("gl-en.yaml")
-    lines = lines_of_digits(60, seed=9)
+    lines = lines_of_digits(60, seed=9, longest=3)
     known = Path("data/gl-en/train.en").read_text(encoding="utf-8").splitlines()[:5]
     write("data/ar-en/train.en", [*map(reverse, lines[:40]), *known])
     write("mono.gl", lines[40:])
