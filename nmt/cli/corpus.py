@@ -28,13 +28,14 @@ def obtain_corpus(recipe: Recipe) -> None:
     from data_prep.languages import check_choice
 
     check_choice(name, CORPORA, "corpus", "data.download")
-    if not missing_files(recipe):
+    langs = (recipe.src, recipe.tgt)
+    own = [entry.path for entry in recipe.data.train if entry.langs(recipe) == langs]
+    folder = Path((own or [recipe.data.dev[0].path])[0]).parent
+    # a corpus of another folder, such as synthetic pairs, is not what the module writes
+    if not any(Path(prefix).parent == folder for prefix in missing_files(recipe)):
         return
     from data_prep.write import Request
 
     module = importlib.import_module(f"data_prep.{name}")
     print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
-    langs = (recipe.src, recipe.tgt)
-    own = [entry.path for entry in recipe.data.train if entry.langs(recipe) == langs]
-    folder = Path((own or [recipe.data.dev[0].path])[0]).parent
     module.prepare(Request(folder, *langs))

@@ -45,6 +45,13 @@ def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):
         corpus.obtain_corpus(recipe(tmp_path, "nope"))
 
 
+def test_a_missing_corpus_of_another_folder_is_not_downloaded(tmp_path, monkeypatch):
+    """Such as the synthetic pairs of nmt-translate --pairs, with a misspelled name."""
+    test_existing_files_are_not_downloaded(tmp_path, monkeypatch)
+    both = f"data.train=[{tmp_path}/data/gl-en/train, {tmp_path}/data/bt]"
+    corpus.obtain_corpus(load_recipe(tmp_path / "toy.yaml", ["data.download=ted_talks", both]))
+
+
 def test_a_misspelled_corpus_gets_a_suggestion(tmp_path):
     with pytest.raises(UserError, match=r"unknown corpus 'ted_gl_en'; did you mean ted_talks\?"):
         corpus.obtain_corpus(recipe(tmp_path, "ted_gl_en"))
