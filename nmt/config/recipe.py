@@ -127,7 +127,7 @@ Tag: TypeAlias = Annotated[
         json_schema_extra={"form": "letters, digits, - and _ in angle brackets, such as <bt>"},
     ),
 ]
-SPECIAL_NAMES = ("<pad>", "<s>", "<unk>")  # how the specials of the vocabulary are displayed
+SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
 ENTRY_FORM = "a path prefix, or a mapping that has path"
 
 
@@ -175,8 +175,9 @@ class _Entry(ConfigBase):
         return self.path if set_keys.keys() == {"path"} else set_keys
 
     def langs(self, recipe: Recipe) -> tuple[str, str]:
-        """Return the source and target language in a recipe."""
-        return self.src or recipe.src, self.tgt or recipe.tgt
+        """Return the source and target language in a recipe; twice the same for text of one."""
+        src = self.src or recipe.src
+        return src, self.tgt or recipe.tgt or src
 
     def is_tokenized(self, data: DataConfig) -> bool:
         """Return whether the files are Moses-tokenized, in a recipe with this group ``data``."""
@@ -209,8 +210,8 @@ class HeldOutEntry(_Entry):
     )
 
     def label(self, recipe: Recipe) -> str:
-        """Return ``name``, or SRC-TGT if the entry has none."""
-        return self.name or "-".join(self.langs(recipe))
+        """Return ``name``, or SRC-TGT if the entry has none, or SRC of text of one language."""
+        return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 
 def _as_entries(value: Any) -> Any:
@@ -1046,14 +1047,9 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
     for key, entries in roles.items():
         for i, entry in enumerate(entries):
             if not recipe.translates:
-                unused = [name for name in entry.model_fields_set if name not in ("path", "src")]
-                yield (
-                    bool(unused),
-                    (
-                        f"{key}[{i}]: {', '.join(sorted(unused))} has no effect with task: "
-                        f"{recipe.task}"
-                    ),
-                )
+                unused = sorted({"tgt", "tag"} & entry.model_fields_set)
+                text = f"{key}[{i}]: {', '.join(unused)} has no effect with task: {recipe.task}"
+                yield bool(unused), text
                 continue
             src, tgt = entry.langs(recipe)
             side = "tgt" if entry.tgt else "src"
@@ -1086,10 +1082,8 @@ def _with_kind(kind: str) -> BeforeValidator:
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
-    "data.temperature",
     "data.max_len",
     "data.rebatch",
-    "data.max_overlap",
     "decode.*",
     "score.metrics",
 )

@@ -17,7 +17,8 @@ from nmt.runtime.files import file_digest
 if TYPE_CHECKING:
     from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
 
-Sides: TypeAlias = tuple[Path, Path]  # source file and target file
+# source file and target file; text of one language, for a language model, has only the first
+Sides: TypeAlias = tuple[Path, ...]
 
 
 def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
@@ -33,7 +34,9 @@ def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
 
 @dataclass(frozen=True)
 class Bitext:
-    """The two files of a corpus, and how its lines become sources and targets.
+    """The files of a corpus, and how their lines become sources and targets.
+
+    The targets of text of one language are empty.
 
     Attributes:
         name: short name for messages.
@@ -55,14 +58,20 @@ class Bitext:
 
 def missing_files(recipe: Recipe) -> list[str]:
     """Return the prefixes of the recipe's corpora in its own languages that lack a usable file."""
-    langs = (recipe.src, recipe.tgt)
+    langs = recipe.src, recipe.tgt or recipe.src
+    suffixes = _suffixes(recipe, langs)
     return [
         entry.path
         for entries in _entries_by_role(recipe).values()
         for entry in entries
         if entry.langs(recipe) == langs
-        and any(isinstance(s, UserError) for s in locate_sides(entry.path, langs))
+        and any(isinstance(s, UserError) for s in locate_sides(entry.path, suffixes))
     ]
+
+
+def _suffixes(recipe: Recipe, langs: tuple[str, str]) -> tuple[str, ...]:
+    """Return the languages that a corpus has files of; a language model reads only the first."""
+    return langs if recipe.translates else langs[:1]
 
 
 def _entries_by_role(recipe: Recipe) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
@@ -108,7 +117,7 @@ class CorpusFiles:
             given, learn_from = [], []
         roles = {**_entries_by_role(recipe), "learn": learn_from}
         keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
-        located = {key: locate_sides(*key) for key in keys}
+        located = {(path, of): locate_sides(path, _suffixes(recipe, of)) for path, of in keys}
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
         if problems:
             first, *others = problems
@@ -116,10 +125,9 @@ class CorpusFiles:
             raise UserError(first.what + more, at=first.at, fix=first.fix)
 
         def bitext(name: str, entry: CorpusEntry | HeldOutEntry) -> Bitext:
-            src, tgt = located[entry.path, entry.langs(recipe)]
-            assert isinstance(src, Path), "a missing file has raised an error"
-            assert isinstance(tgt, Path), "a missing file has raised an error"
-            sides, tokenized = (src, tgt), entry.is_tokenized(recipe.data)
+            found = located[entry.path, entry.langs(recipe)]
+            sides = tuple(side for side in found if isinstance(side, Path))
+            tokenized = entry.is_tokenized(recipe.data)
             weight = getattr(entry, "weight", 1.0)
             return Bitext(name, sides, entry.langs(recipe), entry.tag, (sides, tokenized), weight)
 
@@ -229,6 +237,8 @@ class InputFiles:
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield the cleaned lines of both sides.
 
+    If there is only one file, targets are empty, and blank lines become empty.
+
     Args:
         normalized: counts the lines with each kind of normalization.
 
@@ -238,6 +248,13 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
     """
     counts = [0, 0]
     files = (read_lines(path, normalized=normalized) for path in sides)
+    if len(sides) == 1:
+        for number, (line,) in enumerate(zip(*files, strict=True), 1):
+            counts[0] = number
+            yield "" if is_blank(line) else line, ""
+        if counts[0] == 1:
+            _require_line_feeds(sides[0])
+        return
     for src, tgt in itertools.zip_longest(*files):
         counts[0] += src is not None
         counts[1] += tgt is not None

@@ -22,8 +22,13 @@ import numpy as np
 from tqdm import tqdm
 
 from nmt.data.bitext import Bitext, CorpusFiles, read_pairs
-from nmt.data.languages import LanguageProfile, Profiles, check_languages
-from nmt.data.near_duplicates import EXAMPLES, RecurringTexts
+from nmt.data.languages import (
+    LanguageProfile,
+    Profiles,
+    check_languages,
+    check_text_languages,
+)
+from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
 from nmt.data.report import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -133,29 +138,35 @@ def check_corpora(
     Raises:
         UserError: a split has no pair with text on both sides, or no training pair is left.
     """
-    data = recipe.data
+    data, monolingual = recipe.data, not recipe.translates
     held_out: dict[str, list[Pair]] = {}
     checks: dict[str, SplitCheck] = {}
     for name, corpus in files.held_out.items():
-        check = checks[name] = SplitCheck(data.tokenized)
+        check = checks[name] = SplitCheck(data.tokenized, monolingual=monolingual)
         pairs, originals = _read(corpus, check)
         held_out[name] = list(pairs)
         check.add(held_out[name], name, corpus.original[1], originals)
         if not check.kept:
             drops = check.report().describe_drops() or "the files are empty"
-            src, tgt = corpus.original[0]
+            at = f"data.{name} ({', '.join(map(str, corpus.original[0]))})"
+            if monolingual:
+                raise UserError("no line has text", at=at, fix="check the file")
             raise UserError(
                 f"no pair has text on both sides ({drops})",
-                at=f"data.{name} ({src}, {tgt})",
+                at=at,
                 fix="scores need a source and a reference: check the two files",
             )
-    hashes = {name: set(check.hashes) for name, check in checks.items()}
+    hashes = {name: check.comparable for name, check in checks.items()}
     recurring = [
         RecurringTexts({name: (pair[side] for pair in held_out[name]) for name in held_out})
         for side in (0, 1)
     ]
     train = SplitCheck(
-        data.tokenized, Limits(data.max_len, data.max_pieces), hashes, recurring=recurring
+        data.tokenized,
+        Limits(data.max_len, data.max_pieces),
+        hashes,
+        recurring,
+        monolingual,
     )
     kept = []
     with _bar("checking", progress) as bar:
@@ -169,7 +180,7 @@ def check_corpora(
         overlap=train.overlap(),
         test_in_dev=_shared(_of_role(hashes, "dev"), _of_role(hashes, "test")),
         languages=LanguageFindings(
-            *check_languages(
+            *(check_text_languages if monolingual else check_languages)(
                 train.profiles,
                 {name: c.profiles[name] for name, c in checks.items()},
                 {name: text.langs for name, text in texts.items()},
@@ -219,10 +230,14 @@ def _read(corpus: Bitext, check: SplitCheck) -> tuple[Iterator[Pair], Iterator[P
 def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
+        paths = [path for text in files.train for path in text.original[0][:1]]
+        unit, limits = "pair", "data.max_len and data.max_pieces"
+        if train.blank is not None:
+            unit, limits = "line with text", "data.max_pieces"
         raise UserError(
-            f"no training pair is left ({train.describe_drops() or 'the files are empty'})",
-            at=f"data.train ({', '.join(str(text.original[0][0]) for text in files.train)}, ...)",
-            fix="check the files, data.max_len and data.max_pieces",
+            f"no training {unit} is left ({train.describe_drops() or 'the files are empty'})",
+            at=f"data.train ({', '.join(map(str, paths))}{', ...' if unit == 'pair' else ''})",
+            fix=f"check the files and {limits}" if unit != "pair" else f"check the files, {limits}",
         )
 
 
@@ -234,9 +249,12 @@ class SplitCheck:
         limits: maximum lengths; None = any, for dev and test.
         held_out: hashes of the pairs of other splits, by name.
         recurring: texts of other splits to find, of the sources and of the targets.
+        monolingual: whether this is text of one language. Its pairs have no target, and its blank
+            lines stay, because they separate documents.
 
     Attributes:
-        pairs, kept: pairs checked, and pairs that passed.
+        pairs, kept: pairs checked, and pairs with text that passed.
+        blank: blank lines of a text.
         hashes: of the pairs that passed.
         normalized: for ``read_pairs`` to count into.
         profiles: letter pairs of both sides, by corpus.
@@ -248,11 +266,15 @@ class SplitCheck:
         limits: Limits | None = None,
         held_out: Mapping[str, set[int]] | None = None,
         recurring: Sequence[RecurringTexts] = (),
+        monolingual: bool = False,
     ) -> None:
         self.tokenized, self.limits, self.recurring = tokenized, limits, recurring
         self.held_out = held_out or {}
-        self.pairs = self.kept = 0
+        self.monolingual = monolingual
+        self.pairs = self.kept = self.blank = 0
         self.hashes = array("q")
+        self.comparable: set[int] = set()
+        """Hashes of the pairs that should not be in another split; a short line of text may be."""
         self.normalized: Counter[str] = Counter()
         self.dropped: dict[str, Finding] = {}
         self.suspicious = {name: Finding() for name in SUSPICIONS}
@@ -288,7 +310,11 @@ class SplitCheck:
         both = zip(pairs, itertools.repeat(None) if originals is None else originals, strict=False)
         for number, ((src, tgt), original) in enumerate(both, 1):
             place = f"{corpus}:{number}"
-            reason = reason_to_drop(src, tgt, self.limits)
+            if self.monolingual and not src:
+                self.blank += 1
+                kept.append(True)
+                continue
+            reason = reason_to_drop(src, None if self.monolingual else tgt, self.limits)
             kept.append(reason is None)
             if reason is not None:
                 self.dropped.setdefault(reason, Finding()).add(place)
@@ -298,13 +324,16 @@ class SplitCheck:
             self._check_form(form, *(original or (src, tgt)), place)
             key = pair_hash(src, tgt)
             self.hashes.append(key)
+            if not (self.limits or (self.monolingual and is_short(src))):
+                self.comparable.add(key)
             if self.kept <= PROFILED_PAIRS or not key % PROFILED_ONE_IN:
                 profiles = self.profiles[corpus]
                 profiles[0].add(src)
                 profiles[1].add(tgt)
             for name, hashes in self.held_out.items():
                 if key in hashes:
-                    self._add_shared(name, key, f"{place}: {src} ||| {tgt}")
+                    pair = src if self.monolingual else f"{src} ||| {tgt}"
+                    self._add_shared(name, key, f"{place}: {pair}")
             for texts, line in zip(self.recurring, (src, tgt), strict=False):
                 texts.add(line, place)
         self.pairs += len(kept)
@@ -321,6 +350,7 @@ class SplitCheck:
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
             not_in_nfc=self.not_in_nfc,
             normalized=dict(self.normalized),
+            blank=self.blank if self.monolingual else None,
             forms=self.forms if len(self.forms) > 1 else None,
         )
 
@@ -347,11 +377,12 @@ class SplitCheck:
 
     def _find_suspicious(self, src: str, tgt: str, place: str) -> None:
         found, text = self.suspicious, f"{src}\n{tgt}"
-        if src == tgt:
-            found["same text on both sides"].add(place)
-        short, long = sorted((len(src), len(tgt)))
-        if long > 3 * short + 10:
-            found["one side over 3 times as long"].add(place)
+        if not self.monolingual:
+            if src == tgt:
+                found["same text on both sides"].add(place)
+            short, long = sorted((len(src), len(tgt)))
+            if long > 3 * short + 10:
+                found["one side over 3 times as long"].add(place)
         if "@@ " in text:
             found["already BPE-encoded (@@)"].add(place)
         if not text.isascii() and not unicodedata.is_normalized("NFC", text):
@@ -381,18 +412,22 @@ def pair_hash(src: str, tgt: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
-def reason_to_drop(src: str, tgt: str, limits: Limits | None) -> str | None:
-    """Return why a pair does not train, a blank or a too long side, or None if it does."""
-    blank = is_blank(src), is_blank(tgt)
-    if all(blank):
-        return "both sides blank"
-    if any(blank):
-        return "source blank" if blank[0] else "target blank"
-    if limits is None:
-        return None
-    if _has_more_words(src, limits.words) or _has_more_words(tgt, limits.words):
-        return f"longer than {limits.words} words"
-    if len(src) > limits.characters or len(tgt) > limits.characters:
+def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | None:
+    """Return why a pair does not train, a blank or a too long side, or None if it does.
+
+    Args:
+        tgt: None = a line of text, which may have any number of words: blocks divide it.
+    """
+    sides = (src,) if tgt is None else (src, tgt)
+    if tgt is not None:
+        blank = is_blank(src), is_blank(tgt)
+        if all(blank):
+            return "both sides blank"
+        if any(blank):
+            return "source blank" if blank[0] else "target blank"
+        if limits is not None and any(_has_more_words(side, limits.words) for side in sides):
+            return f"longer than {limits.words} words"
+    if limits is not None and any(len(side) > limits.characters for side in sides):
         return f"longer than {limits.characters:,} characters"
     return None
 

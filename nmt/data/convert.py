@@ -7,6 +7,7 @@ and encoding then read one form.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,9 +54,8 @@ def converted_files(files: CorpusFiles, tokenized: bool, folder: Path) -> Corpus
     def converted(name: str, text: Bitext) -> Bitext:
         if text.original[1] == tokenized:
             return text
-        return replace(
-            text, sides=(folder / FOLDER / f"{name}.src", folder / FOLDER / f"{name}.tgt")
-        )
+        sides = (folder / FOLDER / f"{name}.src", folder / FOLDER / f"{name}.tgt")
+        return replace(text, sides=sides[: len(text.sides)])
 
     return replace(
         files,
@@ -80,7 +80,8 @@ def write_converted(files: CorpusFiles, tokenized: bool) -> None:
 
 def _write(chunks: Iterator[list[Pair]], sides: Sides) -> None:
     sides[0].parent.mkdir(exist_ok=True)
-    with open(sides[0], "w", encoding="utf-8") as src, open(sides[1], "w", encoding="utf-8") as tgt:
+    with ExitStack() as stack:
+        files = [stack.enter_context(open(side, "w", encoding="utf-8")) for side in sides]
         for chunk in chunks:
-            src.writelines(f"{source}\n" for source, _ in chunk)
-            tgt.writelines(f"{target}\n" for _, target in chunk)
+            for side, file in enumerate(files):
+                file.writelines(f"{pair[side]}\n" for pair in chunk)

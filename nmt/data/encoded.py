@@ -231,6 +231,7 @@ def encode_training(
     min_count: int,
     folder: Path,
     fixed: Vocab | None = None,
+    new: Sequence[str] = (),
 ) -> tuple[Vocab, list[int], dict[str, Coverage]]:
     """Write a training corpus and build its vocabulary, in one pass over the text.
 
@@ -241,6 +242,7 @@ def encode_training(
     Args:
         min_count: types that occur less often are UNK.
         fixed: use these types, and add the counts of the corpus to theirs.
+        new: pieces that the vocabulary gets although no text has them.
 
     Returns:
         The vocabulary, the positions in ``pairs`` of the pairs with too many pieces, and by side
@@ -269,16 +271,16 @@ def encode_training(
             sides.append(Ragged(ids[rows.ids], rows.lengths))
         writer.add(*sides)
     writer.finish()
-    tags = [piece for tag in work.tags for piece in tag]
+    new = [*new, *(piece for tag in work.tags for piece in tag)]
     src, tgt = (
         count + Counter(pieces - count.keys())
         for count, pieces in zip(counts, reachable, strict=True)
     )
     if fixed is None:
-        alphabet = [*work.segmenter.alphabet(), *tags]
+        alphabet = [*work.segmenter.alphabet(), *new]
         vocab = Vocab.build(src, tgt, min_count=min_count, alphabet=alphabet)
     else:
-        vocab = fixed.with_counts(src, tgt, new=tags)
+        vocab = fixed.with_counts(src, tgt, new=new)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
@@ -359,6 +361,8 @@ def encode_held_out(
     coverage: dict[str, Coverage] = {}
     for side, mask, count in zip(SIDES, masks, lacking, strict=True):
         ids_of_side = encoded.ids(side)
+        if not len(ids_of_side):  # text of one language has no targets
+            continue
         coverage[side] = Coverage(
             unknown=float((ids_of_side == UNK).mean()),
             lacking=float((~mask[ids_of_side]).mean()),

@@ -189,23 +189,51 @@ def check_languages(
     return failures, warnings
 
 
+def check_text_languages(
+    train: Mapping[str, Profiles],
+    held_out: Mapping[str, Profiles],
+    langs: Mapping[str, tuple[str, str]],
+) -> tuple[list[str], list[str]]:
+    """Return errors and warnings about the languages of texts, like ``check_languages``.
+
+    Only the first of two profiles and the first of two languages is used.
+    """
+    warnings: list[str] = []
+    for name, (profile, _) in {**train, **held_out}.items():
+        warnings += _check_script(name, profile, langs[name][0])
+    for corpus, (trained, _) in train.items():
+        for split, (profile, _) in held_out.items():
+            comparable = langs[corpus][0] == langs[split][0] and trained.enough and profile.enough
+            if comparable and (common := profile.overlap(trained)) < OVERLAP_THRESHOLD:
+                warnings.append(
+                    f"{split}: the text has only {common:.0%} of its letter pairs in common with "
+                    f"{corpus}; check that both are in the same language"
+                )
+    return [], warnings
+
+
 def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
     """Compare a text with what its language codes imply: the script, and the English article."""
     found = []
     for side, other, lang in zip(sides, sides[::-1], langs, strict=True):
-        code = base_language(lang)
-        script = script_of(lang)
-        if side.enough and script and (share := side.script(script)) < 0.5:
-            found.append(
-                f"{name}: only {share:.0%} of the letters of the {lang} side are "
-                f"{script.split()[0].capitalize()}; check that the file {name}.{lang} is right"
-            )
-        if code == "en" and other.enough and other.english > max(0.01, 4 * side.english):
+        found += _check_script(name, side, lang)
+        english = base_language(lang) == "en" and other.enough
+        if english and other.english > max(0.01, 4 * side.english):
             found.append(
                 f"{name}: the other side seems to be English, not the {lang} side; check that "
                 "the two files are not swapped"
             )
     return found
+
+
+def _check_script(name: str, side: LanguageProfile, lang: str) -> list[str]:
+    script = script_of(lang)
+    if not side.enough or not script or (share := side.script(script)) >= 0.5:
+        return []
+    return [
+        f"{name}: only {share:.0%} of the letters of the {lang} side are "
+        f"{script.split()[0].capitalize()}; check that the file {name}.{lang} is right"
+    ]
 
 
 def _compare(

@@ -19,6 +19,7 @@ from nmt.data.batches import FlatBatch, join
 from nmt.data.buckets import Bucket
 from nmt.data.encoded import EncodedCorpus
 from nmt.data.layout import Layout
+from nmt.data.mixture import Mixture
 from nmt.data.vocab import EOS, SPECIALS
 
 
@@ -50,7 +51,7 @@ class TokenStream:
     @classmethod
     def of(cls, corpus: EncodedCorpus) -> TokenStream:
         """Return the sources of a corpus as a stream."""
-        return cls(corpus.ids("src"), corpus.src_len)
+        return cls(corpus.ids("src"), corpus.src_len, corpus.sizes)
 
     def __len__(self) -> int:
         return int(self.line_ends[-1]) if len(self.line_ends) else 0
@@ -206,13 +207,26 @@ class PackedText(ABC):
         """Return the ids of a block."""
         return self.stream.read(int(self.blocks.first[row]), int(self.blocks.last[row]))
 
-    def batches(self, batch_tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
+    def batches(
+        self,
+        batch_tokens: int,
+        seed: int,
+        epoch: int,
+        weights: Sequence[float] | None = None,
+    ) -> list[np.ndarray]:
         """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
 
         Each batch has ``blocks_of_batch(batch_tokens)`` blocks, and the last one the rest. Blocks
         with nothing to predict are left out.
+
+        Args:
+            weights: how often an epoch has the blocks of each entry, on average; None = once.
         """
-        rows = np.flatnonzero(self.targets)
+        rows = np.arange(len(self))
+        if weights is not None:
+            ends = np.searchsorted(self.blocks.last, self.stream.bounds, side="right")
+            rows = Mixture(np.diff(ends).tolist(), weights).rows(seed, epoch)
+        rows = rows[self.targets[rows] > 0]
         return block_batches(rows, self.blocks_of_batch(batch_tokens), seed, epoch)
 
     def blocks_of_batch(self, batch_tokens: int) -> int:

@@ -26,7 +26,7 @@ from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import MAX_LISTED, CorpusReport, all_warnings, raise_on_failures
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.text import read_lines
-from nmt.data.vocab import Vocab
+from nmt.data.vocab import MASK, Vocab
 from nmt.errors import MachineError, NmtError
 
 REPORT = "report.json"
@@ -37,7 +37,8 @@ class EvalSet:
     """A dev or test set with all its lines, also blank ones.
 
     Attributes:
-        src_lines, ref_lines: text as in the files, or converted to the form of the recipe.
+        src_lines, ref_lines: text as in the files, or converted to the form of the recipe; for a
+            language model, the references are empty.
         corpus: ids; a blank side has length 0.
         name: "dev" or "test"; "dev.NAME" of several sets.
         langs: source and target language.
@@ -113,8 +114,9 @@ def prepare(
     report, train = prepared.report, prepared.train
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
-    longest = np.maximum(train.src_len, train.tgt_len) + 1  # with EOS
-    report.over_batch_tokens = int(np.count_nonzero(longest > recipe.data.batch_tokens))
+    if recipe.translates:  # a language model reads blocks, which divide lines
+        longest = np.maximum(train.src_len, train.tgt_len) + 1  # with EOS
+        report.over_batch_tokens = int(np.count_nonzero(longest > recipe.data.batch_tokens))
     raise_on_failures(report, recipe.data)
     report.warnings = all_warnings(report, recipe.data)
     inputs.require_unchanged()
@@ -142,6 +144,7 @@ def _write(
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
         fixed,
+        [] if recipe.translates else [MASK],
     )
     report.splits["train"].coverage = unknown or None
     places = training.places(left_out[:MAX_LISTED])
@@ -209,5 +212,5 @@ def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFil
 
 
 def _lines(sides: Sides) -> tuple[list[str], list[str]]:
-    src, ref = (list(read_lines(path, clean=False)) for path in sides)
-    return src, ref
+    src, *refs = (list(read_lines(path, clean=False)) for path in sides)
+    return src, refs[0] if refs else [""] * len(src)

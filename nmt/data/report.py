@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -161,7 +162,7 @@ class CorpusForm:
 
 @dataclass
 class SplitReport:
-    """The numbers of a split.
+    """The numbers of a split. The pairs of text of one language are its lines.
 
     Attributes:
         pairs, kept: pairs in the files, and pairs that passed the filters.
@@ -172,6 +173,7 @@ class SplitReport:
         coverage: by side, "src" and "tgt": of a held-out split, by the training data; of the
             training data, by the vocabulary of the parent (``init.vocab: parent``).
         forms: of each training corpus, if there are several.
+        blank: blank lines of text of one language, which stay; None = this is a parallel corpus.
     """
 
     pairs: int
@@ -183,6 +185,7 @@ class SplitReport:
     normalized: dict[str, int]
     coverage: dict[str, Coverage] | None = None
     forms: list[CorpusForm] | None = None
+    blank: int | None = None
 
     def drop(self, reason: str, places: list[str], count: int) -> None:
         """Count pairs as dropped that were kept before; ``places``: the first of them."""
@@ -246,6 +249,16 @@ class CorpusReport:
     over_batch_tokens: Annotated[int, Field(alias="over batch_tokens")] = 0
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def monolingual(self) -> bool:
+        """Return whether the corpora are text of one language."""
+        return any(split.blank is not None for split in self.splits.values())
+
+    @property
+    def unit(self) -> str:
+        """Return what the splits consist of: pairs, or lines of text."""
+        return "line" if self.monolingual else "pair"
+
     def to_json(self) -> str:
         """Return JSON text."""
         values = _REPORT.dump_python(self, by_alias=True, exclude_none=True)
@@ -297,9 +310,9 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
         max_overlap: share of a held-out split that may be in the training data.
     """
     found = [
-        f"{name}: {overlap.share:.1%} of the pairs ({overlap.pairs:,}) are also in the training "
-        f"data, for example {overlap.examples[0]}; remove them from the training data, or raise "
-        f"data.max_overlap (now {max_overlap:g})"
+        f"{name}: {overlap.share:.1%} of the {report.unit}s ({overlap.pairs:,}) are also in the "
+        f"training data, for example {overlap.examples[0]}; remove them from the training data, or "
+        f"raise data.max_overlap (now {max_overlap:g})"
         for name, overlap in report.overlap.items()
         if overlap.share > max_overlap
     ]
@@ -310,8 +323,8 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
         source = split.coverage and split.coverage["src"]
         if name != "train" and source and source.unknown > UNKNOWN_THRESHOLD:
             found.append(
-                f"{name}: {source.unknown:.0%} of the source pieces are unknown (UNK), for example "
-                f"{' '.join(source.pieces)}; "
+                f"{name}: {source.unknown:.0%} of the {_of_side('src', report.unit)}pieces are "
+                f"unknown (UNK), for example {' '.join(source.pieces)}; "
                 + (
                     "the vocabulary of the parent does not fit it, so set init.vocab=new"
                     if fixed_vocab
@@ -350,19 +363,12 @@ def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
     shared = report.test_in_dev
     if shared.share > max_overlap:
         found.append(
-            f"test: {shared.share:.1%} of the pairs ({shared.pairs:,}) are also in dev, which "
-            "selects the best checkpoint, so test scores are too high; use another data.test"
+            f"test: {shared.share:.1%} of the {report.unit}s ({shared.pairs:,}) are also in dev, "
+            "which selects the best checkpoint, so test scores are too high; use another data.test"
         )
-    for name, overlap in report.overlap.items():
-        for side, recurrence in _sides(overlap):
-            if (
-                recurrence.same > max_overlap * recurrence.of
-                or recurrence.share > RECURRING_THRESHOLD
-            ):
-                found.append(
-                    f"{_describe_recurrence(name, side, recurrence)}, for example "
-                    f"{recurrence.examples[0]}"
-                )
+    for sentence, recurrence in _recurrences(report):
+        if recurrence.same > max_overlap * recurrence.of or recurrence.share > RECURRING_THRESHOLD:
+            found.append(f"{sentence}, for example {recurrence.examples[0]}")
     for name, split in report.splits.items():
         found += _warnings_of_split(name, split)
     return found + ([] if _is_mixed(report) else _form_problems(report))
@@ -370,20 +376,21 @@ def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
 
 def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
     found = []
+    unit = "pair" if split.blank is None else "line"
     if name != "train" and split.kept < MIN_HELD_OUT:
-        pairs = "1 pair" if split.kept == 1 else f"{split.kept} pairs"
+        both = "" if unit == "line" else " on both sides"
         found.append(
-            f"{name}: only {pairs} with text on both sides, so its scores are unreliable; use at "
-            f"least {MIN_HELD_OUT}"
+            f"{name}: only {_count(split.kept, unit)} with text{both}, so its scores are "
+            f"unreliable; use at least {MIN_HELD_OUT}"
         )
     for key, finding in split.suspicious.items():
         if split.forms and key in ENTRY_SUSPICIONS:
             continue  # each entry has its own sentence
         if finding.count / split.kept > SUSPICIONS[key].threshold:
-            found.append(f"{name}: {_suspicious(finding, split.kept, SUSPICIONS[key])}")
+            found.append(f"{name}: {_suspicious(finding, split.kept, SUSPICIONS[key], unit)}")
     if split.not_in_nfc.count:
         found.append(
-            f"{name}: {_count(split.not_in_nfc.count, 'pair')} not in Unicode NFC, first at "
+            f"{name}: {_count(split.not_in_nfc.count, unit)} not in Unicode NFC, first at "
             f"{split.not_in_nfc.lines[0]}, so one letter may have two codes; set "
             "data.normalize=nfc"
         )
@@ -392,14 +399,14 @@ def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
             if coverage.unknown > FIXED_VOCAB_THRESHOLD:
                 found.append(
                     f"train: the vocabulary of the parent lacks {coverage.unknown:.1%} of the "
-                    f"{_SIDE_NAMES[side]} pieces, for example {' '.join(coverage.pieces)}; they "
+                    f"{_of_side(side, unit)}pieces, for example {' '.join(coverage.pieces)}; they "
                     "become UNK; set init.vocab=new"
                 )
         elif coverage.lacking > LACKING_THRESHOLD:
             found.append(
-                f"{name}: {coverage.lacking:.0%} of the {_SIDE_NAMES[side]} pieces are not in the "
-                f"training data, for example {' '.join(coverage.pieces)}; expect lower scores, or "
-                "add training data of this kind"
+                f"{name}: {coverage.lacking:.0%} of the {_of_side(side, unit)}pieces are not in "
+                f"the training data, for example {' '.join(coverage.pieces)}; expect lower scores, "
+                "or add training data of this kind"
             )
     return found
 
@@ -408,7 +415,9 @@ def summary(report: CorpusReport) -> str:
     """Return the report in a few lines for a reader."""
     lines = []
     for name, split in report.splits.items():
-        parts = [_count(split.pairs, "pair")]
+        parts = [_count(split.pairs, report.unit)]
+        if split.blank:
+            parts.append(f"{split.blank:,} blank, which separate documents")
         if split.dropped:
             drops = split.describe_drops()
             count = sum(finding.count for finding in split.dropped.values())
@@ -419,44 +428,45 @@ def summary(report: CorpusReport) -> str:
         parts += [f"{kind} in {_count(n, 'line')}" for kind, n in split.normalized.items()]
         if name == "train" and split.coverage:
             src, tgt = (f"{split.coverage[side].unknown:.2%}" for side in ("src", "tgt"))
-            parts.append(f"{src} of source and {tgt} of target pieces unknown to the parent")
+            sides = f"{src} of source and {tgt} of target" if split.blank is None else f"{src} of"
+            parts.append(f"{sides} pieces unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
     for name, overlap in report.overlap.items():
         if overlap.pairs:
             lines.append(
-                f"{name}: {_count(overlap.pairs, 'pair')} ({overlap.share:.1%}) also in the "
+                f"{name}: {_count(overlap.pairs, report.unit)} ({overlap.share:.1%}) also in the "
                 "training data"
             )
-        recurring = [
-            _describe_recurrence(name, side, recurrence)
-            for side, recurrence in _sides(overlap)
-            if recurrence.share
-        ]
-        lines += [t for t in recurring if not any(w.startswith(t) for w in report.warnings)]
+    for sentence, recurrence in _recurrences(report):
+        if recurrence.share and not any(text.startswith(sentence) for text in report.warnings):
+            lines.append(sentence)
     lines += [f"warning: {text}" for text in report.warnings]
     return "\n".join(lines)
 
 
-def _suspicious(finding: Finding, pairs: int, suspicion: Suspicion) -> str:
+def _suspicious(finding: Finding, pairs: int, suspicion: Suspicion, unit: str = "pair") -> str:
     return (
-        f"{_count(finding.count, 'pair')} ({finding.count / pairs:.1%}) {suspicion.meaning}, first "
+        f"{_count(finding.count, unit)} ({finding.count / pairs:.1%}) {suspicion.meaning}, first "
         f"at {finding.lines[0]}; {suspicion.fix}"
     )
 
 
-_SIDE_NAMES = {"src": "source", "tgt": "target"}
+def _of_side(side: str, unit: str) -> str:
+    """Return ``source`` or ``target`` with a space, or nothing for text of one language."""
+    return "" if unit == "line" else {"src": "source ", "tgt": "target "}[side]
 
 
-def _sides(overlap: Overlap) -> tuple[tuple[str, Recurrence], tuple[str, Recurrence]]:
-    return ("source", overlap.sources), ("target", overlap.targets)
-
-
-def _describe_recurrence(name: str, side: str, recurrence: Recurrence) -> str:
-    return (
-        f"{name}: {recurrence.same:,} of {recurrence.of:,} {side} texts are also in the training "
-        f"data, and {recurrence.near:,} more as near-duplicates ({recurrence.share:.1%} in total, "
-        f"texts under {MIN_WORDS} words not counted)"
-    )
+def _recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
+    """Yield how many texts of a side of a split recur, with a sentence about it."""
+    for name, overlap in report.overlap.items():
+        for side, found in (("src", overlap.sources), ("tgt", overlap.targets)):
+            of_side = _of_side(side, report.unit)
+            yield (
+                f"{name}: {found.same:,} of {found.of:,} {of_side}texts are also in the training "
+                f"data, and {found.near:,} more as near-duplicates "
+                f"({found.share:.1%} in total, texts under {MIN_WORDS} words not counted)",
+                found,
+            )
 
 
 def _count(number: int, noun: str) -> str:

@@ -97,7 +97,8 @@ class Vocab:
     @property
     def tags(self) -> list[str]:
         """The tags that a source may begin with, sorted."""
-        return sorted(t.removeprefix(TAG_MARK) for t in self._types if t.startswith(TAG_MARK))
+        tags = (t for t in self._types if t.startswith(TAG_MARK) and t != MASK)
+        return sorted(tag.removeprefix(TAG_MARK) for tag in tags)
 
     def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
         """Return [V] bool: the types of one side of the training text, EOS and UNK [A]."""

@@ -18,6 +18,7 @@ from nmt.data.masking import MaskedText
 from nmt.data.noising import DenoisedText, WordEdges
 from nmt.data.packing import CausalText, PackedText, TextBatch, TokenStream
 from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.text import count_words
 from nmt.data.vocab import MASK, SPECIALS, UNK
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
@@ -95,7 +96,9 @@ class TextTask(Task[ModelT, BatchT]):
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch as rows of blocks."""
-        return self.train.batches(self.recipe.data.batch_tokens, self.recipe.seed, epoch)
+        mixture = self.prepared.mixture
+        weights = None if mixture is None else mixture.weights
+        return self.train.batches(self.recipe.data.batch_tokens, self.recipe.seed, epoch, weights)
 
     def tokens(self, epoch: int, rows: np.ndarray) -> int:
         """Return the predictions of a batch."""
@@ -193,7 +196,7 @@ class CausalLM(LanguageModelTask):
         Perplexity per word compares models of other segmentations: it is the exponent of the loss
         of all pieces and line ends, divided by the number of words and line ends.
         """
-        words = sum(len(line.split()) for line in text.src_lines)
+        words = count_words(text.src_lines)
         signature = f"{self.signature(losses)}|words:{words}"
         word_ppl = Score("word_ppl", exp(losses.nll / words), signature)
         return [*super().scores(losses, text), word_ppl]
