@@ -148,7 +148,8 @@ def _measure(
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"measuring a model of {parameters:,} parameters ({name})", file=sys.stderr)
     speeds = {}
-    for setting, speed in measure_speeds(recipe, prepared, device, SECONDS):
+    measured = recipe.model_copy(update={"segment": sample.config})  # that of the sample
+    for setting, speed in measure_speeds(measured, prepared, device, SECONDS):
         speeds[setting] = speed
         print(f"  {setting}: {speed:,.0f} target tokens/s", file=sys.stderr)
     return Expectation(name, parameters, speeds, threads)

@@ -15,7 +15,7 @@ from nmt.config.recipe import Recipe
 from nmt.data.bitext import CorpusFiles, Sides, read_pairs
 from nmt.data.checks import SplitCheck, check_corpora
 from nmt.data.report import SUSPICIONS, CorpusReport, all_warnings, raise_on_failures
-from nmt.data.text import Pair
+from nmt.data.text import Pair, find_side
 from nmt.suggest.corpus import CorpusPaths
 
 SAMPLE = 20_000  # at most so many evenly spaced pairs, whose characters and pieces are counted
@@ -83,9 +83,11 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     Raises:
         UserError: the files have different numbers of lines, or a check failed.
     """
-    files = CorpusFiles.of(_bare_recipe(paths, tokenized=False))
-    tokenized = looks_tokenized(files.train[0].sides)
+    tokenized = looks_tokenized(
+        (find_side(paths.train, paths.src), find_side(paths.train, paths.tgt))
+    )
     recipe = _bare_recipe(paths, tokenized)
+    files = CorpusFiles.of(recipe)
     report, training, _ = check_corpora(recipe, files, progress)
     raise_on_failures(report, recipe.data)
     report.warnings = all_warnings(report, recipe.data)

@@ -19,12 +19,20 @@ class EncodedSample:
     """Encoded pairs in memory, with what batches need of a corpus.
 
     Attributes:
+        config: of the segmenter.
         segmenter, vocab: that made the pieces and their ids.
         src_len, tgt_len: [pairs] int64, pieces without EOS.
     """
 
-    def __init__(self, segmenter: Segmenter, pairs: Sequence[Pair], langs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        config: SentencePieceConfig,
+        segmenter: Segmenter,
+        pairs: Sequence[Pair],
+        langs: Sequence[str],
+    ) -> None:
         """Segment both sides of the pairs; ``langs`` are their languages."""
+        self.config = config
         sides = [
             [segmenter.encode(pair[side], lang) for pair in pairs]
             for side, lang in enumerate(langs)
@@ -65,4 +73,4 @@ def encode_sample(facts: CorpusFacts, types: int, byte_fallback: bool) -> Encode
     segmenter = learn_segmenter(
         config, [langs], facts.tokenized, "none", lambda: ((*pair, 0) for pair in facts.sample)
     )
-    return EncodedSample(segmenter, facts.sample, langs)
+    return EncodedSample(config, segmenter, facts.sample, langs)

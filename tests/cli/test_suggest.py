@@ -58,6 +58,16 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert precision in ("fp32", "bf16")
 
 
+def test_tokenized_text_gets_bpe_and_passes_the_dry_run(corpus, capsys):
+    for path in Path("corpus").iterdir():
+        path.write_text(path.read_text().replace("\n", " .\n"))
+    assert train.main(["--suggest", corpus, "-o", "gl-en.yaml"]) == 0
+    assert train.main(["gl-en.yaml", "--dry-run"]) == 0
+    recipe = load_recipe("gl-en.yaml")
+    assert (recipe.data.tokenized, recipe.segment.kind) == (True, "fastbpe")
+    assert "like tokenized text" not in Path("gl-en.yaml").read_text()
+
+
 def test_an_existing_file_is_not_overwritten(corpus, capsys):
     Path("mine.yaml").write_text("src: gl\n")
     assert train.main(["--suggest", corpus, "-o", "mine.yaml"]) == 2
