@@ -159,6 +159,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"choices": get_args(choices[0])}
         elif float in types:
             kind = {"type": float, "metavar": "X"}
+        elif name == "tag":
+            kind = {"metavar": "TAG"}
         elif str in types:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one a line"
         group_of.get(name, search).add_argument(as_flag(name), default=None, help=meaning, **kind)

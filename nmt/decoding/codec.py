@@ -18,7 +18,7 @@ import numpy as np
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
-from nmt.data.vocab import UNK, Vocab
+from nmt.data.vocab import UNK, Vocab, tag_piece
 from nmt.decoding.constraints import (
     UNCONSTRAINED,
     LineConstraints,
@@ -40,10 +40,10 @@ class SearchInput:
     """What one search translates: a line, or a part of a long one.
 
     Attributes:
-        ids: of its source pieces, at least one, without EOS.
+        ids: of its tag, if any, and of its source pieces, at least one; without EOS.
         line: number of the line, from 1.
         part: index of the part, from 0; samples are a function of line and part.
-        pieces: its source pieces; empty if only ids were given.
+        pieces: its source pieces, without the tag; empty if only ids were given.
         prefix: what the translation starts with.
         require: phrases that the translation contains.
         forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
@@ -145,6 +145,11 @@ class TextCodec:
         return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property
+    def all_tag_ids(self) -> list[int]:
+        """Return the ids of all tags."""
+        return self.vocab.ids(piece for tag in self.vocab.tags for piece in tag_piece(tag))
+
+    @functools.cached_property
     def _known_source(self) -> np.ndarray:
         return self.vocab.types_of("src")
 
@@ -158,6 +163,7 @@ class TextCodec:
         line: str,
         constraints: LineConstraints = UNCONSTRAINED,
         banned: Sequence[str] = (),
+        tag: str | None = None,
     ) -> list[SearchInput]:
         """Return the search inputs of a line: one for each part, none for a blank line.
 
@@ -166,6 +172,7 @@ class TextCodec:
         Args:
             number: of the line, from 1.
             banned: patterns that no line may contain, to compare with the required phrases.
+            tag: what each part begins with.
 
         Raises:
             UserError: the line or a constraint is too long, or a phrase is required and forbidden.
@@ -175,6 +182,7 @@ class TextCodec:
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
         pieces = self.source_pieces(line)
         ids = self.source_ids(number, pieces)
+        mark = self.tag_ids(tag)
         ends = part_ends(list(map(self.segmenter.surface, pieces)), MAX_SOURCE_PIECES)
         if len(ends) > 1:
             print(
@@ -183,10 +191,11 @@ class TextCodec:
             )
         prefix, require, forbid = self._encode_constraints(constraints, banned, at)
         return [
-            SearchInput(ids[start:end], number, 0, pieces[start:end], prefix, require, forbid)
+            SearchInput(of_part, number, 0, pieces[start:end], prefix, require, forbid)
             if part == 0
-            else SearchInput(ids[start:end], number, part, pieces[start:end], forbid=forbid)
+            else SearchInput(of_part, number, part, pieces[start:end], forbid=forbid)
             for part, (start, end) in enumerate(itertools.pairwise([0, *ends]))
+            for of_part in [np.concatenate([mark, ids[start:end]])]
         ]
 
     def _encode_constraints(
@@ -270,6 +279,22 @@ class TextCodec:
         ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
         self.unknown.add(number, int(((ids == UNK) | ~self._known_source[ids]).sum()), len(ids))
         return ids
+
+    def tag_ids(self, tag: str | None) -> np.ndarray:
+        """Return the id of a tag as [1] int64, or [0] for None.
+
+        Raises:
+            UserError: the model has no such tag.
+        """
+        if tag is not None and tag not in self.vocab.tags:
+            known = ", ".join(self.vocab.tags)
+            raise UserError(
+                f"the model has no tag {tag}"
+                + (f"; its tags are {known}" if known else "; it was trained without tags"),
+                at="tag",
+                fix="choose one of its tags" if known else "leave the tag out",
+            )
+        return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
     def source_pieces(self, line: str) -> list[str]:
         """Segment a line to translate; a blank line has no pieces."""

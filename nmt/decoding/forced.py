@@ -88,6 +88,7 @@ def forced_decode(
     batcher: HalvingBatcher,
     align: bool = False,
     progress: Callable[[int], None] = lambda pairs: None,
+    tagged: bool = False,
 ) -> list[TokenScores]:
     """Score the targets of pairs, in batches of similar length.
 
@@ -101,6 +102,7 @@ def forced_decode(
         batcher: of the device that computes.
         align: whether to find the aligned source pieces.
         progress: called with the number of pairs of each batch.
+        tagged: each source begins with a tag, which is not counted as a piece.
 
     Raises:
         NonFiniteScores: the scores of a pair hold NaN or infinity; with its line.
@@ -120,7 +122,7 @@ def forced_decode(
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
         of_tokens = iter(log_probs[:, 0].tolist())
-        aligned = _aligned_pieces(attention, batch)
+        aligned = _aligned_pieces(attention, batch, tagged)
         results = []
         for place, row in enumerate(rows.tolist()):
             length = int(pairs.tgt_len[row])
@@ -164,19 +166,19 @@ def _recorded_attention(model: Transformer | Ensemble) -> Iterator[list[Tensor]]
             handle.remove()
 
 
-def _aligned_pieces(attention: Sequence[Tensor], batch: Batch) -> list[list[int]]:
+def _aligned_pieces(attention: Sequence[Tensor], batch: Batch, tagged: bool) -> list[list[int]]:
     """Return the source piece of each target piece of a batch: B lists of T - 1.
 
     It is the piece with the highest attention in the step that predicts the target piece (Garg et
     al. 2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six,
     for PostNorm. With our small PreNorm models that finds half as many links of words that are
-    equal on both sides (docs/commands.md). EOS is excluded: it attracts words without a source.
+    equal on both sides (docs/commands.md). EOS is excluded: it attracts words without a source. So is the tag before the pieces.
     """
     if not attention:
         return []
-    weights = torch.stack(list(attention)).mean(0)[:, :-1]  # [B, T - 1, S]
+    weights = torch.stack(list(attention)).mean(0)[:, :-1, tagged:]  # [B, T - 1, S]
     places = torch.arange(weights.shape[-1], device=weights.device)
-    pieces = places < (batch.src_layout.lengths - 1)[:, None]
+    pieces = places < (batch.src_layout.lengths - 1 - tagged)[:, None]
     return weights.masked_fill(~pieces[:, None], -1.0).argmax(-1).tolist()
 
 
@@ -206,7 +208,14 @@ def add_scores_and_alignment(
         for one in ranks
     ]
     scores = iter(
-        forced_decode(model, EncodedPairs(pairs), options.batch_tokens, batcher, options.align)
+        forced_decode(
+            model,
+            EncodedPairs(pairs),
+            options.batch_tokens,
+            batcher,
+            options.align,
+            tagged=options.tag is not None,
+        )
     )
     results = []
     for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
@@ -231,7 +240,7 @@ def _with_scores(
 
     A part that was cut at the length limit has no EOS.
     """
-    starts = itertools.accumulate((len(part.ids) for part in parts[:-1]), initial=0)
+    starts = itertools.accumulate((len(part.pieces) for part in parts[:-1]), initial=0)
     aligned = [
         start + index
         for start, (_, scores) in zip(starts, rank, strict=True)
@@ -282,16 +291,23 @@ def score_pairs(
     def ids(pieces: Sequence[str]) -> np.ndarray:
         return np.array(codec.vocab.ids(pieces), dtype=np.int64)
 
+    tag = codec.tag_ids(options.tag)
     segmented = [_segment_pair(codec, number, *pair) for number, pair in pairs]
     usable = [
-        (ids(pieces[0]), ids(pieces[1]), number)
+        (np.concatenate([tag, ids(pieces[0])]), ids(pieces[1]), number)
         for (number, _), pieces in zip(pairs, segmented, strict=True)
         if pieces is not None and all(pieces)
     ]
     progress(len(pairs) - len(usable))
     scores = iter(
         forced_decode(
-            model, EncodedPairs(usable), options.batch_tokens, batcher, options.align, progress
+            model,
+            EncodedPairs(usable),
+            options.batch_tokens,
+            batcher,
+            options.align,
+            progress,
+            tagged=options.tag is not None,
         )
     )
     results = []

@@ -61,6 +61,11 @@ class SearchOptions(DecodeConfig):
         0, "never repeat n pieces in a row; 0 = off", "Paulus 2018", ge=0, le=1000
     )
     forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
+    tag: str | None = option(
+        None,
+        "tag before each source, such as <bt>; one that an entry of data.train had",
+        "Johnson 2017",
+    )
     token_scores: bool = option(
         False, "write one JSON object per translation, with the log-probability of each piece", "O"
     )

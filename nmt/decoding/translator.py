@@ -44,7 +44,7 @@ BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, 
 
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
 MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
-SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores"}
+SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag"}
 
 
 class Translator:
@@ -232,7 +232,7 @@ class Translator:
         ranker = MbrRanker(options.mbr, self.tgt) if options.mbr else None
         banned = self.codec.patterns(options.forbid_all, "forbid_all")
         for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
-            parts = [self.codec.encode_line(*item, banned) for item in chunk]
+            parts = [self.codec.encode_line(*item, banned, options.tag) for item in chunk]
             progress(sum(not of_line for of_line in parts))  # blank lines
             results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
@@ -273,7 +273,7 @@ class Translator:
         log-probability 0; if only one is blank it is minus infinity.
 
         Args:
-            options: ``length_alpha``, ``batch_tokens`` and ``align``.
+            options: ``length_alpha``, ``batch_tokens``, ``align`` and ``tag``.
 
         Raises:
             UserError: another option, or one side has more lines.
@@ -354,9 +354,12 @@ class Translator:
             constraints: names of the ``LineConstraints`` that ``stream`` is given.
 
         Raises:
-            UserError: an option that is not allowed, or options that exclude each other.
+            UserError: an option that is not allowed, options that exclude each other, or a tag
+                that the model does not have.
         """
-        return search_options(self.decode, given, constraints)
+        options = search_options(self.decode, given, constraints)
+        self.codec.tag_ids(options.tag)  # an unknown one is an error
+        return options
 
     def search(
         self,
@@ -470,7 +473,9 @@ class Translator:
         strategy = selection_strategy(inputs, options, max_len, processors)
         # a plain search needs logits only of the types that the model can produce
         types = None if processors or strategy is not None else self._allowed_ids
-        forbidden = [PAD, BOS] if options.allow_unk else [PAD, BOS, UNK]
+        # without model.logit_mask, a model could produce the tags of sources
+        tags = [token for token in self.codec.all_tag_ids if self.model.allowed[token]]
+        forbidden = [PAD, BOS, *tags] if options.allow_unk else [PAD, BOS, UNK, *tags]
         diverse = options.groups > 1  # the best of a group may be the second best of all
         with torch.no_grad(), self._finite_scores(inputs):
             state = self.model.start_decoding(

@@ -36,7 +36,7 @@ from nmt.runtime.cpus import num_threads
 
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "mbr", "candidates",
+    "no_repeat_ngram", "mbr", "candidates", "tag",
 }  # fmt: skip
 
 

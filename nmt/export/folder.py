@@ -19,7 +19,7 @@ from string import Template
 
 import nmt
 from nmt.data.segmenters import Segmenter, save_segmenter
-from nmt.data.vocab import BOS, PAD
+from nmt.data.vocab import BOS, PAD, TAG_MARK
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -84,7 +84,9 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         tgt=translator.tgt,
         quantization=quantization,
         decode=decode.model_dump(),
-        suppressed_tokens=[] if model.config.logit_mask else [SPECIALS[PAD], SPECIALS[BOS]],
+        suppressed_tokens=[]
+        if model.config.logit_mask
+        else [SPECIALS[PAD], SPECIALS[BOS], *(TAG_MARK + tag for tag in vocab.tags)],
         segmentation={
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,
@@ -92,6 +94,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "byte_fallback": bool(segmenter.alphabet()),
         },
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
+        tags=vocab.tags,
     )
     (folder / METADATA).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
     readme = _readme(segmenter, metadata, positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class Metadata:
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
             None in a folder that version 0.2 wrote.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
+        tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
     """
 
     version: str
@@ -38,6 +39,7 @@ class Metadata:
     suppressed_tokens: list[str]
     segmentation: dict[str, Any]
     length_penalty: float | None
+    tags: list[str] = field(default_factory=list)
 
 
 def is_export(folder: Path) -> bool:

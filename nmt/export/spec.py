@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
-"""PAD, BOS, EOS and UNK in an exported vocabulary. No piece of text contains a space."""
+"""PAD, BOS, EOS and UNK in an exported vocabulary.
+
+No piece of text contains a space, and only the piece of a tag begins with one.
+"""
 
 LARGEST_CLAMP = 1e-3  # a ScaleNorm that clamps at this length or less is exported without clamp
 TYPICAL_LENGTH = 25  # pieces; there the two length penalties grow at the same rate

@@ -1,6 +1,6 @@
 """Translate text with the model in this folder. README.md lists the packages to install.
 
-    python translate.py < input.txt > output.txt
+    python translate.py [--tag TAG] < input.txt > output.txt
 
 The input has one sentence per line. In Python::
 
@@ -8,6 +8,7 @@ The input has one sentence per line. In Python::
     text = Translator("path/to/this/folder").translate("A sentence.")
 """
 
+import argparse
 import io
 import json
 import sys
@@ -98,13 +99,18 @@ class Translator:
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
         self.engine = ctranslate2.Translator(str(folder), device=device)
 
-    def translate(self, line: str) -> str:
-        """Return the best translation of a sentence."""
+    def translate(self, line: str, tag: str | None = None) -> str:
+        """Return the best translation of a sentence; a tag such as <bt> goes before its pieces."""
+        tags = self.settings["tags"]
+        if tag is not None and tag not in tags:
+            raise ValueError(f"the model has no tag {tag}; its tags: {', '.join(tags) or 'none'}")
         if self.settings["segmentation"]["nfc"]:
             line = unicodedata.normalize("NFC", line)
         pieces = self.segmenter.encode(line)
         if not pieces:
             return ""
+        if tag is not None:
+            pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
         (result,) = self.engine.translate_batch(
             [pieces],
@@ -123,8 +129,11 @@ def base_language(code: str) -> str:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
+    tag = parser.parse_args().tag
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
     for line in sys.stdin:
-        print(translator.translate(line), flush=True)
+        print(translator.translate(line, tag), flush=True)
