@@ -29,7 +29,11 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("runs", nargs="*", metavar="RUN", help="run folders that nmt-train wrote")
     p.add_argument(
-        "--split", choices=["test", "dev"], help="hypotheses of the runs to score; default: test"
+        "--split",
+        type=_split,
+        metavar="SPLIT",
+        help="hypotheses of the runs to score: test or dev, or test.NAME or dev.NAME of several "
+        "sets; default: test",
     )
     p.add_argument(
         "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file per system"
@@ -118,6 +122,12 @@ def _metrics(text: str) -> list[str]:
             f"{unknown[0]!r} is not a metric; choose from {', '.join(METRICS)}"
         )
     return names
+
+
+def _split(text: str) -> str:
+    if text.partition(".")[0] in ("test", "dev"):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is not test, dev, test.NAME or dev.NAME")
 
 
 def _resamples(text: str) -> int:

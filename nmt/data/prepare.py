@@ -64,8 +64,8 @@ class Prepared:
     segmenter: Segmenter
     vocab: Vocab
     train: EncodedCorpus
-    dev: EvalSet
-    test: EvalSet | None
+    dev: list[EvalSet]
+    test: list[EvalSet] | None
     report: CorpusReport
     data_hash: str
     content: dict[str, list[str]]
@@ -112,6 +112,7 @@ def prepare(
         found = mixture_of(weights, prepared.train.sizes, recipe.data.temperature)
         prepared = replace(prepared, mixture=found)
     report, train = prepared.report, prepared.train
+    report.draws = _describe_draws(files, prepared)
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
     if recipe.translates:  # a language model reads blocks, which divide lines
@@ -189,16 +190,19 @@ def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFil
         vocab = Vocab.load(cache)
         if len(vocab) != report.types:
             raise ValueError(f"vocab.txt has {len(vocab):,} types, not {report.types:,}")
-        sets = {
-            name: EvalSet(*_lines(text.sides), EncodedCorpus(cache / name), name, text.langs)
+        sets = [
+            EvalSet(*_lines(text.sides), EncodedCorpus(cache / name), name, text.langs)
             for name, text in files.held_out.items()
-        }
+        ]
+        dev, test = (
+            [one for one in sets if one.name.partition(".")[0] == role] for role in ("dev", "test")
+        )
         return Prepared(
             segmenter=load_segmenter(cache),
             vocab=vocab,
             train=EncodedCorpus(cache / "train"),
-            dev=sets["dev"],
-            test=sets.get("test"),
+            dev=dev,
+            test=test or None,
             report=report,
             data_hash=key,
             content=content,
@@ -209,6 +213,19 @@ def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFil
             at=str(cache),
             fix="delete this folder; the next command prepares the data again",
         ) from error
+
+
+def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:
+    """Return how often an epoch has the pairs of each training corpus, and its tag."""
+    mixture, sizes = prepared.mixture, prepared.train.sizes
+    if mixture is None and not prepared.vocab.tags:
+        return []
+    weights = [1.0] * len(sizes) if mixture is None else mixture.weights
+    return [
+        f"{corpus.name}: {size:,} pairs, each {weight:.3g} times an epoch"
+        + (f", with the tag {corpus.tag}" if corpus.tag else "")
+        for corpus, size, weight in zip(files.train, sizes, weights, strict=True)
+    ]
 
 
 def _lines(sides: Sides) -> tuple[list[str], list[str]]:

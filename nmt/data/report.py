@@ -235,6 +235,7 @@ class CorpusReport:
         types: size of the vocabulary.
         inputs: SHA-256 of each file.
         versions: of what decides how text is segmented.
+        draws: a sentence for each training corpus, if the entries have weights or tags.
         over_batch_tokens: training pairs that are longer than a batch.
         warnings: what a user should check.
     """
@@ -246,6 +247,7 @@ class CorpusReport:
     types: int = 0
     inputs: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    draws: list[str] = field(default_factory=list)
     over_batch_tokens: Annotated[int, Field(alias="over batch_tokens")] = 0
     warnings: list[str] = field(default_factory=list)
 
@@ -431,6 +433,7 @@ def summary(report: CorpusReport) -> str:
             sides = f"{src} of source and {tgt} of target" if split.blank is None else f"{src} of"
             parts.append(f"{sides} pieces unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
+    lines += [f"train: {text}" for text in report.draws]
     for name, overlap in report.overlap.items():
         if overlap.pairs:
             lines.append(

@@ -9,6 +9,7 @@ space, so no text becomes a tag either.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections import Counter
@@ -94,7 +95,7 @@ class Vocab:
         first = len(SPECIALS)
         return [self._types[i - first] if i >= first else SPECIALS[i] for i in ids]
 
-    @property
+    @functools.cached_property
     def tags(self) -> list[str]:
         """The tags that a source may begin with, sorted."""
         tags = (t for t in self._types if t.startswith(TAG_MARK) and t != MASK)

@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
+from nmt.data.convert import ConvertLines
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
+
+if TYPE_CHECKING:
+    from nmt.config.recipe import HeldOutEntry, Recipe
 
 # A full stop, a comma or an escaped character between spaces: no language is written like this.
 _TOKENIZED = re.compile(r"(?:^|\s)(?:[.,]|@-@|&(?:quot|apos|amp|lt|gt|#\d+);\w*)(?:\s|$)")
@@ -130,25 +134,27 @@ def from_files(
     )
 
 
-def from_runs(
-    folders: Sequence[str], split: Literal["dev", "test"], ref_file: str | None = None
-) -> Systems:
+def from_runs(folders: Sequence[str], split: str, ref_file: str | None = None) -> Systems:
     """Read systems from run folders: the hypotheses of each run's best checkpoint.
 
     Args:
         folders: one per system; the first is the baseline of comparisons.
-        split: dev or test.
+        split: dev or test, or ``dev.NAME`` of several sets.
         ref_file: the reference, if it is no longer where the recipe says.
 
     Raises:
         UserError: a folder is not a run folder, is set twice or has no such hypotheses, or the
             references differ.
     """
-    files = [_hyp_file(RunFolder.open(folder), split) for folder in folders]
+    runs_to_read = [RunFolder.open(folder) for folder in folders]
+    for run in runs_to_read:
+        run.require_translation()
+    sets = [_find_set(run, split) for run in runs_to_read]
+    files = [one.hyp_file for one in sets]
     without_words = [file for file in files if not words_file(file).is_file()]
     first, *others = runs = [
-        _from_run(folder, file, split, ref_file, stored_words=not without_words)
-        for folder, file in zip(folders, files, strict=True)
+        _from_run(folder, one, ref_file, stored_words=not without_words)
+        for folder, one in zip(folders, sets, strict=True)
     ]
     for other in others:
         if (other.refs, other.ref_words) != (first.refs, first.ref_words):
@@ -174,65 +180,100 @@ def words_file(hyp_file: Path) -> Path:
     return hyp_file.with_suffix(".words")
 
 
+def set_file(hyp_file: Path, name: str) -> Path:
+    """Return the file with the hypotheses of one of several sets; a single one has the name ""."""
+    return hyp_file.with_name(f"{hyp_file.stem}.{name}{hyp_file.suffix}") if name else hyp_file
+
+
 def _reject_duplicates(names: Sequence[str], message: str) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise UserError(message, at=name, fix="give each system once")
 
 
-def _hyp_file(run: RunFolder, split: Literal["dev", "test"]) -> Path:
-    run.require_translation()
+@dataclass(frozen=True)
+class _Set:
+    """A dev or test set of a run.
+
+    Attributes:
+        hyp_file: the hypotheses of the best checkpoint.
+        entry: of the recipe.
+    """
+
+    hyp_file: Path
+    entry: HeldOutEntry
+
+
+def _find_set(run: RunFolder, split: str) -> _Set:
+    """Return the set that ``split`` names: dev or test, or ``dev.NAME`` of several.
+
+    Raises:
+        UserError: the run has no such set, or no hypotheses of its best checkpoint.
+    """
+    recipe = run.recipe()
+    role, _, name = split.partition(".")
+    entries = (recipe.data.dev if role == "dev" else recipe.data.test) or []
+    if not entries:
+        raise UserError(
+            "the recipe of the run has no data.test",
+            at=str(run.config_file),
+            fix="score --split dev",
+        )
+    names = [entry.label(recipe) if len(entries) > 1 else "" for entry in entries]
+    if name not in names:
+        sets = " or ".join(f"--split {role}{'.' * bool(one)}{one}" for one in names)
+        raise UserError(
+            f"the run has {'several' if len(names) > 1 else 'one'} {role} set"
+            f"{'s' * (len(names) > 1)}, and {'none called ' + name if name else 'none was chosen'}",
+            at=str(run.path),
+            fix=f"choose {sets}",
+        )
     best = run.dev_dir / f"{run.best() or '*'}.hyp"
-    hyp_file = run.test_hyp if split == "test" else best
+    hyp_file = set_file(run.test_hyp if role == "test" else best, name)
     if not hyp_file.is_file():
         raise UserError(
-            f"no {split} hypotheses of the best checkpoint",
+            f"no {role} hypotheses of the best checkpoint",
             at=str(hyp_file),
             fix="wait until the training has finished, or translate with nmt-translate and pass "
             "--hyp and --ref",
         )
-    return hyp_file
+    return _Set(hyp_file, entries[names.index(name)])
 
 
-def _from_run(
-    folder: str,
-    hyp_file: Path,
-    split: Literal["dev", "test"],
-    ref_file: str | None,
-    stored_words: bool,
-) -> Systems:
+def _from_run(folder: str, one: _Set, ref_file: str | None, stored_words: bool) -> Systems:
     run = RunFolder.open(folder)
     recipe = run.recipe()
-    entries = recipe.data.dev if split == "dev" else recipe.data.test
+    hyp_file, tgt = one.hyp_file, one.entry.langs(recipe)[1]
     if ref_file is None:
-        if entries is None:
-            raise UserError(
-                "the recipe of the run has no data.test",
-                at=str(run.config_file),
-                fix="score --split dev, or pass the reference with --ref",
-            )
-        ref_file = str(find_side(entries[0].path, recipe.tgt))
-    texts, ref_lines = _read(hyp_file), _read(ref_file)
+        ref_file = str(find_side(one.entry.path, tgt))
+    texts, ref_lines = _read(hyp_file), _references(ref_file, one.entry, recipe)
     check_lines(texts, ref_lines, str(hyp_file))
     if stored_words:
         words = _read(words_file(hyp_file))
         check_lines(words, ref_lines, str(words_file(hyp_file)))
     else:
-        words = _to_words(Moses(tokenized=False, nfc=False), texts, recipe.tgt)
+        words = _to_words(Moses(tokenized=False, nfc=False), texts, tgt)
     moses = Moses(recipe.data.tokenized, nfc=False)
     return Systems(
         texts={
-            folder: [
-                moses.text_to_score(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)
-            ]
+            folder: [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
         },
-        refs=_to_text(moses, ref_lines, recipe.tgt),
+        refs=_to_text(moses, ref_lines, tgt),
         words={folder: words},
-        ref_words=_to_words(moses, ref_lines, recipe.tgt),
+        ref_words=_to_words(moses, ref_lines, tgt),
         ref_name=ref_file,
-        tgt_lang=recipe.tgt,
-        tokenizer=MODEL_WORDS if stored_words else f"moses-{recipe.tgt}",
+        tgt_lang=tgt,
+        tokenizer=MODEL_WORDS if stored_words else f"moses-{tgt}",
     )
+
+
+def _references(ref_file: str, entry: HeldOutEntry, recipe: Recipe) -> list[str]:
+    """Return the lines of a reference in the text form of the recipe, as training scores them."""
+    if entry.is_tokenized(recipe.data) == recipe.data.tokenized:
+        return _read(ref_file)
+    tgt = entry.langs(recipe)[1]
+    convert = ConvertLines(recipe.data.tokenized, entry.langs(recipe))
+    return [convert.line(line, tgt) for line in read_lines(Path(ref_file))]
 
 
 def _to_text(moses: Moses, lines: list[str], lang: str) -> list[str]:

@@ -23,7 +23,7 @@ from nmt.run.checkpoint import (
 from nmt.run.results import as_score, write_summary
 from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import out_of_time
-from nmt.training.task import Evaluation
+from nmt.training.task import Evaluation, MeanEvaluation
 from nmt.training.trainer import Trainer
 
 
@@ -64,6 +64,10 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         **_run_record(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
     }
+    if isinstance(test, MeanEvaluation):
+        summary["test_sets"] = {
+            name: [vars(s) for s in of_set.scores] for name, of_set in test.sets.items()
+        }
     write_summary(run, summary)
     return test
 

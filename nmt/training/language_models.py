@@ -49,9 +49,9 @@ class TextTask(Task[ModelT, BatchT]):
         self.train = self.pack(TokenStream.of(prepared.train), recipe.seed)
         held_out = {"dev": prepared.dev, "test": prepared.test}
         self.held_out = {
-            split: self.pack(TokenStream.of(text.corpus), HELD_OUT_SEED)
-            for split, text in held_out.items()
-            if text is not None
+            split: self.pack(TokenStream.of(texts[0].corpus), HELD_OUT_SEED)
+            for split, texts in held_out.items()
+            if texts is not None
         }
         _require_predictions({"train": self.train, **self.held_out}, recipe)
 
@@ -131,13 +131,13 @@ class TextTask(Task[ModelT, BatchT]):
             targets = targets.masked_fill(~model.allowed[targets], UNK)
             return self._loss(model, batch, targets), targets
 
-        text = self.prepared.dev if split == "dev" else self.prepared.test
-        assert text is not None, "the caller checks has_test"
+        texts = self.prepared.dev if split == "dev" else self.prepared.test
+        assert texts is not None, "the caller checks has_test"
         found = text_losses(
             self.held_out[split], losses, self.recipe.data.batch_tokens, stop_requested
         )
         return TextEvaluation(
-            self.scores(found, text), found.smoothed_ppl, len(self.prepared.vocab)
+            self.scores(found, texts[0]), found.smoothed_ppl, len(self.prepared.vocab)
         )
 
     def describe(self) -> str:

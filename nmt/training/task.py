@@ -25,6 +25,7 @@ from nmt.data.vocab import Vocab
 from nmt.model.base import ModelBase
 from nmt.runtime.device import autocast
 from nmt.scoring import Score
+from nmt.scoring.systems import set_file
 from nmt.training.loss import LossSums
 
 Split: TypeAlias = Literal["dev", "test"]
@@ -65,6 +66,49 @@ class Evaluation(ABC):
     @abstractmethod
     def write(self, hyp_file: Path) -> None:
         """Write the output of the model, if the task has any."""
+
+
+@dataclass(frozen=True)
+class MeanEvaluation(Evaluation):
+    """The mean of the results on several dev or test sets.
+
+    Attributes:
+        sets: the results of each set by name.
+    """
+
+    sets: dict[str, Evaluation]
+
+    @classmethod
+    def of(cls, sets: dict[str, Evaluation]) -> MeanEvaluation:
+        """Return the means of the scores of some sets."""
+        first, *_ = sets.values()
+        what = f"mean of {', '.join(sets)}"
+        means = [
+            Score(one.name, float(np.mean([e.scores[i].value for e in sets.values()])), what)
+            for i, one in enumerate(first.scores)
+        ]
+        return cls(means, sets)
+
+    def record(self) -> dict[str, Any]:
+        """Return the mean of each value, and ``NAME/VALUE`` of each set."""
+        records = {name: of_set.record() for name, of_set in self.sets.items()}
+        first, *_ = records.values()
+        means = {key: float(np.mean([r[key] for r in records.values()])) for key in first}
+        return means | {f"{name}/{key}": r[key] for name, r in records.items() for key in r}
+
+    def line(self) -> str:
+        """Return the values of each set as a part of a line for people, after the mean scores."""
+        mean = "  ".join(f"{score.name} {score.value:.2f}" for score in self.scores)
+        return "  ".join([mean, *(f"[{name}: {e.line()}]" for name, e in self.sets.items())])
+
+    def share(self, name: str) -> float:
+        """Return the mean length of the bars of the sets."""
+        return float(np.mean([of_set.share(name) for of_set in self.sets.values()]))
+
+    def write(self, hyp_file: Path) -> None:
+        """Write the output of the model on each set: ``u000100.NAME.hyp``."""
+        for name, of_set in self.sets.items():
+            of_set.write(set_file(hyp_file, name))
 
 
 class PreparedData(Protocol):

@@ -20,7 +20,7 @@ from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.training.loss import LossSums, label_smoothed_loss
-from nmt.training.task import Evaluation, Split, Task, score_line
+from nmt.training.task import Evaluation, MeanEvaluation, Split, Task, score_line
 from nmt.training.validation import TranslationEvaluation, evaluate
 
 EXAMPLES = 5
@@ -112,39 +112,54 @@ class Translation(Task[Transformer, Batch]):
         split: Split,
         stop_requested: Callable[[], bool],
         intervals: bool = False,
-    ) -> TranslationEvaluation:
-        """Return perplexities, translations and scores of the model on a split."""
+    ) -> Evaluation:
+        """Return perplexities, translations and scores of the model on a split.
+
+        Of a split with several sets, these are the means over the sets.
+        """
         chosen = self.prepared.dev if split == "dev" else self.prepared.test
         assert chosen is not None, "the caller checks has_test"
         with self.autocast():
-            return evaluate(
-                model,
-                self._translator(model),
-                self.prepared,
-                chosen,
-                self.recipe,
-                stop_requested,
-                intervals,
-            )
+            results: dict[str, Evaluation] = {
+                one.name.partition(".")[2]: evaluate(
+                    model,
+                    self._translator(model),
+                    self.prepared,
+                    one,
+                    self.recipe,
+                    stop_requested,
+                    intervals,
+                )
+                for one in chosen
+            }
+        return MeanEvaluation.of(results) if len(results) > 1 else next(iter(results.values()))
 
     def describe(self) -> str:
-        """Return the language pair."""
-        return self.recipe.languages
+        """Return the language pairs: ``gl-en``, or ``gl,es-en`` of several."""
+        pairs = [entry.langs(self.recipe) for entry in self.recipe.data.train]
+        return "-".join(",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
 
     def results(self, run: Path, test: Evaluation | None) -> str:
         """Return test scores with signatures, example translations and a command to translate."""
         lines = []
-        recipe, split = self.recipe, self.prepared.test
-        if isinstance(test, TranslationEvaluation) and split is not None:
-            lines += ["", "test scores", *map(score_line, test.scores), "", "examples"]
-            step = max(1, len(test.texts) // EXAMPLES)
-            for row in range(0, len(test.texts), step)[:EXAMPLES]:
-                lines.append(f"  {recipe.src:<4} {split.src_lines[row]}")
-                lines.append(f"  hyp  {test.texts[row]}")
-                lines.append(f"  {recipe.tgt:<4} {split.ref_lines[row]}\n")
-        folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev.src_lines), "")
+        results = test.sets if isinstance(test, MeanEvaluation) else {"": test}
+        if isinstance(test, MeanEvaluation):
+            lines += ["", "test scores, mean", *map(score_line, test.scores)]
+        for split, result in zip(self.prepared.test or [], results.values(), strict=False):
+            assert isinstance(result, TranslationEvaluation), "what evaluate returns"
+            src, tgt = split.langs
+            title = f"test scores {split.name.partition('.')[2]}".rstrip()
+            lines += ["", title, *map(score_line, result.scores), "", "examples"]
+            step = max(1, len(result.texts) // EXAMPLES)
+            for row in range(0, len(result.texts), step)[:EXAMPLES]:
+                lines.append(f"  {src:<4} {split.src_lines[row]}")
+                lines.append(f"  hyp  {result.texts[row]}")
+                lines.append(f"  {tgt:<4} {split.ref_lines[row]}\n")
+        folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev[0].src_lines), "")
+        tag = self.recipe.data.dev[0].tag
         lines.append(f"run folder: {folder}")
-        lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}")
+        option = f" --tag {shlex.quote(tag)}" if tag else ""
+        lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{option}")
         return "\n".join(lines)
 
     def _translator(self, model: Transformer) -> Translator:

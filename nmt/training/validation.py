@@ -89,21 +89,22 @@ def evaluate(
         if stop_requested():
             raise Stopped
 
+    tgt = split.langs[1]
     model.eval()
     nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device)
     sources = [split.corpus.src(row) for row in range(len(split.corpus))]
     segmenter, moses = prepared.segmenter, prepared.segmenter.moses
     hypotheses = translator.translate_ids(sources, check)
-    texts = [h.text for h in hypotheses]
-    words = [segmenter.decode_tokenized(h.pieces, recipe.tgt) for h in hypotheses]
-    references = [moses.detokenize_reference(line, recipe.tgt) for line in split.ref_lines]
-    scored = [moses.text_to_score(*pair, recipe.tgt) for pair in zip(texts, words, strict=True)]
+    texts = [segmenter.decode(h.pieces, tgt) for h in hypotheses]
+    words = [segmenter.decode_tokenized(h.pieces, tgt) for h in hypotheses]
+    references = [moses.detokenize_reference(line, tgt) for line in split.ref_lines]
+    scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
     resamples = RESAMPLES if intervals else 0
     scores = [
-        *score(scored, references, recipe.score.metrics, recipe.tgt, resamples),
+        *score(scored, references, recipe.score.metrics, tgt, resamples),
         tokenized_bleu(
             words,
-            [moses.tokenize_reference(line, recipe.tgt) for line in split.ref_lines],
+            [moses.tokenize_reference(line, tgt) for line in split.ref_lines],
             MODEL_WORDS,
         ),
     ]
