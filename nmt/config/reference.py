@@ -111,14 +111,19 @@ FILES = {
 
 def _table(title: str, model: type[BaseModel], omit: Collection[str] = ()) -> str:
     rows = [
-        f"| {name} | {_default(field)} | {allowed(model, name)} | {field.description} "
-        f"| {_source(field)} |"
+        f"| {name} | {_default(field)} | {_escape(allowed(model, name))} "
+        f"| {_escape(str(field.description))} | {_source(field)} |"
         for name, field in keys_of(model).items()
         if name not in omit
     ]
     head = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
     below = "variant" in title or "entry" in title
     return "\n".join([f"### {title}" if below else f"## {title}", "", *head, *rows])
+
+
+def _escape(text: str) -> str:
+    """Return text in which Markdown sees no HTML tag."""
+    return text.replace("<", "\\<")
 
 
 def _default(field: FieldInfo) -> str:

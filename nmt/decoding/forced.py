@@ -177,9 +177,10 @@ def _aligned_pieces(attention: Sequence[Tensor], batch: Batch, tagged: bool) -> 
     """
     if not attention:
         return []
-    weights = torch.stack(list(attention)).mean(0)[:, :-1, tagged:]  # [B, T - 1, S]
+    first = int(tagged)
+    weights = torch.stack(list(attention)).mean(0)[:, :-1, first:]  # [B, T - 1, S - first]
     places = torch.arange(weights.shape[-1], device=weights.device)
-    pieces = places < (batch.src_layout.lengths - 1 - tagged)[:, None]
+    pieces = places < (batch.src_layout.lengths - 1 - first)[:, None]
     return weights.masked_fill(~pieces[:, None], -1.0).argmax(-1).tolist()
 
 

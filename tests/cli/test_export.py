@@ -152,7 +152,8 @@ def test_a_missing_package_is_an_error_with_its_install_command(
 
 # fails if the program imports this toolkit
 RUN_WITHOUT_NMT = (
-    "import runpy, sys; sys.modules['nmt'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    "import runpy, sys; sys.modules['nmt'] = None; del sys.argv[0]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
 )
 
 SEGMENTERS = {

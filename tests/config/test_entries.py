@@ -1,0 +1,111 @@
+"""Entries of corpora in recipes: what may be written, and errors with their places."""
+
+from __future__ import annotations
+
+import pytest
+
+from nmt.config.load import changed_entries, dump_recipe, load_recipe, recipe_from_text
+from nmt.config.recipe import CorpusEntry, Recipe
+from nmt.errors import UserError
+
+HEAD = "src: gl\ntgt: en\n"
+
+
+def read(data: str, *overrides: str) -> Recipe:
+    return recipe_from_text(f"{HEAD}data:\n{data}", "r.yaml", overrides)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "  train: a\n  dev: b\n",
+        "  train: {path: a, src: pt}\n  dev: {path: b}\n  test: [c]\n",
+        "  train: [a, {path: b, weight: 2.5, tag: <bt>, tokenized: no, src: none}]\n"
+        "  dev: [b, {path: c, src: pt, tag: <bt>}]\n  test: none\n  temperature: 5\n",
+    ],
+)
+def test_a_dumped_recipe_with_entries_reads_back_equal(data: str):
+    recipe = read(data)
+    assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
+
+
+def test_a_path_is_an_entry_with_defaults():
+    recipe = read("  train: [a, {path: b, src: pt, weight: 1e1}]\n  dev: b\n")
+    assert recipe.data.train == [CorpusEntry(path="a"), CorpusEntry(path="b", src="pt", weight=10)]
+    assert [entry.langs(recipe) for entry in recipe.data.train] == [("gl", "en"), ("pt", "en")]
+    assert "  train:\n  - a\n  - path: b\n    src: pt\n    weight: 10.0\n  dev: b\n" in dump_recipe(
+        recipe
+    )
+
+
+def test_paths_inside_entries_are_relative_to_the_recipe(tmp_path):
+    file = tmp_path / "r.yaml"
+    file.write_text(f"{HEAD}data: {{train: [{{path: a/b, src: pt}}, c], dev: {{path: d}}}}")
+    data = load_recipe(file).data
+    assert [entry.path for entry in [*data.train, *data.dev]] == [
+        str(tmp_path / name) for name in ("a/b", "c", "d")
+    ]
+
+
+def test_overrides_take_entries():
+    recipe = read("  train: a\n  dev: b\n", "data.train=[{path: /x, weight: 2}, /y]", "data.dev=/z")
+    assert [entry.path for entry in recipe.data.train] == ["/x", "/y"]
+    assert recipe.data.train[0].weight == 2
+    assert read("  train: a\n  dev: b\n", "data.dev={path: /x, src: pt}").data.dev[0].src == "pt"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            "  train: [a, {path: b, weight: 0}]\n  dev: b\n",
+            '4:32: data.train[1].weight: "0" is not a number above 0 and at most 1000; '
+            "to leave a corpus out, remove its entry",
+        ),
+        ("  train: [a, {path: b, weight: 08}]\n  dev: b\n", "write 8"),
+        (
+            "  train: {path: b, tag: bt}\n  dev: b\n",
+            '4:25: data.train.tag: "bt" is not letters, digits, - and _ in angle brackets',
+        ),
+        ("  train: {path: b, tag: <a b>}\n  dev: b\n", "in angle brackets, such as <bt>"),
+        ("  train: {path: b, tag: <s>}\n  dev: b\n", "<s> is a special of the vocabulary"),
+        ("  train: [{path: b, wieght: 2}]\n  dev: b\n", 'data.train[0].wieght"; did you mean'),
+        ("  train: [{weight: 2}]\n  dev: b\n", 'required key "data.train[0].path" is missing'),
+        ("  train: []\n  dev: b\n", "data.train: [] is not a path prefix, a mapping that has path"),
+        ("  train: [[a]]\n  dev: b\n", "4:11: data.train: [a] is not a path prefix"),
+        (
+            "  train: [{path: a, tag: <x>}]\n  dev: {path: b, tag: <y>}\n",
+            "5:18: data.dev[0].tag: no entry of data.train has the tag <y>; the tags of data.train "
+            "are <x>",
+        ),
+        ("  train: a\n  dev: {path: b, tag: <y>}\n", "<y>; data.train has no tags"),
+        ("  train: a\n  dev: [b, c]\n", "data.dev[1]: two sets are called gl-en; give each a name"),
+        ("  train: [{path: a, src: en}]\n  dev: b\n", "source and target language are both en"),
+        ("  train: a\n  dev: b\n  temperature: 0.5\n", "a number of at least 1"),
+        ("  train: [{path: a, path: b}]\n  dev: b\n", 'key "data.train[0].path" is set twice'),
+    ],
+)
+def test_errors_name_the_entry_and_its_place(data: str, message: str):
+    with pytest.raises(UserError) as error:
+        read(data)
+    assert message in str(error.value)
+    assert str(error.value).startswith("r.yaml:")
+
+
+def test_an_entry_has_no_pairs_in_a_language_model():
+    text = "task: causal_lm\nsrc: en\ndata: {train: {path: a, tag: <x>}, dev: b}\n"
+    with pytest.raises(UserError, match=r"data\.train\[0\]: tag has no effect with task: causal"):
+        recipe_from_text(text, "r.yaml")
+
+
+def test_what_changed_in_entries_besides_their_paths():
+    old = read("  train: [a, {path: b, weight: 2, tag: <x>}]\n  dev: d\n")
+    moved = "  train: [{path: c, src: gl, weight: 1}, {path: b, weight: 2, tag: <x>}]\n  dev: e\n"
+    assert changed_entries(old, read(moved)) == []
+    new = read("  train: [a, {path: b, weight: 3, src: pt}]\n  dev: {path: d, tokenized: yes}\n")
+    assert changed_entries(old, new) == [
+        "data.train[1].src: gl -> pt",
+        "data.train[1].tag: <x> -> none",
+        "data.train[1].weight: 2.0 -> 3.0",
+        "data.dev[0].tokenized: false -> true",
+    ]
