@@ -149,7 +149,7 @@ def test_without_a_logit_mask_no_translation_has_a_tag(corpus, tmp_path):
     recipe = recipe_for(corpus, train={"validate_every": 1, "max_validations": 1})
     assert train.main([recipe, f"out={run}", "model.logit_mask=false"]) == 0
     translator = Translator.load(run, "cpu")
-    [tag] = translator.codec.all_tag_ids
+    [tag] = translator.vocab.tag_ids
     with torch.no_grad():
         translator.transformer.out_bias[tag] = 100.0  # the most likely type of all
     texts = translator.translate(["1 2 3"], tag="<es>")
@@ -183,6 +183,7 @@ def test_other_entries_are_refused_on_resume(corpus, tmp_path, capsys):
     assert "data.temperature: 2.0 -> 3.0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_that_accumulates(corpus, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     recipe = recipe_for(corpus)

@@ -136,7 +136,7 @@ def _measure(
         segmenter=sample.segmenter,
         vocab=sample.vocab,
         train=corpus,
-        dev=EvalSet([], [], corpus, "dev", (recipe.src, recipe.tgt)),
+        dev=[EvalSet([], [], corpus, "dev", (recipe.src, recipe.tgt))],
         test=None,
         report=facts.report,
         data_hash="",

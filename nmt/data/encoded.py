@@ -213,16 +213,16 @@ class EncodeChunk:
         tgt = [encode(target, self._langs[corpus][1]) for _, target, corpus in pairs]
         longest = map(max, map(len, src), map(len, tgt))
         too_long = [i for i, length in enumerate(longest) if length > self._max_pieces]
-        for line, (_, _, corpus) in zip(src, pairs, strict=True):
-            line[:0] = self.tags[corpus]
-        sizes = Counter(corpus for _, _, corpus in pairs)
+        corpora = [corpus for _, _, corpus in pairs]
         for i in reversed(too_long):
-            del src[i], tgt[i]
-            sizes[pairs[i][2]] -= 1
+            del src[i], tgt[i], corpora[i]
         reachable: tuple[set[str], set[str]] = (set(), set())
         if self._reachable:
             reachable = self._reachable[0](src), self._reachable[1](tgt)
-        return EncodedChunk((Pieces.of(src), Pieces.of(tgt)), too_long, sizes, reachable)
+        for line, corpus in zip(src, corpora, strict=True):
+            line[:0] = self.tags[corpus]
+        sides = Pieces.of(src), Pieces.of(tgt)
+        return EncodedChunk(sides, too_long, Counter(corpora), reachable)
 
 
 def encode_training(

@@ -101,6 +101,11 @@ class Vocab:
         tags = (t for t in self._types if t.startswith(TAG_MARK) and t != MASK)
         return sorted(tag.removeprefix(TAG_MARK) for tag in tags)
 
+    @property
+    def tag_ids(self) -> list[int]:
+        """The ids of the tags."""
+        return self.ids(TAG_MARK + tag for tag in self.tags)
+
     def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
         """Return [V] bool: the types of one side of the training text, EOS and UNK [A]."""
         mask = np.zeros(len(self), dtype=bool)

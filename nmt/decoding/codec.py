@@ -145,11 +145,6 @@ class TextCodec:
         return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property
-    def all_tag_ids(self) -> list[int]:
-        """Return the ids of all tags."""
-        return self.vocab.ids(piece for tag in self.vocab.tags for piece in tag_piece(tag))
-
-    @functools.cached_property
     def _known_source(self) -> np.ndarray:
         return self.vocab.types_of("src")
 

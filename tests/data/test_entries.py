@@ -10,6 +10,7 @@ import pytest
 
 from nmt.config.recipe import Recipe, SentencePieceConfig
 from nmt.data.cache import data_hash
+from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import SEGMENTERS
 from nmt.data.vocab import UNK, Vocab
@@ -227,3 +228,33 @@ def test_pairs_of_sentencepiece_are_learned_from_all_entries(tmp_path: Path):
     config = SentencePieceConfig(vocab_size=90)
     p = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path)], config.model_dump())
     assert UNK not in p.train.ids("src")
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        {"merges": 60, "dropout": 0.5},
+        {"kind": "sentencepiece", "vocab_size": 90, "model_type": "unigram", "sampling_alpha": 0.1},
+    ],
+    ids=["fastbpe", "sentencepiece"],
+)
+def test_segmentation_noise_keeps_tags(segment: dict[str, Any], tmp_path: Path):
+    train = [{"path": write(tmp_path / "tagged", GL), "tag": "<gl>"}]
+    recipe = recipe_for(tmp_path, train, segment)
+    p = prepare(recipe, progress=False)
+    noise = p.segmenter.noise(recipe.segment)
+    assert noise is not None
+    epochs = Epochs(p.train, p.vocab, noise, recipe.seed, longest=500)
+    rows = np.arange(len(p.train))
+    pairs = epochs.pairs(0, rows)
+    [tag] = p.vocab.tag_ids
+    assert all(pairs.src(row)[0] == tag for row in rows)
+    assert any(len(pairs.src(row)) != len(p.train.src(row)) for row in rows)
+    for row in rows:
+        sources = (p.vocab.pieces(c.src(row)[1:]) for c in (pairs, p.train))
+        assert len({p.segmenter.decode_tokenized(s, "gl") for s in sources}) == 1
+    assert not any(
+        piece.startswith(" ")
+        for piece in p.vocab.pieces(range(len(p.vocab)))[4:]
+        if piece != " <gl>"
+    )
