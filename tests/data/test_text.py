@@ -99,7 +99,7 @@ def test_find_side_finds_archives_but_not_folders(tmp_path: Path):
     ("data", "message"),
     [
         (b"\x28\xb5\x2f\xfd\x24\x0d", "a zstd file, which is not supported: unpack it"),
-        (gzip.compress(b"text\n"), "a gzip file: rename it so that its name ends in .gz"),
+        (gzip.compress(b"text\n", mtime=0), "a gzip file: rename it so that its name ends in .gz"),
         (lzma.compress(b"text\n"), "an xz file: rename it so that its name ends in .xz"),
         (bz2.compress(b"some text\n" * 9), "a bzip2 file: rename it so that its name ends in .bz2"),
         (b"PK\x03\x04\xff", "a zip archive: unpack it"),
