@@ -59,12 +59,12 @@ def test_ids_encode_the_text_and_held_out_sets_keep_every_line(tmp_path: Path):
     p = prepared(tmp_path, test=DEV[:1])
     assert len(p.train) == 200
     assert text_of(p, p.train, 7) == TRAIN[7]
-    assert p.dev.src_lines == [s for s, _ in DEV]
-    assert p.dev.ref_lines == [t for _, t in DEV]
-    assert p.dev.corpus.src_len.tolist()[1] == 0
-    assert p.dev.corpus.tgt_len.tolist()[1] > 0
-    assert UNK in p.dev.corpus.src(2)
-    assert len(p.test.corpus) == 1
+    assert p.dev[0].src_lines == [s for s, _ in DEV]
+    assert p.dev[0].ref_lines == [t for _, t in DEV]
+    assert p.dev[0].corpus.src_len.tolist()[1] == 0
+    assert p.dev[0].corpus.tgt_len.tolist()[1] > 0
+    assert UNK in p.dev[0].corpus.src(2)
+    assert len(p.test[0].corpus) == 1
 
 
 def test_drops_are_counted_with_their_lines(tmp_path: Path):
@@ -190,7 +190,7 @@ def test_noise_adds_types_and_changes_no_ids(tmp_path: Path):
         for p in (plain, noisy):
             assert text_of(p, p.train, row) == TRAIN[row]
         assert len(noisy.train.src(row)) == len(plain.train.src(row))
-    assert np.array_equal(noisy.dev.corpus.src_len, plain.dev.corpus.src_len)
+    assert np.array_equal(noisy.dev[0].corpus.src_len, plain.dev[0].corpus.src_len)
     for name, line in (("src", 0), ("tgt", 1)):
         characters = {c for pair in TRAIN for c in pair[line] if c != " "}
         allowed = noisy.vocab.types_of(name)

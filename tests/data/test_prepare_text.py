@@ -60,8 +60,8 @@ def test_ids_encode_every_line(tmp_path: Path, segment):
         assert text_of(p, p.train.src(row)) == line
     assert not p.train.tgt_len.any()
     assert p.train.src_len.tolist()[1] == 0
-    assert p.dev.src_lines == DEV
-    assert p.dev.corpus.src_len.tolist()[1] == 0
+    assert p.dev[0].src_lines == DEV
+    assert p.dev[0].corpus.src_len.tolist()[1] == 0
     stream = TokenStream.of(p.train)
     assert len(stream) == int(p.train.src_len.sum()) + len(TRAIN)
     assert stream.read(len(stream) - 1, len(stream)).tolist() == [EOS]
@@ -117,10 +117,10 @@ def test_wikitext_2(tmp_path: Path):
     values |= {"data": {**data, "tokenized": True}, "segment": {"kind": "whitespace"}}
     values["data"]["checks"] = "off"  # hardly any word of it is in this training text
     p = prepare(Recipe.model_validate(values), progress=False)
-    assert count_words(p.dev.src_lines) == 217_646
-    assert count_words(p.test.src_lines) == 245_569
+    assert count_words(p.dev[0].src_lines) == 217_646
+    assert count_words(p.test[0].src_lines) == 245_569
     # a word is a piece here, so that the model predicts as many tokens
-    assert len(TokenStream.of(p.dev.corpus)) == 217_646
+    assert len(TokenStream.of(p.dev[0].corpus)) == 217_646
     assert p.report.splits["dev"].blank == 1299
 
 

@@ -228,10 +228,10 @@ def test_references_and_sources_for_scoring_are_unchanged(corpus: Corpus):
     corpus.write("dev.gl", "o gato\u00a0come\n\u200b\no gato\n")
     corpus.write("dev.en", "e\u0301 \u2028the  cat\t\n\nthe cat\n")
     p = corpus.prepared(data={"normalize": "nfc"})
-    assert p.dev.src_lines == ["o gato\u00a0come", "\u200b", "o gato"]
-    assert p.dev.ref_lines == ["e\u0301 \u2028the  cat\t", "", "the cat"]
-    assert p.dev.corpus.src_len[1] == p.dev.corpus.tgt_len[1] == 0
-    assert len(p.dev.corpus) == 3
+    assert p.dev[0].src_lines == ["o gato\u00a0come", "\u200b", "o gato"]
+    assert p.dev[0].ref_lines == ["e\u0301 \u2028the  cat\t", "", "the cat"]
+    assert p.dev[0].corpus.src_len[1] == p.dev[0].corpus.tgt_len[1] == 0
+    assert len(p.dev[0].corpus) == 3
 
 
 TAGS = "<unk> <s> </s> <pad> @@ a@@ </w> ▁ <b>x</b>"
@@ -396,7 +396,9 @@ def test_byte_fallback_leaves_nothing_unknown(corpus: Corpus):
         corpus.prepared(segment=segment)
     p = corpus.prepared(segment=segment | {"byte_fallback": True})
     assert p.report.splits["dev"].coverage["src"].unknown == 0
-    assert p.segmenter.decode(p.vocab.pieces(p.dev.corpus.src(0)), "gl") == "совсем другой алфавит"
+    assert (
+        p.segmenter.decode(p.vocab.pieces(p.dev[0].corpus.src(0)), "gl") == "совсем другой алфавит"
+    )
     assert not p.vocab.types_of("tgt")[p.vocab.ids(["<0x0A>"])].any()
 
 
