@@ -141,8 +141,9 @@ class TextTask(Task[ModelT, BatchT]):
         )
 
     def describe(self) -> str:
-        """Return the task and the language."""
-        return f"{self.recipe.task} of {self.recipe.src}"
+        """Return the task and the languages of the text."""
+        langs = dict.fromkeys(entry.langs(self.recipe)[0] for entry in self.recipe.data.train)
+        return f"{self.recipe.task} of {', '.join(langs)}"
 
     def results(self, run: Path, test: Evaluation | None) -> str:
         """Return test scores with signatures, and how a translation model starts from this one."""
