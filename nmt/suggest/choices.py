@@ -113,7 +113,8 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
             Choice("segment.kind", "fastbpe", "BPE within the words of tokenized text"),
             Choice("segment.merges", types, few),
         ]
-        return choices, encode_sample(facts, types, byte_fallback=False)
+        # the merges come on top of the characters, of which Japanese text has over a thousand
+        return choices, encode_sample(facts, types + facts.characters, byte_fallback=False)
     rare = 2 * facts.characters > types  # as in Chinese
     if rare:
         types = -(-(types + facts.characters) // 1000) * 1000

@@ -112,6 +112,15 @@ def test_tokenized_text_gets_bpe_within_words():
     assert (recipe.segment.kind, recipe.segment.merges) == ("fastbpe", 3000)
 
 
+def test_tokenized_text_may_have_more_characters_than_merges():
+    line = "".join(chr(0x4E00 + i) for i in range(1200))
+    words = " ".join(line[i : i + 2] for i in range(0, len(line), 2))
+    facts = facts_of(20_000, tokenized=True, characters=1212)
+    facts.sample.append((words, words))
+    segment = values(facts).segment
+    assert (segment.kind, segment.merges) == ("fastbpe", 1000)
+
+
 def test_raw_text_gets_sentencepiece():
     recipe = values(facts_of())
     assert not recipe.data.tokenized
