@@ -8,7 +8,8 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import (
@@ -266,7 +267,7 @@ def body(args: argparse.Namespace) -> None:
     files = None if corpus is None else corpus.files
     # SIGTERM ends the command as an error does, so finished lines are written first
     with (
-        handle_signals(_terminate, signal.SIGTERM),
+        _ending_on_sigterm(),
         locked_output(_output(args), inputs, args.resume, args.force, files),
     ):
         _translate(args, corpus)
@@ -415,8 +416,26 @@ def _is_terminal_output(output: str | None) -> bool:
     return output is None and sys.stdout is not None and sys.stdout.isatty()
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated(signal.Signals(number).name)
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Raise Terminated in the block when SIGTERM arrives.
+
+    If the signal arrives in a function that C code called, as Numba's compiler does, Python drops
+    the exception, and the compiler fails with an error of its own. Terminated replaces that error.
+    """
+    received = []
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(signal.Signals(number).name)
+        raise Terminated(received[0])
+
+    with handle_signals(terminate, signal.SIGTERM):
+        try:
+            yield
+        except Exception as error:
+            if received:
+                raise Terminated(received[0]) from error
+            raise
 
 
 # ---------------------------------------------------------------- output formats

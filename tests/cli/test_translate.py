@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gzip
 import hashlib
@@ -32,7 +33,7 @@ from nmt.config.recipe import DecodeConfig
 from nmt.decoding.batching import read_chunks
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.errors import UserError
+from nmt.errors import Terminated, UserError
 from nmt.export.folder import export
 from tests.export.cases import made
 
@@ -89,6 +90,21 @@ def start(*argv: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
 
 
 # ---------------------------------------------------------------- signals
+
+
+def test_a_signal_that_makes_a_compiler_fail_ends_the_command(monkeypatch, capsys, tmp_path):
+    """Python drops an exception that a signal handler raises in a callback from C."""
+
+    def compile_and_translate(*_args: object) -> None:
+        with contextlib.suppress(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        raise RuntimeError("no compiled object yet")
+
+    (tmp_path / "in").write_text("a\n")
+    monkeypatch.setattr(translate, "_translate", compile_and_translate)
+    argv = ["run", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert translate.main(argv) == 143
+    assert capsys.readouterr().err == "nmt-translate: terminated\n"
 
 
 @pytest.mark.parametrize(
