@@ -222,7 +222,9 @@ def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:
         return []
     weights = [1.0] * len(sizes) if mixture is None else mixture.weights
     return [
-        f"{corpus.name}: {size:,} pairs, each {weight:.3g} times an epoch"
+        f"{corpus.name}: {size:,} {prepared.report.unit}s, each "
+        + ("once" if weight == 1 else f"{weight:.3g} times")
+        + " an epoch"
         + (f", with the tag {corpus.tag}" if corpus.tag else "")
         for corpus, size, weight in zip(files.train, sizes, weights, strict=True)
     ]

@@ -151,10 +151,16 @@ class CorpusForm:
             if sign != ESCAPES
         )
 
-    def problems(self, entry: str) -> list[str]:
-        """Return a sentence for each frequent sign; ``entry`` is the key of the corpus."""
+    def problems(self, entry: str, unit: str) -> list[str]:
+        """Return a sentence for each frequent sign.
+
+        Args:
+            entry: key of the corpus.
+            unit: what the corpus consists of, as ``CorpusReport.unit``.
+        """
         return [
-            f"{entry} ({self.name}): {_suspicious(finding, self.kept, ENTRY_SUSPICIONS[sign])}"
+            f"{entry} ({self.name}): "
+            f"{_suspicious(finding, self.kept, ENTRY_SUSPICIONS[sign], unit)}"
             for sign, finding in self.signs.items()
             if finding.count > ENTRY_SUSPICIONS[sign].threshold * self.kept
         ]
@@ -350,8 +356,11 @@ def _is_mixed(report: CorpusReport) -> bool:
 
 
 def _form_problems(report: CorpusReport) -> list[str]:
-    forms = _forms(report)
-    return [text for i, form in enumerate(forms) for text in form.problems(f"data.train[{i}]")]
+    return [
+        text
+        for i, form in enumerate(_forms(report))
+        for text in form.problems(f"data.train[{i}]", report.unit)
+    ]
 
 
 def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
@@ -447,7 +456,7 @@ def summary(report: CorpusReport) -> str:
     return "\n".join(lines)
 
 
-def _suspicious(finding: Finding, pairs: int, suspicion: Suspicion, unit: str = "pair") -> str:
+def _suspicious(finding: Finding, pairs: int, suspicion: Suspicion, unit: str) -> str:
     return (
         f"{_count(finding.count, unit)} ({finding.count / pairs:.1%}) {suspicion.meaning}, first "
         f"at {finding.lines[0]}; {suspicion.fix}"

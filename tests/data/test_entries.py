@@ -217,7 +217,7 @@ def test_the_report_says_what_an_epoch_draws(tmp_path: Path):
     p = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path, weight=2.5, tag="<es>")])
     assert p.mixture is not None
     assert p.report.draws == [
-        "gl: 60 pairs, each 1 times an epoch",
+        "gl: 60 pairs, each once an epoch",
         "es: 40 pairs, each 2.5 times an epoch, with the tag <es>",
     ]
     plain = prepared(tmp_path, [str(tmp_path / "gl")])

@@ -222,5 +222,8 @@ def test_entries_with_languages_weights_and_forms(tmp_path: Path):
     own = text.blocks.last <= text.stream.bounds[1]
     assert set(counts[own]) == {3}
     assert set(counts[~own]) == {1}
+    write(tmp_path / "more.sco", [f"the wee cat , {i} ." for i in range(100)])
+    with pytest.raises(UserError, match=r"data\.train\[1\] \(.*more\): 100 lines \(100\.0%\) with"):
+        prepared(tmp_path, data={"train": entries}, segment={"kind": "whitespace"})
     with pytest.raises(ValueError, match="tag has no effect with task: causal_lm"):
         recipe_for(tmp_path, data={"train": [{"path": str(tmp_path / "train"), "tag": "<x>"}]})

@@ -101,9 +101,7 @@ class Translator:
 
     def translate(self, line: str, tag: str | None = None) -> str:
         """Return the best translation of a sentence; a tag such as <bt> goes before its pieces."""
-        tags = self.settings["tags"]
-        if tag is not None and tag not in tags:
-            raise ValueError(f"the model has no tag {tag}; its tags: {', '.join(tags) or 'none'}")
+        self.check_tag(tag)
         if self.settings["segmentation"]["nfc"]:
             line = unicodedata.normalize("NFC", line)
         pieces = self.segmenter.encode(line)
@@ -122,6 +120,12 @@ class Translator:
         )
         return self.segmenter.decode(result.hypotheses[0])
 
+    def check_tag(self, tag: str | None) -> None:
+        """Raise ValueError if the model does not have a tag."""
+        tags = self.settings["tags"]
+        if tag is not None and tag not in tags:
+            raise ValueError(f"the model has no tag {tag}; its tags: {', '.join(tags) or 'none'}")
+
 
 def base_language(code: str) -> str:
     """Return a language code as sacremoses expects it: pt for pt_BR."""
@@ -135,5 +139,9 @@ if __name__ == "__main__":
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
+    try:
+        translator.check_tag(tag)
+    except ValueError as error:
+        parser.error(str(error))
     for line in sys.stdin:
         print(translator.translate(line, tag), flush=True)
