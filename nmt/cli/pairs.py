@@ -1,9 +1,9 @@
-"""nmt-translate --pairs: a text and its translations as a filtered parallel corpus.
+"""nmt-translate --pairs: write a text and its translations as a filtered parallel corpus.
 
-While the text is translated, PREFIX.part has one line for each line of the text, so that the
+During translation, PREFIX.part has one line for each translated line of the text, so that the
 command can be resumed as with ``--output``. When all lines are translated, the pairs are filtered
-in one pass. PREFIX.SRC, PREFIX.TGT and PREFIX.json are written under other names first, and renamed
-in an order such that a kill at any moment leaves both sides of one corpus, or not both.
+in two passes. PREFIX.SRC, PREFIX.TGT and PREFIX.json are written under other names first. They are
+renamed in an order such that a kill never leaves two sides of different corpora.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_pairs_flags(args: argparse.Namespace) -> None:
     if args.input is None or (Path(args.input).exists() and not Path(args.input).is_file()):
         raise UserError(
             "--pairs requires a regular --input file, which is read several times",
-            fix="add --input FILE, plain, .gz, .xz or .bz2",
+            fix="add --input FILE; it may be plain text, .gz, .xz or .bz2",
         )
     others = {
         "--output": args.output is not None,
@@ -69,12 +69,12 @@ def check_pairs_flags(args: argparse.Namespace) -> None:
     if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
         raise UserError(
             f"--max-ratio: {args.max_ratio:g} is not a number over 1",
-            fix="give an allowed value, or leave the option out",
+            fix=f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}",
         )
     if args.max_copied is not None and not 0 <= args.max_copied <= 1:
         raise UserError(
             f"--max-copied: {args.max_copied:g} is not a number from 0 to 1",
-            fix="give an allowed value, or leave the option out",
+            fix=f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}",
         )
 
 
@@ -125,7 +125,11 @@ class SyntheticCorpus:
         thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
         langs = (trained.src, trained.tgt)
         if not Path(args.pairs).name:
-            raise UserError("is not the name of a file", at=args.pairs, fix="--pairs PREFIX")
+            raise UserError(
+                "--pairs takes a prefix of file names, not a folder",
+                at=args.pairs,
+                fix=f"write, for example, --pairs {Path(args.pairs) / 'bt'}",
+            )
         if args.pairs.endswith(tuple(f".{lang}" for lang in langs)):
             raise UserError(
                 f"--pairs takes a prefix, to which .{langs[0]} and .{langs[1]} are added",
@@ -271,7 +275,7 @@ class SyntheticCorpus:
                 f"no pair is left ({_describe(checked.dropped())})",
                 at=str(self._prefix),
                 fix=f"read the translations in {self._prefix}.part; then add --resume with other "
-                "--max-ratio and --max-copied, or translate with a better model",
+                "values of --max-ratio and --max-copied, or translate with a better model",
             )
         return kept
 

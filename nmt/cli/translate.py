@@ -187,8 +187,8 @@ def _check_flags(args: argparse.Namespace) -> None:
     """
     if args.resume and not (args.input and _output(args) and Path(args.input).is_file()):
         raise UserError(
-            "--resume requires a regular --input file and --output",
-            fix="add both, or leave out --resume",
+            "--resume requires a regular --input file and --output or --pairs",
+            fix="add them, or leave out --resume",
         )
     for flag, name in (("--token-scores", "token_scores"), ("--score-target", "score_target")):
         if args.scores and getattr(args, name):

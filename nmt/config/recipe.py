@@ -145,7 +145,8 @@ class _Entry(ConfigBase):
     )
     tag: Tag | None = option(
         None,
-        "piece before each source, which no text contains; nmt-translate --tag adds it",
+        "special piece before each source, which no text can produce; nmt-translate --tag puts it "
+        "before the lines to translate",
         "Johnson 2017, Caswell 2019",
     )
     tokenized: bool | None = option(
@@ -189,8 +190,8 @@ class CorpusEntry(_Entry):
 
     weight: float = option(
         1.0,
-        "how often an epoch has each pair: its whole part, and once more with the probability of "
-        "the rest; an entry that is listed twice counts twice",
+        "how often an epoch has each pair, on average: 2.5 = twice, and once more with probability "
+        "0.5; an entry that is listed twice counts twice",
         "O",
         form="a number above 0 and at most 1000; to leave a corpus out, remove its entry",
         gt=0,
@@ -203,7 +204,7 @@ class HeldOutEntry(_Entry):
 
     name: str | None = option(
         None,
-        "name in logs and files if there are several sets; none = SRC-TGT",
+        "name of the set in logs and files, if there are several sets; none = SRC-TGT",
         "O",
         form="letters, digits, - and _",
         pattern=r"^[A-Za-z0-9_-]+$",
@@ -253,25 +254,26 @@ class DataConfig(ConfigBase):
 
     train: CorpusEntries = option(
         ...,
-        "training corpus: path prefix of the files PREFIX.SRC and PREFIX.TGT, one sentence a line, "
-        "plain, .gz, .xz or .bz2; of a list, all are used",
+        "training corpus, or a list of corpora: path prefix of the files PREFIX.SRC and "
+        "PREFIX.TGT, one sentence a line, plain, .gz, .xz or .bz2",
         "O",
     )
     dev: HeldOutEntries = option(
         ...,
-        "path prefix of the validation set; its score selects the best checkpoint, decays the "
-        "learning rate and stops training; of several sets, the mean of their scores does",
+        "path prefix of the validation set; its score, or the mean score of a list of sets, "
+        "selects the best checkpoint, decays the learning rate and stops training",
         "O",
     )
     test: HeldOutEntries | None = option(
         None,
-        "path prefix of the test set, which is scored once, when training ends; of a list, each is",
+        "path prefix of the test set, or a list of sets; each is scored once, when training ends",
         "O",
     )
     temperature: float = option(
         1.0,
-        "T: each entry of data.train is drawn in proportion to (number of pairs)^(1/T), the "
-        "largest as often as it is; 1 = all pairs equally often, more = small entries more often",
+        "sampling temperature T: an epoch draws each entry of data.train in proportion to (number "
+        "of pairs)^(1/T), the largest entry once; 1 = off, more = small entries more often; the "
+        "weight of an entry multiplies this",
         "Arivazhagan 2019",
         ge=1,
         le=100,
@@ -309,8 +311,8 @@ class DataConfig(ConfigBase):
     )
     block: int = option(
         512,
-        "length of the blocks that a language model reads, in pieces; N uses 2048 for causal "
-        "models; a batch has data.batch_tokens / data.block of them",
+        "length of the blocks of text that a language model reads, in pieces; a batch has "
+        "data.batch_tokens / data.block blocks; N uses 2048 for causal models",
         "N 3.1; Liu 2019",
         ge=8,
     )
@@ -341,8 +343,8 @@ class DataConfig(ConfigBase):
 def _learn_from() -> Any:
     return option(
         None,
-        "corpora to learn the segmentation from, entries like those of data.train, also of other "
-        "languages; none = data.train",
+        "corpora to learn the segmentation from, also of other languages; each is an entry as in "
+        "data.train; none = data.train",
         "O",
     )
 
@@ -410,9 +412,9 @@ class SentencePieceConfig(ConfigBase):
     )
     sampling_alpha: float | None = option(
         None,
-        "subword regularization (Kudo 2018) for model_type: unigram: training text is segmented "
-        "again in each epoch, with probabilities to the power of this; 0 = all segmentations are "
-        "equally probable, 0.2 = the author's value; none = off",
+        "subword regularization (Kudo 2018) for model_type: unigram: each epoch draws the "
+        "segmentation of training text, with probabilities to the power of this; 0 = all "
+        "segmentations are equally probable, 0.2 = the author's value; none = off",
         "O",
         ge=0,
     )
@@ -662,8 +664,8 @@ class InitConfig(ConfigBase):
 
     parent: str | None = option(
         None,
-        "run folder of the parent, whose weights this run starts from; none = start from random "
-        "weights",
+        "run folder of the parent, the trained model that this run starts from; none = start from "
+        "random weights",
         "O",
         form="the path of a run folder",
         min_length=1,
@@ -678,14 +680,14 @@ class InitConfig(ConfigBase):
     )
     vocab: Literal["new", "parent"] = option(
         "new",
-        "new = segment learns a vocabulary for this corpus, and pieces that the parent has take "
-        "its rows of the embeddings; parent = use the segmentation and the vocabulary of the "
-        "parent, so that pieces that it lacks are UNK",
+        "new = the vocabulary is made from this corpus as segment says, and pieces that the parent "
+        "has too take its embedding rows; parent = use the segmentation and vocabulary of the "
+        "parent, so that pieces that it lacks become UNK",
         "O",
     )
     freeze: Patterns = option(
         [],
-        "parameters that do not train, by patterns of their names in which * stands for any text",
+        "patterns of the names of parameters that do not train; * stands for any text",
         "O",
     )
 
@@ -1036,14 +1038,15 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
     given = next((k for k in ("codes", "model") if hasattr(recipe.segment, k)), "")
     yield (
         bool(learn_from) and getattr(recipe.segment, given) != "learn",
-        f"segment.learn_from has no effect with segment.{given}, which is learned already",
+        f"segment.learn_from has no effect with segment.{given}, a file that is learned already; "
+        "remove one of them",
     )
     yield (
         bool(learn_from) and not recipe.translates,
-        f"segment.learn_from has no effect with task: {recipe.task}",
+        f"segment.learn_from has no effect with task: {recipe.task}; remove it",
     )
     for i, entry in enumerate(learn_from):
-        yield entry.tag is not None, f"segment.learn_from[{i}].tag has no effect"
+        yield entry.tag is not None, f"segment.learn_from[{i}].tag has no effect; remove it"
     for key, entries in roles.items():
         for i, entry in enumerate(entries):
             if not recipe.translates:
@@ -1058,14 +1061,14 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
             if key != "data.train":
                 known = f"the tags of data.train are {', '.join(sorted(filter(None, tags)))}"
                 unknown = f"{key}[{i}].tag: no entry of data.train has the tag {entry.tag}; "
-                none = "data.train has no tags"
+                none = "data.train has no tags; remove it"
                 yield (
                     entry.tag is not None and entry.tag not in tags,
                     unknown + (known if tags else none),
                 )
     for key in ("data.dev", "data.test"):
         held_out = getattr(data, key[5:]) or []
-        several = f"{key}: task: {recipe.task} takes one set"
+        several = f"{key}: task: {recipe.task} takes one set, not {len(held_out)}; keep one"
         yield not recipe.translates and len(held_out) > 1, several
         labels = [entry.label(recipe) for entry in held_out]
         for i, label in enumerate(labels):
@@ -1213,7 +1216,7 @@ class Recipe(ConfigBase):
             (
                 not self.translates and self.segment.has_noise,
                 "segment.dropout and segment.sampling_alpha are for translation and have no "
-                f"effect with task: {task}",
+                f"effect with task: {task}; remove them",
             ),
             (
                 task in ("causal_lm", "masked_lm") and model.tie == "tgt_out",
@@ -1225,7 +1228,10 @@ class Recipe(ConfigBase):
                 f"data.batch_tokens ({self.data.batch_tokens}) must be at least data.block "
                 f"({self.data.block})",
             ),
-            *((True, f"{key} has no effect with task: {task}") for key in self._unused_keys()),
+            *(
+                (True, f"{key} has no effect with task: {task}; remove it")
+                for key in self._unused_keys()
+            ),
         )
         return self
 
@@ -1252,7 +1258,7 @@ class Recipe(ConfigBase):
             (
                 self.segment.has_noise and not self.data.rebatch,
                 "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
-                "change the lengths of the sentences in each epoch",
+                "change the lengths of the sentences in each epoch; set data.rebatch: true",
             ),
             (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
             *_entry_rules(self),
@@ -1272,7 +1278,8 @@ class Recipe(ConfigBase):
             ),
             (
                 self.train.shard == "full" and bool(self.analysis.observe),
-                "analysis.observe needs a complete model, but train.shard: full divides it",
+                "analysis.observe needs a complete model, but train.shard: full divides it; remove "
+                "analysis.observe and analysis.every, or set train.shard: off",
             ),
             (
                 self.train.shard == "full" and self.precision == "fp16",

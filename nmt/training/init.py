@@ -1,9 +1,9 @@
-"""Start a model from a trained one, its parent, and keep chosen parameters as they are.
+"""Start a model from a trained one, its parent, and freeze parameters.
 
 A run takes the parent's weights by parameter name. Rows of the vocabulary (embeddings and output
 bias) are taken by piece, so the two vocabularies may differ (Nguyen and Chiang 2017, "Transfer
 Learning across Low-Resource, Related Languages for Neural Machine Translation"). What the parent
-does not have keeps its random start. The optimizer and the schedule start fresh.
+lacks keeps its random start. The optimizer and the schedule start from the beginning.
 
 Nothing here depends on the class of the parent's model. A language model has the parameter names of
 an encoder or a decoder, so a translation model takes that part of it.
@@ -203,14 +203,14 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
             raise UserError(
                 f'no parameter of the model matches "{pattern}"{_near(pattern, parameters)}',
                 at="init.freeze",
-                fix="parameters are " + ", ".join(sorted(_top_level(parameters))),
+                fix="use a pattern of these: " + ", ".join(sorted(_top_level(parameters))),
             )
         frozen |= dict.fromkeys(matching)
     if len(frozen) == len(parameters):
         raise UserError(
             "these patterns match all parameters, so nothing is left to train",
             at="init.freeze",
-            fix="leave out a pattern",
+            fix="remove a pattern from init.freeze",
         )
     for name in frozen:
         parameters[name].requires_grad_(False)

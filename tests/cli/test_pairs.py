@@ -348,7 +348,7 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
         (["--input", "/dev/null"], "--pairs requires a regular --input file"),
         (["--input", "none"], "none: No such file"),
         (["--pairs", "bt.gl"], "leave out the suffix: --pairs bt"),
-        (["--pairs", "."], ".: is not the name of a file"),
+        (["--pairs", "."], ".: --pairs takes a prefix of file names, not a folder"),
         (["--pairs", "none/bt"], "none: the folder does not exist"),
         (["--pairs", "run/nmt"], "run/nmt.json: is an existing file of the model in"),
         (["--top-k", "3"], "--top-k requires --sample"),
