@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -339,6 +339,11 @@ class DataConfig(ConfigBase):
         "O",
     )
 
+    @property
+    def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
+        """Return the entries of train, dev and test."""
+        return {"train": self.train, "dev": self.dev, "test": self.test or []}
+
 
 def _learn_from() -> Any:
     return option(
@@ -349,9 +354,36 @@ def _learn_from() -> Any:
     )
 
 
-class FastBpeConfig(ConfigBase):
+class SegmentBase(ConfigBase):
+    """A kind of segmentation: a subclass has ``kind`` and its keys.
+
+    Attributes:
+        file_key: key that may name the file of a learned segmentation; "" = the kind has none.
+    """
+
+    file_key: ClassVar[str] = ""
+
+    @property
+    def file(self) -> str | None:
+        """Return the path of a learned segmentation; None if the recipe names none."""
+        value = getattr(self, self.file_key) if self.file_key else "learn"
+        return None if value == "learn" else value
+
+    @property
+    def learning_entries(self) -> list[CorpusEntry]:
+        """Return the entries of ``learn_from``; an empty list means those of ``data.train``."""
+        return getattr(self, "learn_from", None) or []
+
+    @property
+    def has_noise(self) -> bool:
+        """Return whether training text is segmented at random."""
+        return False
+
+
+class FastBpeConfig(SegmentBase):
     """Joint byte-pair encoding in fastBPE's format (T appendix A)."""
 
+    file_key = "codes"
     kind: Literal["fastbpe"] = "fastbpe"
     merges: int = option(
         8000,
@@ -381,13 +413,14 @@ class FastBpeConfig(ConfigBase):
 
     @property
     def has_noise(self) -> bool:
-        """Whether training text is segmented at random."""
+        """Return whether training text is segmented at random."""
         return self.dropout > 0
 
 
-class SentencePieceConfig(ConfigBase):
+class SentencePieceConfig(SegmentBase):
     """SentencePiece, BPE or unigram."""
 
+    file_key = "model"
     kind: Literal["sentencepiece"] = "sentencepiece"
     vocab_size: int = option(
         8000,
@@ -421,7 +454,7 @@ class SentencePieceConfig(ConfigBase):
 
     @model_validator(mode="after")
     def _consistent(self) -> SentencePieceConfig:
-        learned, sampling = self.model == "learn", self.sampling_alpha is not None
+        learned, sampling = self.file is None, self.sampling_alpha is not None
         check_rules(
             (
                 sampling and self.dropout > 0,
@@ -441,22 +474,17 @@ class SentencePieceConfig(ConfigBase):
 
     @property
     def has_noise(self) -> bool:
-        """Whether training text is segmented at random."""
+        """Return whether training text is segmented at random."""
         return self.dropout > 0 or self.sampling_alpha is not None
 
 
-class WhitespaceConfig(ConfigBase):
+class WhitespaceConfig(SegmentBase):
     """Words as pieces, split at white space: for text that is already segmented."""
 
     kind: Literal["whitespace"] = "whitespace"
     min_count: int = option(
         1, "words that occur less often than this in training become UNK", "O", ge=1
     )
-
-    @property
-    def has_noise(self) -> bool:
-        """Whether training text is segmented at random."""
-        return False
 
 
 SEGMENT_KINDS: dict[str, Any] = {
@@ -1027,27 +1055,21 @@ class AnalysisConfig(ConfigBase):
 
 def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
     """Yield the rules between the entries of a recipe's corpora, as ``check_rules`` takes them."""
-    data = recipe.data
-    tags = {entry.tag for entry in data.train} - {None}
-    roles: dict[str, Sequence[CorpusEntry | HeldOutEntry]] = {
-        "data.train": data.train,
-        "data.dev": data.dev,
-        "data.test": data.test or [],
-    }
-    learn_from = getattr(recipe.segment, "learn_from", None) or []
-    given = next((k for k in ("codes", "model") if hasattr(recipe.segment, k)), "")
+    segment = recipe.segment
+    tags = {entry.tag for entry in recipe.data.train} - {None}
     yield (
-        bool(learn_from) and getattr(recipe.segment, given) != "learn",
-        f"segment.learn_from has no effect with segment.{given}, a file that is learned already; "
-        "remove one of them",
+        bool(segment.learning_entries) and segment.file is not None,
+        f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is learned "
+        "already; remove one of them",
     )
     yield (
-        bool(learn_from) and not recipe.translates,
+        bool(segment.learning_entries) and not recipe.translates,
         f"segment.learn_from has no effect with task: {recipe.task}; remove it",
     )
-    for i, entry in enumerate(learn_from):
-        yield entry.tag is not None, f"segment.learn_from[{i}].tag has no effect; remove it"
-    for key, entries in roles.items():
+    for i, learned in enumerate(segment.learning_entries):
+        yield learned.tag is not None, f"segment.learn_from[{i}].tag has no effect; remove it"
+    for role, entries in recipe.data.entries.items():
+        key = f"data.{role}"
         for i, entry in enumerate(entries):
             if not recipe.translates:
                 unused = sorted({"tgt", "tag"} & entry.model_fields_set)
@@ -1058,7 +1080,7 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
             side = "tgt" if entry.tgt else "src"
             same = f"{key}[{i}].{side}: source and target language are both {src}"
             yield (entry.src or entry.tgt) is not None and src == tgt, same
-            if key != "data.train":
+            if role != "train":
                 known = f"the tags of data.train are {', '.join(sorted(filter(None, tags)))}"
                 unknown = f"{key}[{i}].tag: no entry of data.train has the tag {entry.tag}; "
                 none = "data.train has no tags; remove it"
@@ -1066,8 +1088,7 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
                     entry.tag is not None and entry.tag not in tags,
                     unknown + (known if tags else none),
                 )
-    for key in ("data.dev", "data.test"):
-        held_out = getattr(data, key[5:]) or []
+    for key, held_out in (("data.dev", recipe.data.dev), ("data.test", recipe.data.test or [])):
         several = f"{key}: task: {recipe.task} takes one set, not {len(held_out)}; keep one"
         yield not recipe.translates and len(held_out) > 1, several
         labels = [entry.label(recipe) for entry in held_out]

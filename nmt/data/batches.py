@@ -6,9 +6,9 @@ Legend: B sentences, Ns and Nt flat source and target tokens.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,20 @@ class Corpus(Protocol):
 
     def tgt(self, row: int) -> np.ndarray:
         """Return the target ids of a pair."""
+
+
+class SelectedPairs(NamedTuple):
+    """Some pairs of id sequences, by row."""
+
+    pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
+
+    def src(self, row: int) -> np.ndarray:
+        """Return the source ids of a pair."""
+        return self.pairs[row][0]
+
+    def tgt(self, row: int) -> np.ndarray:
+        """Return the target ids of a pair."""
+        return self.pairs[row][1]
 
 
 class FlatBatch:

@@ -62,7 +62,7 @@ def missing_files(recipe: Recipe) -> list[str]:
     suffixes = _suffixes(recipe, langs)
     return [
         entry.path
-        for entries in _entries_by_role(recipe).values()
+        for entries in recipe.data.entries.values()
         for entry in entries
         if entry.langs(recipe) == langs
         and any(isinstance(s, UserError) for s in locate_sides(entry.path, suffixes))
@@ -74,14 +74,9 @@ def _suffixes(recipe: Recipe, langs: tuple[str, str]) -> tuple[str, ...]:
     return langs if recipe.translates else langs[:1]
 
 
-def _entries_by_role(recipe: Recipe) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
-    data = recipe.data
-    return {"train": data.train, "dev": data.dev, "test": data.test or []}
-
-
 def set_names(recipe: Recipe, role: Literal["dev", "test"]) -> list[str]:
     """Return the names of the dev or test sets: ``dev``, or ``dev.NAME`` for each of several."""
-    entries = getattr(recipe.data, role) or []
+    entries = recipe.data.dev if role == "dev" else recipe.data.test or []
     if len(entries) == 1:
         return [role]
     return [f"{role}.{entry.label(recipe)}" for entry in entries]
@@ -111,11 +106,10 @@ class CorpusFiles:
         Raises:
             UserError: files are missing or not regular files; the error names all of them.
         """
-        learn_from = getattr(recipe.segment, "learn_from", None) or []
-        given = [getattr(recipe.segment, key, "learn") for key in ("codes", "model")]
+        learn_from, segment_file = recipe.segment.learning_entries, recipe.segment.file
         if recipe.init.vocab == "parent":  # whose segmentation is learned already
-            given, learn_from = [], []
-        roles = {**_entries_by_role(recipe), "learn": learn_from}
+            learn_from, segment_file = [], None
+        roles = {**recipe.data.entries, "learn": learn_from}
         keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
         located = {(path, of): locate_sides(path, _suffixes(recipe, of)) for path, of in keys}
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
@@ -138,7 +132,7 @@ class CorpusFiles:
                 for role in ("dev", "test")
                 for name, entry in zip(set_names(recipe, role), roles[role], strict=True)
             },
-            segment=[Path(file) for file in given if file != "learn"],
+            segment=[] if segment_file is None else [Path(segment_file)],
             learn=[bitext(entry.path, entry) for entry in learn_from],
         )
 

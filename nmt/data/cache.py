@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.runtime.files import atomic_folder, disk_errors
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, SegmentConfig
+    from nmt.config.recipe import Recipe, SegmentConfig
     from nmt.data.vocab import Vocab
 
 VERSION = "5"  # of the format; after a change of it, old caches are not used
@@ -53,7 +53,7 @@ def data_hash(
         "segmenter": segmenter and segmenter_hash(segmenter),
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model", "learn_from", *NOISE_KEYS})
-        | noise_keys(segment),
+        | noise_parts(segment),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": None,  # earlier versions had the recipe's seed here if they drew BPE-dropout
         **_entry_parts(recipe, learned=segmenter is None and _learns(recipe)),
@@ -66,8 +66,8 @@ def data_hash(
 def _learns(recipe: Recipe) -> bool:
     """Return whether the segmentation depends on the training text."""
     segment = recipe.segment
-    given = getattr(segment, "codes", getattr(segment, "model", None))
-    return given == "learn" or bool(getattr(segment, "vocab_threshold", 0))
+    is_learned = bool(segment.file_key) and segment.file is None
+    return is_learned or bool(getattr(segment, "vocab_threshold", 0))
 
 
 def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
@@ -78,14 +78,9 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     """
     data = recipe.data
     parts: dict[str, Any] = {}
-    roles: dict[str, Sequence[CorpusEntry | HeldOutEntry]] = {
-        "train": data.train,
-        "dev": data.dev,
-        "test": data.test or [],
-    }
     entries = {
         role: [[*e.langs(recipe), e.tag, e.is_tokenized(data)] for e in of_role]
-        for role, of_role in roles.items()
+        for role, of_role in data.entries.items()
     }
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
     if any(entry != plain for of_role in entries.values() for entry in of_role):
@@ -93,7 +88,7 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     sets = {"dev": set_names(recipe, "dev"), "test": set_names(recipe, "test")}
     if any(name != role for role, names in sets.items() for name in names):
         parts["sets"] = sets
-    if learn_from := getattr(recipe.segment, "learn_from", None):
+    if learn_from := recipe.segment.learning_entries:
         parts["learn_from"] = [
             [*e.langs(recipe), e.weight, e.is_tokenized(data)] for e in learn_from if learned
         ]
@@ -104,7 +99,7 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     return parts
 
 
-def noise_keys(segment: SegmentConfig) -> dict[str, Any]:
+def noise_parts(segment: SegmentConfig) -> dict[str, Any]:
     """Return what the cache needs of segmentation noise: whether there is any.
 
     The rate and the seed decide the epochs, not what is prepared. Without noise these are the keys

@@ -24,7 +24,7 @@ from nmt.data.bitext import Bitext
 from nmt.data.report import Coverage
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Languages, TrainingPair
-from nmt.data.segmenters.noise import Noise, Reachable
+from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.errors import MachineError, UserError
@@ -204,7 +204,7 @@ class EncodeChunk:
         self.segmenter, self._langs = segmenter, langs
         self.tags = [tag_piece(tag) for tag in tags]
         self._max_pieces = max_pieces
-        self._reachable = noise and (Reachable(noise), Reachable(noise))
+        self._reachable = noise and (ReachablePieces(noise), ReachablePieces(noise))
 
     def __call__(self, number: int, pairs: list[TrainingPair]) -> EncodedChunk:
         """Segment a chunk; its number changes nothing."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nmt.data.batches import Corpus
+from nmt.data.batches import Corpus, SelectedPairs
 from nmt.data.encoded import SIDES, EncodedCorpus, Side
 from nmt.data.segmenters.noise import Merges, Noise, Unigram
 from nmt.data.vocab import SPECIALS, Vocab
@@ -41,22 +41,6 @@ class Lengths(Protocol):
 
     src_len: np.ndarray
     tgt_len: np.ndarray
-
-
-class Pairs:
-    """Some pairs of an epoch, as ``collate`` reads them."""
-
-    def __init__(self, sides: dict[Side, dict[int, np.ndarray]]) -> None:
-        """``sides``: the ids of each row."""
-        self._sides = sides
-
-    def src(self, row: int) -> np.ndarray:
-        """Return the source ids of a pair."""
-        return self._sides["src"][row]
-
-    def tgt(self, row: int) -> np.ndarray:
-        """Return the target ids of a pair."""
-        return self._sides["tgt"][row]
 
 
 class NoisyCorpus:
@@ -112,9 +96,10 @@ class NoisyCorpus:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(measure, chunks))
 
-    def select(self, rows: np.ndarray) -> Pairs:
+    def select(self, rows: np.ndarray) -> SelectedPairs:
         """Return these pairs."""
-        return Pairs({side: self._rows(side, rows) for side in SIDES})
+        src, tgt = (self._rows(side, rows) for side in SIDES)
+        return SelectedPairs({row: (src[row], tgt[row]) for row in src})
 
     def _rows(self, side: Side, rows: np.ndarray) -> dict[int, np.ndarray]:
         """Return the ids of each row."""

@@ -6,12 +6,9 @@ permutation and text infilling (section 5.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 
-from nmt.data.batches import Batch, collate
+from nmt.data.batches import Batch, SelectedPairs, collate
 from nmt.data.buckets import bucket_for
 from nmt.data.packing import PackedText, TokenStream, full_line_blocks
 from nmt.data.segmenters import Segmenter
@@ -135,18 +132,4 @@ class DenoisedText(PackedText):
                 np.array([len(pair[side]) + 1 for pair in pairs.values()]) for side in (0, 1)
             )
             bucket = bucket_for(src_len, tgt_len, batch_tokens)
-        return collate(_Pairs(pairs), rows, bucket)
-
-
-class _Pairs(NamedTuple):
-    """Pairs of id sequences by row."""
-
-    pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
-
-    def src(self, row: int) -> np.ndarray:
-        """Return the source ids of a pair."""
-        return self.pairs[row][0]
-
-    def tgt(self, row: int) -> np.ndarray:
-        """Return the target ids of a pair."""
-        return self.pairs[row][1]
+        return collate(SelectedPairs(pairs), rows, bucket)

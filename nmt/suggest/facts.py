@@ -38,7 +38,7 @@ class SideFacts:
 
     Attributes:
         words: number of words, separated by white space.
-        mean_words, long_words: words of a line, the mean and the 99th percentile.
+        mean_words, p99_words: words of a line, the mean and the 99th percentile.
         scripts: share of the letters of each script, the largest first.
         spaced: whether spaces separate words.
     """
@@ -46,7 +46,7 @@ class SideFacts:
     lang: str
     words: int
     mean_words: float
-    long_words: int
+    p99_words: int
     scripts: dict[str, float]
     spaced: bool
 
@@ -156,7 +156,7 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
         lang=lang,
         words=int(words.sum()),
         mean_words=float(words.mean()),
-        long_words=int(np.percentile(words, 99)),
+        p99_words=int(np.percentile(words, 99)),
         scripts=scripts,
         spaced=unspaced < 0.5 or word <= MAX_WORD,
     )

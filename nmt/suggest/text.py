@@ -111,7 +111,7 @@ def _describe_side(side: SideFacts) -> str:
         for name, share in side.scripts.items()
     )
     words = (
-        f"{side.words:,} words, {side.mean_words:.1f} a line, at most {side.long_words} in 99 % "
+        f"{side.words:,} words, {side.mean_words:.1f} a line, at most {side.p99_words} in 99 % "
         "of the lines"
     )
     return f"{words if side.spaced else 'no spaces between words'}; {scripts or 'no letters'}"

@@ -24,12 +24,11 @@ from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
 from nmt.scoring import Score
-from nmt.training.loss import LossSums, label_smoothed_loss
+from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
 from nmt.training.task import BatchT, Evaluation, ModelT, Split, Task, score_line
-from nmt.training.text_evaluation import TextEvaluation, TextLosses, exp, text_losses
+from nmt.training.text_evaluation import TextEvaluation, TextLosses, text_losses
 
-HELD_OUT_SEED = 0
-"""Of the masks and the noise on dev and test, so that they are the same in all runs."""
+HELD_OUT_SEED = 0  # of the masks and the noise on dev and test: the same in all runs
 
 
 class TextTask(Task[ModelT, BatchT]):
@@ -194,12 +193,12 @@ class CausalLM(LanguageModelTask):
     def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
         """Return the perplexity per piece, and per word.
 
-        Perplexity per word compares models of other segmentations: it is the exponent of the loss
-        of all pieces and line ends, divided by the number of words and line ends.
+        The perplexity per word is exp(loss of all pieces and line ends / number of words and line
+        ends). It compares models with different segmentations.
         """
         words = count_words(text.src_lines)
         signature = f"{self.signature(losses)}|words:{words}"
-        word_ppl = Score("word_ppl", exp(losses.nll / words), signature)
+        word_ppl = Score("word_ppl", perplexity(losses.nll / words), signature)
         return [*super().scores(losses, text), word_ppl]
 
 

@@ -5,12 +5,20 @@ Shapes: N target tokens, V vocabulary size. A type is an entry of the vocabulary
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+MAX_EXPONENT = 700.0  # exp of more is infinite
+
+
+def perplexity(mean_nll: float) -> float:
+    """Return exp of a mean loss in nats; a large finite number if that is too large."""
+    return math.exp(min(mean_nll, MAX_EXPONENT))
 
 
 @dataclass(frozen=True)

@@ -108,15 +108,15 @@ class Sharded:
 
     def reduce(self, gradients: Sequence[Tensor], losses: Tensor) -> None:
         """Sum what backward did not: losses, and gradients that are not divided."""
-        self.world.all_reduce_sum([*_complete_ones(gradients), losses])
+        self.world.all_reduce_sum([*_undivided(gradients), losses])
 
     def total_norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """Return the L2 norm of all gradients together, a scalar, equal in all processes."""
-        complete = {id(g) for g in _complete_ones(gradients)}
+        complete = {id(g) for g in _undivided(gradients)}
         parts = [g.to_local() for g in gradients if id(g) not in complete]  # type: ignore[attr-defined]
         square = torch.nn.utils.get_total_norm(parts).square()
         self.world.all_reduce_sum([square])
-        rest = torch.nn.utils.get_total_norm(_complete_ones(gradients))
+        rest = torch.nn.utils.get_total_norm(_undivided(gradients))
         return (square + rest.square()).sqrt()
 
     def update_complete(self) -> None:
@@ -157,7 +157,7 @@ class Sharded:
         return distribute_tensor(value, mesh, placements, src_data_rank=None)
 
 
-def _complete_ones(gradients: Sequence[Tensor]) -> list[Tensor]:
+def _undivided(gradients: Sequence[Tensor]) -> list[Tensor]:
     from torch.distributed.tensor import DTensor
 
     return [g for g in gradients if not isinstance(g, DTensor)]

@@ -169,13 +169,12 @@ def _require_same_content(
     if not changed:
         return
     data, segment = recipe.data, recipe.segment
-    given = getattr(segment, "codes", getattr(segment, "model", ""))
-    learned = [entry.path for entry in getattr(segment, "learn_from", None) or []]
+    segment_files = [entry.path for entry in segment.learning_entries] or [segment.file or "learn"]
     files = {
         "train": f"data.train ({', '.join(entry.path for entry in data.train)})",
         "dev": f"data.dev ({', '.join(entry.path for entry in data.dev)})",
         "test": f"data.test ({', '.join(entry.path for entry in data.test or []) or 'none'})",
-        "segment": f"segment ({', '.join(learned) or given})",
+        "segment": f"segment ({', '.join(segment_files)})",
     }
     lines = ["the data changed since this run began:"]
     for role in changed:

@@ -15,10 +15,8 @@ from torch import Tensor
 from nmt.data.packing import PackedText
 from nmt.data.vocab import UNK
 from nmt.run.results import format_number
-from nmt.training.loss import LossSums
+from nmt.training.loss import LossSums, perplexity
 from nmt.training.task import Evaluation, Stopped
-
-MAX_EXPONENT = 700.0  # exp of more is infinite
 
 
 @dataclass(frozen=True)
@@ -66,12 +64,12 @@ class TextLosses:
     @property
     def ppl(self) -> float:
         """Return exp of the mean cross-entropy."""
-        return exp(self.nll / self.tokens)
+        return perplexity(self.nll / self.tokens)
 
     @property
     def smoothed_ppl(self) -> float:
         """Return exp of the mean smoothed loss."""
-        return exp(self.smoothed / self.tokens)
+        return perplexity(self.smoothed / self.tokens)
 
 
 @torch.no_grad()
@@ -102,8 +100,3 @@ def text_losses(
         smoothed += float(sums.smoothed)
         unknown += int((targets == UNK).sum())
     return TextLosses(nll, smoothed, int(text.targets[rows].sum()), unknown)
-
-
-def exp(mean: float) -> float:
-    """Return e to the power of a mean loss; a large finite number if that is too large."""
-    return math.exp(min(mean, MAX_EXPONENT))

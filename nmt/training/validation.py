@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from nmt.run.results import format_number
 from nmt.runtime.files import write_atomic
 from nmt.scoring import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.systems import words_file
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import label_smoothed_loss, perplexity
 from nmt.training.task import Evaluation, Stopped
 
 
@@ -108,7 +107,9 @@ def evaluate(
             MODEL_WORDS,
         ),
     ]
-    return TranslationEvaluation(scores, _exp(nll / tokens), _exp(smoothed / tokens), texts, words)
+    return TranslationEvaluation(
+        scores, perplexity(nll / tokens), perplexity(smoothed / tokens), texts, words
+    )
 
 
 @torch.no_grad()
@@ -132,7 +133,3 @@ def _losses(
         smoothed += float(sums.smoothed)
         tokens += sums.tokens
     return nll, smoothed, tokens
-
-
-def _exp(mean: float) -> float:
-    return math.exp(min(mean, 700.0))

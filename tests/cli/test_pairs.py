@@ -405,7 +405,7 @@ def test_a_corpus_without_pairs_fails_and_keeps_the_translations(command: Comman
     code, err = command()
     assert code == 3
     assert "bt: no pair is left (target copied from the source: 2)" in err
-    assert "read the translations in bt.part; then add --resume with other --max-ratio" in err
+    assert "read the translations in bt.part; then add --resume with other values of" in err
     assert listed() == ["bt.part", "bt.part.json"]
     assert command("--resume", "--max-copied", "1")[0] == 0
     assert lines_of("bt.gl") == ["level", "kayak"]

@@ -19,7 +19,7 @@ from nmt.data.encoded import SIDES, CorpusWriter, EncodedCorpus, Ragged
 from nmt.data.epochs import Epochs, NoisyCorpus, SideNoise
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
-from nmt.data.segmenters.noise import Merges, Noise, Reachable, Unigram
+from nmt.data.segmenters.noise import Merges, Noise, ReachablePieces, Unigram
 from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import SPECIALS, UNK, Vocab
@@ -57,7 +57,7 @@ def vocabulary(sentences: list[list[list[str]]], noise: Noise | None) -> Vocab:
     counts = []
     for side in sentences:
         count = Counter(piece for pieces in side for piece in pieces)
-        reachable = Reachable(noise)(side) if noise else set()
+        reachable = ReachablePieces(noise)(side) if noise else set()
         counts.append(count + Counter(reachable - count.keys()))
     return Vocab.build(*counts)
 
@@ -508,7 +508,7 @@ def test_noise_and_what_it_reaches_can_be_pickled(name: str):
     segmenter = learned(CONFIGS[name])
     noise = with_noise(segmenter, CONFIGS[name])
     pieces = [segmenter.encode(line, "gl") for pair in PAIRS for line in pair]
-    collect = Reachable(noise)
+    collect = ReachablePieces(noise)
     found = pickle.loads(pickle.dumps(collect))(pieces)
     assert found == collect(pieces)
     assert found

@@ -16,7 +16,7 @@ from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
 from nmt.data import workers
 from nmt.data.bitext import missing_files
-from nmt.data.cache import noise_keys
+from nmt.data.cache import noise_parts
 from nmt.data.encoded import CorpusWriter
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding
@@ -214,7 +214,7 @@ def test_rate_and_seed_of_noise_share_a_cache(tmp_path: Path):
 def test_the_hash_without_noise_has_the_same_keys_as_before(kind: str, tmp_path: Path):
     """Keys of noise that are off must not invalidate the caches of earlier versions."""
     segment = recipe_for(tmp_path, segment={"kind": kind}).segment
-    assert noise_keys(segment) == ({"dropout": 0.0} if kind == "fastbpe" else {})
+    assert noise_parts(segment) == ({"dropout": 0.0} if kind == "fastbpe" else {})
 
 
 def test_several_training_prefixes(tmp_path: Path):

@@ -32,7 +32,7 @@ def test_sizes_and_lengths(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
     found = corpus(tmp_path, src, tgt)
     assert found.pairs == 4
-    assert (found.src.words, found.src.mean_words, found.src.long_words) == (13, 3.25, 5)
+    assert (found.src.words, found.src.mean_words, found.src.p99_words) == (13, 3.25, 5)
     assert (found.tgt.words, found.target_words) == (13, 13)
     assert found.report.splits["train"].dropped["source blank"].count == 1
     assert found.report.splits["train"].duplicates == 1

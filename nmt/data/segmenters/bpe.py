@@ -22,7 +22,7 @@ from typing import Any
 from subword_nmt import apply_bpe, learn_bpe
 
 from nmt.data.segmenters.base import Languages, Pairs, Segmenter, TrainingPair
-from nmt.data.segmenters.noise import Merges, Noise
+from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
@@ -96,7 +96,7 @@ class FastBpe(Segmenter):
             Merges(config.dropout, {pair: i for i, pair in enumerate(merges)}, together=True),
             spell=symbols_of,
             name=piece_of,
-            begins=_never,
+            begins=never,
             ends=_ends_word,
             joined=joined if kept is None else {s for s in joined if piece_of(s) in kept},
         )
@@ -142,10 +142,6 @@ def piece_of(symbol: str) -> str:
 
 def _ends_word(piece: str) -> bool:
     return not piece.endswith(JOINER)
-
-
-def _never(piece: str) -> bool:
-    return False
 
 
 class CountWords:

@@ -89,7 +89,12 @@ class Noise:
             yield tuple(word)
 
 
-class Reachable:
+def never(piece: str) -> bool:
+    """Return False: ``begins`` or ``ends`` of a segmenter whose pieces do not mark it."""
+    return False
+
+
+class ReachablePieces:
     """Collect the pieces that noise can make of the words of a text.
 
     These are the single symbols of each word, and each part of a word that is in ``joined``. That

@@ -11,7 +11,7 @@ from typing import Any
 import sentencepiece
 
 from nmt.data.segmenters.base import Languages, Pairs, Segmenter
-from nmt.data.segmenters.noise import Merges, Noise, Unigram
+from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
 from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
@@ -134,7 +134,7 @@ class SentencePiece(Segmenter):
             spell=_Spelling(scores.keys()),
             name=str,
             begins=_begins_word,
-            ends=_never,
+            ends=never,
             joined={piece for piece in scores if len(piece) > 1},
         )
 
@@ -225,10 +225,6 @@ def _merges(scores: Mapping[str, float]) -> dict[tuple[str, str], int]:
 
 def _begins_word(piece: str) -> bool:
     return piece.startswith(SPACE)
-
-
-def _never(piece: str) -> bool:
-    return False
 
 
 def _wrong_type(key: str, kind: str, needed: str, instead: str) -> UserError:
