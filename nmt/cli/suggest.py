@@ -28,11 +28,15 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--suggest",
         metavar="PREFIX",
-        help="look at the corpus PREFIX.SRC and PREFIX.TGT and at this machine, and write a recipe "
+        help="read the corpus PREFIX.SRC and PREFIX.TGT, time this machine, and write a recipe "
         "with the reason for each key and the time that training takes",
     )
-    group.add_argument("--src", metavar="LANG", help="source language, if it is not clear")
-    group.add_argument("--tgt", metavar="LANG", help="target language, if it is not clear")
+    group.add_argument(
+        "--src", metavar="LANG", help="source language, if the file names do not tell it"
+    )
+    group.add_argument(
+        "--tgt", metavar="LANG", help="target language, if the file names do not tell it"
+    )
     group.add_argument(
         "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
     )
@@ -43,7 +47,8 @@ def check_arguments(args: argparse.Namespace) -> None:
     for flag in ("src", "tgt", "output"):
         if args.suggest is None and getattr(args, flag) is not None:
             raise UserError(
-                f"--{flag} requires --suggest", fix="a recipe has the keys src, tgt and out"
+                f"--{flag} requires --suggest",
+                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG and out=PATH",
             )
     if args.suggest is None and args.recipe is None:
         raise UserError(

@@ -34,8 +34,8 @@ class Suggestion:
     Attributes:
         choices: in the order of the recipe.
         sample: pairs in pieces of this recipe.
-        passes: over the training data, at most.
-        updates_per_pass, updates: for one pass and for all, at most.
+        passes: maximum number of passes over the training data.
+        updates_per_pass, updates: updates of one pass, and maximum number of updates.
         tokens_per_pass: target pieces, EOS included.
     """
 
@@ -59,7 +59,7 @@ def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
     """Choose a recipe for a corpus.
 
     Args:
-        gpu: whether a GPU trains; otherwise the model is one that a CPU trains in hours.
+        gpu: whether a GPU trains; False = choose a model that a CPU trains in hours.
     """
     words = facts.target_words
     size = size_for(words, GPU if gpu else CPU)
@@ -69,8 +69,8 @@ def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
     per_pass = len(in_sample) * scale
     thousands = f"{words:,} target words"
     choices = [
-        Choice("src", paths.src, "translates from here"),
-        Choice("tgt", paths.tgt, "to here"),
+        Choice("src", paths.src, "source language"),
+        Choice("tgt", paths.tgt, "target language"),
         Choice("data.train", paths.train, f"{facts.pairs:,} pairs"),
         Choice("data.dev", paths.dev, "chooses the best checkpoint"),
     ]
@@ -79,7 +79,9 @@ def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
     if facts.tokenized:
         choices.append(Choice("data.tokenized", True, "the text has spaces before its full stops"))
     if facts.report.splits["train"].not_in_nfc.count:
-        choices.append(Choice("data.normalize", "nfc", "some letters have two codes"))
+        choices.append(
+            Choice("data.normalize", "nfc", "Unicode writes some letters of the text in two ways")
+        )
     batch = f"about {sample.target_pieces / len(in_sample):,.0f} target pieces"
     choices += [
         Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
@@ -88,7 +90,7 @@ def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
         Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
         Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
         Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
-        Choice("model.dec_layers", size.layers, "as many"),
+        Choice("model.dec_layers", size.layers, "as many as enc_layers"),
         Choice("model.dropout", size.dropout, f"for {size.passes} passes over the data at most"),
     ]
     if gpu:
@@ -174,7 +176,7 @@ def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:
 
 
 def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:
-    """Return what helps beyond the choice of keys, one sentence or two each."""
+    """Return advice that no key can follow, one or two sentences each."""
     found = []
     related = (
         f"train together with a related language ({HOWTO}related-languages.md), start from a model "

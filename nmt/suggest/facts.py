@@ -1,4 +1,4 @@
-"""Facts of a corpus that decide about its recipe: size, lengths, scripts, tokenization."""
+"""Collect the facts of a corpus that decide its recipe: size, lengths, scripts, tokenization."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nmt.data.report import SUSPICIONS, CorpusReport, all_warnings, raise_on_fai
 from nmt.data.text import Pair, find_side
 from nmt.suggest.corpus import CorpusPaths
 
-SAMPLE = 20_000  # at most so many evenly spaced pairs, whose characters and pieces are counted
+SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named
 # scripts that do not separate words by spaces, by the first word of their Unicode names
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
@@ -38,7 +38,7 @@ class SideFacts:
 
     Attributes:
         words: number of words, separated by white space.
-        mean_words, p99_words: words of a line, the mean and the 99th percentile.
+        mean_words, p99_words: mean and 99th percentile of the words of a line.
         scripts: share of the letters of each script, the largest first.
         spaced: whether spaces separate words.
     """

@@ -16,11 +16,11 @@ from nmt.suggest.facts import CorpusFacts
 
 
 class EncodedSample:
-    """Encoded pairs in memory, with what batches need of a corpus.
+    """Encoded pairs in memory, from which batches are made.
 
     Attributes:
-        config: of the segmenter.
-        segmenter, vocab: that made the pieces and their ids.
+        config: keys of the segmentation.
+        segmenter, vocab: made the pieces and their ids.
         src_len, tgt_len: [pairs] int64, pieces without EOS.
     """
 
@@ -62,8 +62,8 @@ class EncodedSample:
 def encode_sample(facts: CorpusFacts, types: int, byte_fallback: bool) -> EncodedSample:
     """Segment the sample of a corpus.
 
-    SentencePiece learns BPE from the sample, also if the recipe has fastBPE's: with as many types,
-    its pieces are 4 % more on TED talks, and it learns in a second instead of twenty.
+    SentencePiece learns BPE from the sample, even if the recipe has fastBPE. It learns in one
+    second instead of twenty, and makes 4 % more pieces of TED talks with the same number of types.
 
     Args:
         types: size of the vocabulary.

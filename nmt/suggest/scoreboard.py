@@ -1,4 +1,4 @@
-"""What was reached with how much data: rows of docs/results.md, as a table of "what to expect".
+"""Measured scores by amount of data: the table "What to expect" of docs/results.md.
 
 ``python -m nmt.suggest.scoreboard`` prints the table; tests/suggest/test_scoreboard.py checks that
 docs/results.md has it.

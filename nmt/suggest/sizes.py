@@ -1,4 +1,4 @@
-"""Which model, segmentation and training fit how much data: the one place with these numbers.
+"""Sizes of model, vocabulary and training by amount of data; no other module has these numbers.
 
 Sources: T = "Transformers without Tears", table 1 (settings by number of pairs) and table 6. S =
 Sennrich and Zhang 2019, "Revisiting Low-Resource Neural Machine Translation": fewer merges for less
@@ -70,7 +70,7 @@ TOO_LARGE = 200
 
 
 def size_for(words: int, sizes: Sequence[Size]) -> Size:
-    """Return the first row that is meant for so many target words."""
+    """Return the first row whose ``words`` are at least this number."""
     return next(size for size in sizes if words <= size.words)
 
 
@@ -95,8 +95,8 @@ def advice_on_size(parameters: int, pieces: int) -> str | None:
 def advice_for(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
     """Return ``advice_on_size`` of a recipe.
 
-    There is none for a model that starts from a parent, which was trained with other text, and none
-    for language models, whose sizes have other evidence.
+    Return None for a model that starts from a parent, which was trained with other text. Do
+    so for language models too, because the threshold was measured on translation.
     """
     if not recipe.translates or recipe.init.parent is not None:
         return None

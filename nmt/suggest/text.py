@@ -31,7 +31,7 @@ class Expectation:
         device: in words.
         parameters: of the model.
         speeds: measured target tokens per second.
-        threads: that a training uses by default; 0 on a GPU.
+        threads: default number of threads of a training; 0 on a GPU.
     """
 
     device: str
@@ -68,7 +68,7 @@ def recipe_text(
         f"Expected time on this machine ({expectation.device})": (
             _time_lines(suggestion, expectation)
         ),
-        "What was reached with similar amounts of text (docs/results.md)": _scoreboard_lines(facts),
+        "Scores with similar amounts of text (docs/results.md)": _scoreboard_lines(facts),
         "Advice": [
             *advice(paths, facts),
             *_time_advice(suggestion, expectation),
@@ -142,8 +142,12 @@ def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[s
     total = _total(suggestion, expectation)
     if total > DAY:
         yield (
-            f"The training takes up to {duration(total)} here. A shorter one: time_limit=HOURS, or "
-            "a fraction of schedule.total_updates and train.validate_every. Faster: a GPU."
+            f"The training takes up to {duration(total)} here. To shorten it, set time_limit, "
+            + (
+                "or lower schedule.total_updates and train.validate_every. A GPU is faster."
+                if expectation.threads
+                else "or lower train.max_validations."
+            )
         )
 
 
@@ -157,7 +161,7 @@ def _scoreboard_lines(facts: CorpusFacts) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in its natural unit: ``45 seconds``, ``12 minutes``, ``3.5 hours``."""
+    """Return a time in a unit of its size: ``45 seconds``, ``12 minutes``, ``3.5 hours``."""
     for unit, length, least in (("days", DAY, 2), ("hours", 3600, 1), ("minutes", 60, 2)):
         if seconds >= least * length:
             return f"{seconds / length:.{0 if unit == 'minutes' else 1}f} {unit}"
@@ -181,9 +185,9 @@ def _comment(line: str) -> list[str]:
 def _precision(expectation: Expectation) -> Choice:
     others = {setting.precision for setting in expectation.speeds} - {expectation.best.precision}
     why = (
-        f"the fastest here; {' and '.join(sorted(others))} measured, too"
+        f"the fastest here; also measured: {', '.join(sorted(others))}"
         if others
-        else ("the only one that this device computes fast")
+        else "the only format that this device computes fast"
     )
     return Choice("precision", expectation.best.precision, why)
 

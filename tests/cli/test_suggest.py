@@ -52,7 +52,12 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert train.main(["--suggest", corpus, "--src", "en", "--tgt", "gl"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("# en-gl: a recipe that nmt-train --suggest wrote")
-    for part in ("Expected time on this machine", "What was reached", "Advice", "40 pairs"):
+    for part in (
+        "Expected time on this machine",
+        "Scores with similar amounts",
+        "Advice",
+        "40 pairs",
+    ):
         assert part in captured.out
     (precision,) = re.findall(r"^precision: (\w+)", captured.out, re.M)
     assert precision in ("fp32", "bf16")
