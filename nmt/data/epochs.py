@@ -1,13 +1,12 @@
 """The training corpus of each epoch: segmented again at random if the recipe has noise.
 
 The corpus of an epoch is a pure function of the encoded corpus, the seed and the epoch. It is not
-stored: its lengths, which plan the batches, are computed for all rows before the epoch begins, in a
-thread while the epoch before trains. Its pieces are computed again when a batch needs them, which
-takes about ten microseconds a sentence.
+stored. A thread computes its lengths, from which batches are planned, while the epoch before
+trains. Pieces are computed again when a batch needs them: about ten microseconds a sentence.
 
-Noise draws nothing from the text, only from the pieces of the encoded corpus. Where noise would
-make a side of a pair longer than ``longest``, the pair keeps the pieces of the encoded corpus in
-this epoch. So an epoch has all pairs, and no batch is larger than without noise.
+Noise reads the pieces of the encoded corpus, not the text. If noise would make a side of a pair
+longer than ``longest``, the pair keeps the pieces of the encoded corpus in this epoch. So an epoch
+has all pairs, and no batch exceeds its limit.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ KEPT_EPOCHS = 3  # an update may need two, and the next one is made meanwhile
 
 
 class Lengths(Protocol):
-    """What batches are planned by.
+    """The lengths from which batches are planned.
 
     Attributes:
         src_len, tgt_len: [n] int32, pieces of each pair.
@@ -50,8 +49,8 @@ class NoisyCorpus:
         corpus: the pairs without noise.
         noise: segments the sentences of each side.
         seed, epoch: decide the random draws.
-        longest: more pieces of a side than this are not allowed.
-        threads: that compute the lengths.
+        longest: maximum number of pieces of a side.
+        threads: number of threads that compute the lengths.
 
     Attributes:
         src_len, tgt_len: [n] int32, pieces of each pair.
@@ -180,7 +179,7 @@ class Epochs:
     Args:
         corpus: the pairs without noise.
         noise: None = every epoch has this corpus.
-        longest: pieces of a side that noise must not exceed.
+        longest: maximum number of pieces of a side with noise.
     """
 
     def __init__(

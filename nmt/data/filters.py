@@ -35,10 +35,10 @@ MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 # than on the other side.
 MAX_REPETITIONS = 3
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
-TYPICAL_RATIOS = 0.2, 5.0  # from Chinese or to Chinese, the longest and the shortest, 3 and 0.3
+TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
 MIN_SCRIPT_SHARE = 0.5
 MIN_LOG_ODDS = 5.0  # see LanguageOdds
-PROFILED_LINES = 5000  # the letters of so many lines identify a language
+PROFILED_LINES = 5000  # lines whose letters identify a language
 # lengths at which a recipe drops training pairs by default
 LIMITS = Limits(*(DataConfig.model_fields[name].default for name in ("max_len", "max_pieces")))
 
@@ -60,7 +60,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What nmt-translate lets a user choose.
+    """The thresholds that nmt-translate has options for.
 
     Attributes:
         max_ratio: maximum ratio of the lengths of the two sides, see ``lengths_differ``.
@@ -104,11 +104,11 @@ def repetitions(text: str) -> int:
 
 
 def lengths_differ(src: str, tgt: str, typical_ratio: float, max_ratio: float) -> bool:
-    """Return whether one side is much longer than the other one lets expect.
+    """Return whether the lengths of the two sides differ too much.
 
     Args:
         typical_ratio: characters of a translation for each character of its source.
-        max_ratio: how many times the expected length is allowed, plus ten characters.
+        max_ratio: maximum ratio of the longer length to the shorter one, plus ten characters.
     """
     short, long = sorted((len(src) * typical_ratio, len(tgt)))
     return long > max_ratio * short + LENGTH_SLACK

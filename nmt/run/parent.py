@@ -115,10 +115,10 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     """Return the recipe with the ``segment`` keys that the run uses under ``init.vocab: parent``.
 
     Keys that the recipe does not set are those of the parent. Only segmentation noise may differ.
-    So the run's config.yaml says what the run does.
+    The run's config.yaml stores the result.
 
     Args:
-        recipe: as a file and the command line give it.
+        recipe: as read from a file and the command line.
         resume: an existing run may continue: its own config.yaml is used, and the parent is not
             needed.
 

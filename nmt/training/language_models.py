@@ -59,7 +59,7 @@ class TextTask(Task[ModelT, BatchT]):
         """Return the blocks of a text.
 
         Args:
-            seed: of what is random in them.
+            seed: of the masks or the noise.
         """
 
     @staticmethod
@@ -68,18 +68,18 @@ class TextTask(Task[ModelT, BatchT]):
         """Return the predictions of a batch: [M] int64."""
 
     def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
-        """Return the perplexity per piece, with what a comparable one needs."""
+        """Return the perplexity per prediction, with its signature."""
         return [Score("ppl", losses.ppl, self.signature(losses))]
 
     def signature(self, losses: TextLosses) -> str:
-        """Return what a comparable perplexity must share."""
+        """Return the signature: perplexities compare only if theirs are equal."""
         settings = [f"task:{self.recipe.task}", f"block:{self.recipe.data.block}"]
         settings += [f"predictions:{losses.tokens}", f"unk:{losses.unknown}"]
         return "|".join(settings)
 
     @property
     def types(self) -> Tensor:
-        """Return the types that the text has, which the model may predict: [V] bool."""
+        """Return the types of the training text, which the model may predict: [V] bool."""
         return torch.from_numpy(self.prepared.vocab.types_of("src"))
 
     def make_model(self) -> ModelT:
@@ -145,7 +145,7 @@ class TextTask(Task[ModelT, BatchT]):
         return f"{self.recipe.task} of {', '.join(langs)}"
 
     def results(self, run: Path, test: Evaluation | None) -> str:
-        """Return test scores with signatures, and how a translation model starts from this one."""
+        """Return test scores and the command that starts a translation model from this one."""
         lines = [] if test is None else ["", "test scores", *map(score_line, test.scores), ""]
         folder = shlex.quote(str(run))
         return "\n".join(
@@ -191,7 +191,7 @@ class CausalLM(LanguageModelTask):
         return CausalText(stream, self.recipe.data.block)
 
     def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
-        """Return the perplexity per piece, and per word.
+        """Return the perplexity per prediction, and per word.
 
         The perplexity per word is exp(loss of all pieces and line ends / number of words and line
         ends). It compares models with different segmentations.

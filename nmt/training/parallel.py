@@ -1,4 +1,4 @@
-"""A model in the processes of a training: complete in each, or divided among them.
+"""Train a model in several processes: complete in each, or divided among them.
 
 Each process computes its batches of an update; gradients and losses are summed over processes.
 ``Replicated`` keeps the complete model in every process. ``Sharded`` is for models too large for
@@ -59,7 +59,7 @@ class Replicated:
         return torch.nn.utils.get_total_norm(gradients)
 
     def update_complete(self) -> None:
-        """Give ``complete`` the weights of now, on the device; all processes call this together."""
+        """Copy the current weights to ``complete``; all processes must call this together."""
 
     def release_complete(self) -> None:
         """Free the memory that ``complete`` takes on the device besides ``model``."""
@@ -120,7 +120,7 @@ class Sharded:
         return (square + rest.square()).sqrt()
 
     def update_complete(self) -> None:
-        """Give ``complete`` the weights of now, on the device; all processes call this together."""
+        """Copy the current weights to ``complete``; all processes must call this together."""
         weights = self.gather(self.model.state_dict())
         if self.world.is_main:
             self.complete.load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""Measure how fast this machine trains a model, in the precisions and with the threads it has."""
+"""Measure how fast this machine trains a model, by precision and number of threads."""
 
 from __future__ import annotations
 

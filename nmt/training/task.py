@@ -53,11 +53,11 @@ class Evaluation(ABC):
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
-        """Return what was measured, by name, for metrics.jsonl."""
+        """Return all measured values by name, for metrics.jsonl."""
 
     @abstractmethod
     def line(self) -> str:
-        """Return what was measured as a part of a line for people."""
+        """Return all measured values as a part of a log line."""
 
     @abstractmethod
     def share(self, name: str) -> float:
@@ -97,7 +97,7 @@ class MeanEvaluation(Evaluation):
         return means | {f"{name}/{key}": r[key] for name, r in records.items() for key in r}
 
     def line(self) -> str:
-        """Return the values of each set as a part of a line for people, after the mean scores."""
+        """Return the mean scores and the values of each set as a part of a log line."""
         mean = "  ".join(f"{score.name} {score.value:.2f}" for score in self.scores)
         return "  ".join([mean, *(f"[{name}: {e.line()}]" for name, e in self.sets.items())])
 
@@ -112,19 +112,19 @@ class MeanEvaluation(Evaluation):
 
 
 class PreparedData(Protocol):
-    """What every task has of its corpora."""
+    """The prepared corpora of any task."""
 
     @property
     def segmenter(self) -> Segmenter:
-        """Return what cuts text into pieces."""
+        """Return the segmenter."""
 
     @property
     def vocab(self) -> Vocab:
-        """Return the types and their ids."""
+        """Return the vocabulary."""
 
     @property
     def report(self) -> CorpusReport:
-        """Return what the checks found."""
+        """Return the report of the corpus checks."""
 
     @property
     def content(self) -> dict[str, list[str]]:
@@ -144,7 +144,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         device, precision: resolved.
 
     Attributes:
-        unit: what ``rows`` are, for messages.
+        unit: name of the rows in messages: pairs or blocks.
     """
 
     unit: str
@@ -162,7 +162,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
         Args:
             types: size of the vocabulary.
-            allowed: [types] bool, what it may predict; None = all.
+            allowed: [types] bool, the types that the model may predict; None = all.
         """
 
     @abstractmethod
@@ -180,7 +180,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
     @abstractmethod
     def tokens(self, epoch: int, rows: np.ndarray) -> int:
-        """Return the tokens that the model predicts in a batch, also in one of another process."""
+        """Return the number of predicted tokens of any batch, also of another process."""
 
     @abstractmethod
     def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> BatchT:
@@ -214,11 +214,11 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return what is trained in a few words, for the log: ``gl-en``."""
+        """Return a short name of the training, for the log: ``gl-en``."""
 
     @abstractmethod
     def results(self, run: Path, test: Evaluation | None) -> str:
-        """Return test scores, examples, and the command that uses the model, for people."""
+        """Return a text with test scores, examples, and the command that uses the model."""
 
     @property
     def has_test(self) -> bool:
@@ -231,6 +231,6 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
 
 def score_line(score: Score) -> str:
-    """Return a test score with its interval and its signature, for people."""
+    """Return a line with a test score, its interval and its signature."""
     interval = "" if score.low is None else f"  [{score.low:.2f}, {score.high:.2f}]"
     return f"  {score.name:<10} {score.value:6.2f}{interval}  {score.signature}"

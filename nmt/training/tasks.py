@@ -1,4 +1,4 @@
-"""From a recipe to its task."""
+"""Make the task of a recipe."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class TextEvaluation(Evaluation):
 
     Attributes:
         smoothed_ppl: exp of the mean label-smoothed loss.
-        types: size of the vocabulary: the perplexity of a model that knows nothing.
+        types: size of the vocabulary, which is the perplexity of uniform probabilities.
     """
 
     smoothed_ppl: float
@@ -36,12 +36,12 @@ class TextEvaluation(Evaluation):
         return {**{s.name: s.value for s in self.scores}, "smoothed_ppl": self.smoothed_ppl}
 
     def line(self) -> str:
-        """Return all perplexities as a part of a line for people."""
+        """Return all perplexities as a part of a log line."""
         first, *others = (f"{s.name} {format_number(s.value)}" for s in self.scores)
         return "  ".join([f"{first} ({format_number(self.smoothed_ppl)} smoothed)", *others])
 
     def share(self, name: str) -> float:
-        """Return 1 for a perplexity of 1, and 0 for that of a model that knows nothing."""
+        """Return 1 for a perplexity of 1, and 0 for that of uniform probabilities."""
         return 1 - math.log(self.value(name)) / math.log(self.types)
 
     def write(self, hyp_file: Path) -> None:

@@ -163,7 +163,7 @@ class Translation(Task[Transformer, Batch]):
         return "\n".join(lines)
 
     def _translator(self, model: Transformer) -> Translator:
-        """Return a translator of this model; it stays, as it learns which batches fit."""
+        """Return a translator of this model; keep it, because it learns which batch sizes fit."""
         found = self._last_translator
         if found is None or found.model is not model:
             found = self._last_translator = Translator(

@@ -55,7 +55,7 @@ class TranslationEvaluation(Evaluation):
         }
 
     def line(self) -> str:
-        """Return scores and perplexities as a part of a line for people."""
+        """Return scores and perplexities as a part of a log line."""
         scores = "  ".join(f"{s.name} {s.value:.2f}" for s in self.scores)
         smoothed = format_number(self.smoothed_ppl)
         return f"{scores}  ppl {format_number(self.ppl)} ({smoothed} smoothed)"

@@ -1,7 +1,7 @@
-"""Segmentation noise: what segmenting training text at random needs of a segmenter.
+"""Segmentation noise: what a segmenter provides to segment training text at random.
 
 Noise takes the pieces of a word, splits them into symbols (its characters), and joins the symbols
-again with chance. It never changes the text: the joined pieces of a word stay the same.
+again at random. It never changes the text: the pieces of a word still join to the same word.
 """
 
 from __future__ import annotations
