@@ -142,11 +142,11 @@ def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[s
     total = _total(suggestion, expectation)
     if total > DAY:
         yield (
-            f"The training takes up to {duration(total)} here. To shorten it, set time_limit, "
+            f"The training takes up to {duration(total)} here. To shorten it, set time_limit "
             + (
-                "or lower schedule.total_updates and train.validate_every. A GPU is faster."
+                "(hours), or lower schedule.total_updates and train.validate_every. A GPU is faster."
                 if expectation.threads
-                else "or lower train.max_validations."
+                else "(hours), or lower train.max_validations."
             )
         )
 
