@@ -26,7 +26,8 @@ INTRODUCTION = """\
 
 A recipe is a YAML file. It sets `src`, `tgt` (for translation), `data.train` and `data.dev`. Every
 other key has a default, the strongest setting of "Transformers without Tears" where that paper has
-one. Any key can also be set on the command line: `nmt-train recipe.yaml model.norm=layernorm seed=2`.
+one. Any key can also be set on the command line:
+`nmt-train recipe.yaml model.norm=layernorm seed=2`.
 
 How to read the tables:
 

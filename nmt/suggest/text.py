@@ -141,13 +141,12 @@ def _total(suggestion: Suggestion, expectation: Expectation) -> float:
 def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[str]:
     total = _total(suggestion, expectation)
     if total > DAY:
+        keys = "train.max_validations"
+        if expectation.threads:  # on a CPU
+            keys = "schedule.total_updates and train.validate_every, or use a GPU"
         yield (
             f"The training takes up to {duration(total)} here. To shorten it, set time_limit "
-            + (
-                "(hours), or lower schedule.total_updates and train.validate_every. A GPU is faster."
-                if expectation.threads
-                else "(hours), or lower train.max_validations."
-            )
+            f"(hours), or lower {keys}."
         )
 
 
