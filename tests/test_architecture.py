@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config.recipe import Recipe, groups, keys_of
 from nmt.config.reference import FILES as REFERENCE
-from nmt.config.variants import Paper, VariantKeys, VariantsKeys
+from nmt.config.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "nmt").rglob("*.py"))
@@ -35,6 +35,7 @@ FLOORS = {
     "nmt.export": 8,
     "nmt.analysis": 8,
     "nmt.suggest": 8,
+    "nmt.sweep": 8,
     "nmt.cli": 9,
 }
 NO_TORCH = [
@@ -142,6 +143,8 @@ def keys() -> list[str]:
             title = f"{group}[{kind}]" if kind else group
             found += [f"{title}.{name}" for name in keys_of(model) if not kind or name != "kind"]
     found += keys_of(VariantsKeys)
+    for group, model in (("budget", Budget), ("search", Search), ("search.space", Range)):
+        found += [f"{group}.{name}" for name in keys_of(model)]
     found += [f"variant.{name}" for name in keys_of(VariantKeys)]
     return found + [f"variant.paper.{name}" for name in keys_of(Paper)]
 
@@ -178,7 +181,9 @@ schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].sto
 train.validate_every train.max_validations train.min_lr train.stop_patience train.keep train.average
 train.max_bad_updates train.log_every train.shard decode.beam decode.length_alpha
 decode.max_len_offset decode.allow_unk decode.batch_tokens score.metrics score.select_by
-analysis.every analysis.observe base common variants variant.about variant.paper
+analysis.every analysis.observe base common corpora variants seeds baseline budget search
+budget.hours budget.tokens search.trials search.prune search.space
+search.space.low search.space.high search.space.log search.space.int variant.about variant.paper
 variant.paper.dev variant.paper.test
 variant.paper.ppl
 """

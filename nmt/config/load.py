@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,7 +29,15 @@ from nmt.config.errors import (
     raise_problems,
 )
 from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, groups, keys_of
-from nmt.config.variants import VariantSpec, is_variants_file, read_variants
+from nmt.config.variants import (
+    Budget,
+    Range,
+    VariantsKeys,
+    VariantSpec,
+    is_variants_file,
+    read_range,
+    read_variants,
+)
 from nmt.config.yaml import KeyPath, Node, Problem, is_none, key_name, read_value, read_yaml
 from nmt.errors import UserError
 
@@ -57,6 +65,7 @@ class Variant:
 
     Attributes:
         name: as ``--variant`` takes it.
+        group: base and corpus, the part of the name before the variant's own, or empty.
         about: a description in one line.
         paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
         recipe: the recipe of the variant.
@@ -64,10 +73,50 @@ class Variant:
     """
 
     name: str
+    group: str
     about: str
     paper: dict[str, float | str]
     recipe: Recipe
     document: Node
+
+    @property
+    def own_name(self) -> str:
+        """Return the name without base and corpus."""
+        return self.name.removeprefix(f"{self.group}/") if self.group else self.name
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """A search over recipe keys.
+
+    Attributes:
+        trials: trainings of each variant.
+        prune: whether bad trials end early.
+        space: recipe key -> its range, or the texts of its values.
+    """
+
+    trials: int
+    prune: bool
+    space: dict[str, Range | list[str]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A file of variants, as nmt-sweep trains it.
+
+    Attributes:
+        variants: in the order of the file, by base and corpus.
+        seeds: of each variant; empty = the seed of its recipe.
+        baseline: name of the variant that the others are compared with.
+        budget: limits of each run.
+        search: trains trials instead of seeds; None = no search.
+    """
+
+    variants: list[Variant]
+    seeds: list[int]
+    baseline: str
+    budget: Budget | None
+    search: SearchPlan | None
 
 
 def load_recipe(
@@ -91,7 +140,7 @@ def load_recipe(
     problems: list[Problem] = []
     document = _read_file(path, problems)
     if is_variants_file(document):
-        chosen = _choose(variant, path, _read_variants(path, document, problems))
+        chosen = _choose(variant, path, _read_variants(path, document, problems)[1])
         if not overrides:
             return chosen.recipe
         return _resolve(chosen.document, overrides, _run_folder(path, chosen.name))
@@ -116,7 +165,63 @@ def load_variants(path: str | Path) -> list[Variant]:
         raise UserError(
             "this is a recipe; it has no variants", at=str(path), fix="see recipes/ablations/"
         )
-    return _read_variants(path, document, problems)
+    return _read_variants(path, document, problems)[1]
+
+
+def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+    """Read a file of variants with the keys that nmt-sweep uses.
+
+    Args:
+        path: a file of variants.
+        overrides: ``key=value``, applied last to each variant.
+
+    Raises:
+        UserError: the file is a recipe, or all errors of its variants and its search.
+    """
+    path = Path(path)
+    problems: list[Problem] = []
+    document = _read_file(path, problems)
+    if not is_variants_file(document):
+        raise UserError(
+            "this is a recipe; a sweep needs a file of variants",
+            at=str(path),
+            fix=f"write a file with base: {path.name} and variants, see recipes/sweeps/",
+        )
+    file, variants = _read_variants(path, document, problems)
+    if overrides:
+        folders = [_run_folder(path, variant.name) for variant in variants]
+        variants = [
+            replace(variant, recipe=_resolve(variant.document, overrides, folder))
+            for variant, folder in zip(variants, folders, strict=True)
+        ]
+    search = None
+    if file.search is not None:
+        space = _search_space(document, variants, problems)
+        search = SearchPlan(file.search.trials, file.search.prune, space)
+    raise_problems(problems, str(path))
+    baseline = file.baseline or next(iter(file.variants))
+    return Sweep(variants, file.seeds, baseline, file.budget, search)
+
+
+def _search_space(
+    document: Node, variants: Sequence[Variant], problems: list[Problem]
+) -> dict[str, Range | list[str]]:
+    """Return the values of each key of a search; each value alone must give a valid recipe."""
+    node = document.find(("search", "space"))
+    assert node is not None
+    space: dict[str, Range | list[str]] = {}
+    for name, values in node.group.items():
+        ends = [values.group[end] for end in ("low", "high") if end in values.group]
+        tried = values.value if isinstance(values.value, list) else ends
+        for variant in variants:
+            for value in tried:
+                changed: Node = Node(value.value, value.at, values.key_at)
+                for key in reversed(name.split(".")):
+                    changed = Node({key: changed}, values.at, values.key_at)
+                _validate(_merge(variant.document, changed), problems)
+        limits = read_range(values, name, document, problems)
+        space[name] = limits or [format_value(value.plain()) for value in tried]
+    return space
 
 
 def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -405,15 +510,17 @@ def _run_folder(path: Path, variant: str) -> Path:
     return Path("runs") / path.stem / variant
 
 
-def _read_variants(path: Path, document: Node, problems: list[Problem]) -> list[Variant]:
-    """Return all variants of a file, each with a checked recipe.
+def _read_variants(
+    path: Path, document: Node, problems: list[Problem]
+) -> tuple[VariantsKeys, list[Variant]]:
+    """Return the top level of a file, and all variants, each with a checked recipe.
 
     Errors in one variant are found before another one trains for days.
 
     Raises:
         UserError: all errors of all variants.
     """
-    specs = read_variants(document, problems)
+    file, specs = read_variants(document, problems)
     of_base = {spec.base: spec for spec in specs}
     bases = {path: _read_base(spec, problems) for path, spec in of_base.items()}
     variants = []
@@ -432,9 +539,10 @@ def _read_variants(path: Path, document: Node, problems: list[Problem]) -> list[
             what = f'variant "{spec.name}" gives the same recipe as "{same.name}" at {same.at}'
             problems.append(Problem(spec.at, what))
         recipe = _with_run_folder(recipe, _run_folder(path, spec.name))
-        variants.append(Variant(spec.name, spec.about, spec.paper, recipe, merged))
+        variants.append(Variant(spec.name, spec.group, spec.about, spec.paper, recipe, merged))
     raise_problems(problems, str(path))
-    return variants
+    assert file is not None, "a file that is not valid has problems"
+    return file, variants
 
 
 def _read_base(spec: VariantSpec, problems: list[Problem]) -> Node | None:

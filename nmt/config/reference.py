@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from nmt.config.errors import allowed, format_value
 from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups, keys_of
-from nmt.config.variants import Paper, VariantKeys, VariantsKeys
+from nmt.config.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
 
 INTRODUCTION = """\
 # Recipe keys
@@ -76,11 +76,15 @@ def key_tables() -> str:
                 ]
     parts.append(
         "## Files of variants\n\nSuch a file lists variants of one or several recipes, as those in "
-        "recipes/ablations/ do."
+        "recipes/ablations/ do. `nmt-sweep` trains all of them; the keys\nafter `variants` are "
+        "for it."
     )
     parts.append(_table("A file of variants", VariantsKeys))
     parts.append(_table("Each entry of `variants`, besides recipe keys", VariantKeys))
     parts.append(_table("`paper` of a variant", Paper))
+    parts.append(_table("`budget` of a file of variants", Budget))
+    parts.append(_table("`search` of a file of variants", Search))
+    parts.append(_table("Each range of `search.space` in a file of variants", Range))
     return "\n\n".join(parts) + "\n"
 
 
@@ -98,7 +102,11 @@ def variants_schema() -> str:
     definitions = {**_all_optional(recipe.pop("$defs")), **variant.pop("$defs")}
     definitions["Part"] = {"properties": recipe["properties"]}
     part = {"$ref": "#/$defs/Part", "unevaluatedProperties": False}
+    definitions |= file.pop("$defs")
     file["properties"]["common"] = part
+    file["properties"]["corpora"]["patternProperties"] = dict.fromkeys(
+        file["properties"]["corpora"]["patternProperties"], part
+    )
     own = {"properties": variant["properties"], "required": variant["required"]}
     named = file["properties"]["variants"]
     named["patternProperties"] = dict.fromkeys(named["patternProperties"], part | own)

@@ -12,8 +12,10 @@ for it::
         paper: {dev: 28.20}
         model: {norm_place: post}
 
-With a list of bases, each variant exists for each of them, under the name BASE/NAME. A variant has
-a run folder of its own: ``out`` of a base does not count. This module reads such a file;
+With a list of bases, each variant exists for each of them, under the name BASE/NAME. With corpora,
+it exists for each corpus: CORPUS/NAME, or BASE/CORPUS/NAME. A variant has a run folder of its own:
+``out`` of a base does not count. ``seeds``, ``baseline``, ``budget`` and ``search`` are for
+nmt-sweep, which trains all variants; nmt-train ignores them. This module reads such a file;
 ``nmt.config.load`` merges base and changes.
 """
 
@@ -23,10 +25,18 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from nmt.config.errors import allowed, did_you_mean, format_value, quote_value
-from nmt.config.recipe import ConfigBase, as_list, groups, item_or_list, keys_of, option
+from nmt.config.recipe import (
+    ConfigBase,
+    as_list,
+    check_rules,
+    groups,
+    item_or_list,
+    keys_of,
+    option,
+)
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
@@ -36,6 +46,9 @@ Figure: TypeAlias = Annotated[
 ]
 Group: TypeAlias = dict[str, Any]
 _MODEL = TypeVar("_MODEL", bound=BaseModel)
+_Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+CORPUS_KEYS = ("src", "tgt", "data", "segment")
+"""Recipe keys that an entry of ``corpora`` may set."""
 
 
 class Paper(ConfigBase):
@@ -55,6 +68,66 @@ class VariantKeys(ConfigBase):
     )
 
 
+class Budget(ConfigBase):
+    """What each run of a sweep may use; with both keys, training ends at the first limit."""
+
+    hours: float | None = option(
+        None,
+        "hours of training; sets time_limit, which ends a run but does not change its schedule",
+        "O",
+        gt=0,
+    )
+    tokens: float | None = option(
+        None,
+        "tokens of training: updates x data.batch_tokens x optim.accumulate; sets "
+        "schedule.total_updates of a linear schedule, train.max_validations of every other",
+        "O",
+        gt=0,
+    )
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Budget:
+        check_rules((self.hours is self.tokens is None, "set hours, tokens or both"))
+        return self
+
+
+class Range(ConfigBase):
+    """The values that a search tries for a key."""
+
+    low: float = option(..., "lowest value", "O")
+    high: float = option(..., "highest value", "O")
+    log: bool = option(False, "true = uniform in the logarithm, for learning rates", "O")
+    integer: bool = option(False, "true = whole numbers only", "O", alias="int")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Range:
+        whole = self.low == int(self.low) and self.high == int(self.high)
+        check_rules(
+            (self.low >= self.high, f"low ({self.low:g}) must be below high ({self.high:g})"),
+            (self.log and self.low <= 0, f"log: true requires low ({self.low:g}) above 0"),
+            (self.integer and not whole, "int: true requires whole numbers as low and high"),
+        )
+        return self
+
+
+class Search(ConfigBase):
+    """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
+
+    trials: int = option(20, "trainings of each variant", "O", ge=1)
+    prune: bool = option(
+        True,
+        "true = end a trial whose best dev score is below the median of the earlier trials at the "
+        "same number of updates, once five trials are complete",
+        "O",
+    )
+    space: Annotated[dict[str, Any], Field(min_length=1)] = option(
+        ...,
+        "recipe keys to choose, such as schedule.lr: a list of values, or a range with low, high, "
+        "log and int",
+        "O",
+    )
+
+
 class VariantsKeys(ConfigBase):
     """Top level of a file of variants."""
 
@@ -67,12 +140,31 @@ class VariantsKeys(ConfigBase):
         ..., "recipe or recipes that the variants change; paths are relative to the file", "O"
     )
     common: Group = option({}, "recipe keys that every variant changes", "O")
-    variants: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], Group],
-        Field(min_length=1),
-    ] = option(
+    corpora: dict[_Name, Group] = option(
+        {},
+        "corpora by name, each with the keys src, tgt, data and segment that it changes; each "
+        "variant exists for each corpus",
+        "O",
+    )
+    variants: Annotated[dict[_Name, Group], Field(min_length=1)] = option(
         ..., "variants by name: about, paper, and the recipe keys that the variant changes", "O"
     )
+    seeds: list[Annotated[int, Field(ge=0, le=2**32 - 1)]] = option(
+        [], "seeds that nmt-sweep trains each variant with; empty = the seed of the recipe", "O"
+    )
+    baseline: str | None = option(
+        None,
+        "variant that nmt-sweep compares the others with; none = the first",
+        "O",
+        form="the name of a variant",
+    )
+    budget: Budget | None = option(None, "limits of each run of nmt-sweep: hours, tokens", "O")
+    search: Search | None = option(
+        None, "search of nmt-sweep over recipe keys: space, trials, prune", "O"
+    )
+
+
+_NESTED: dict[str, type[BaseModel]] = {"paper": Paper, "budget": Budget, "search": Search}
 
 
 class VariantSpec(NamedTuple):
@@ -80,8 +172,10 @@ class VariantSpec(NamedTuple):
 
     Attributes:
         name: as ``--variant`` takes it.
+        group: base and corpus, the part of the name before the variant's own; empty if the file
+            has one base and no corpora.
         about: a description in one line.
-        paper: figures that a paper prints for this base.
+        paper: figures that a paper prints for this group.
         base: path of the recipe.
         base_at: where the file names the base.
         changes: parts of a recipe, to merge in this order.
@@ -89,6 +183,7 @@ class VariantSpec(NamedTuple):
     """
 
     name: str
+    group: str
     about: str
     paper: dict[str, float | str]
     base: Path
@@ -102,8 +197,10 @@ def is_variants_file(document: Node) -> bool:
     return not document.group.keys().isdisjoint(("base", "variants"))
 
 
-def read_variants(document: Node, problems: list[Problem]) -> list[VariantSpec]:
-    """Return the variants of a file, for each base, ordered by base.
+def read_variants(
+    document: Node, problems: list[Problem]
+) -> tuple[VariantsKeys | None, list[VariantSpec]]:
+    """Return the top level of a file, and its variants for each base and corpus, in this order.
 
     Args:
         document: a file of variants.
@@ -111,14 +208,22 @@ def read_variants(document: Node, problems: list[Problem]) -> list[VariantSpec]:
     """
     file = _check(VariantsKeys, (), document, problems)
     if file is None:
-        return []
+        return None, []
     base_node, listed = document.group["base"], document.group["variants"]
     paths = [Path(document.at.file).parent / base for base in file.base]
     names = [path.stem for path in paths]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         problems.append(Problem(base_node.at, f'base: two recipes are called "{twice[0]}"'))
-        return []
-    several = len(paths) > 1
+        return file, []
+    _check_sweep_keys(file, document, problems)
+    corpora = _corpora(document, problems)
+    # for each base and corpus: its label, the base, where it is named, the changes of the corpus
+    groups_of_file = [
+        ("/".join(filter(None, (name if len(paths) > 1 else "", corpus))), path, at, changes)
+        for path, name, at in zip(paths, names, _places(base_node, len(paths)), strict=True)
+        for corpus, changes in corpora.items()
+    ]
+    labels = [label for label, *_ in groups_of_file if label]
     common = [_part_of_recipe(node) for key, node in document.group.items() if key == "common"]
     specs = []
     for name, node in listed.group.items():
@@ -127,15 +232,80 @@ def read_variants(document: Node, problems: list[Problem]) -> list[VariantSpec]:
         variant = _check(VariantKeys, above, document, problems, only=own)
         if variant is None:
             continue
-        changes = [*common, _part_of_recipe(node, omit=own)]
-        for i, (path, base) in enumerate(zip(paths, names, strict=True)):
-            base_at = base_node.value[i].at if isinstance(base_node.value, list) else base_node.at
-            paper = _figures(variant.paper, base, names if several else [], node, above, problems)
-            full_name = f"{base}/{name}" if several else name
+        changes = _part_of_recipe(node, omit=own)
+        for label, path, at, of_corpus in groups_of_file:
             specs.append(
-                VariantSpec(full_name, variant.about, paper, path, base_at, changes, node.key_at)
+                VariantSpec(
+                    f"{label}/{name}" if label else name,
+                    label,
+                    variant.about,
+                    _figures(variant.paper, label, labels, node, above, problems),
+                    path,
+                    at,
+                    [*common, *of_corpus, changes],
+                    node.key_at,
+                )
             )
-    return sorted(specs, key=lambda spec: paths.index(spec.base))
+    order = [label for label, *_ in groups_of_file]
+    return file, sorted(specs, key=lambda spec: order.index(spec.group))
+
+
+def check_baseline(name: str, variants: Collection[str]) -> str | None:
+    """Return what is wrong with the name of a baseline, or None.
+
+    Args:
+        variants: the names of the file's variants, without base and corpus.
+    """
+    if name in variants:
+        return None
+    hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
+    return f'baseline: there is no variant "{name}"{hint}'
+
+
+def read_range(node: Node, name: str, document: Node, problems: list[Problem]) -> Range | None:
+    """Return a range of ``search.space``, or None after appending what is wrong with it."""
+    return _check(Range, ("search", "space", name), document, problems) if node.group else None
+
+
+def _places(base: Node, count: int) -> list[Location]:
+    """Return where a file names each of its bases."""
+    return [item.at for item in base.value] if isinstance(base.value, list) else [base.at] * count
+
+
+def _corpora(document: Node, problems: list[Problem]) -> dict[str, list[Node]]:
+    """Return the changes of each corpus by its name; one without a name and changes if none."""
+    listed = document.group.get("corpora")
+    if listed is None or not listed.group:
+        return {"": []}
+    for name, corpus in listed.group.items():
+        for key, node in corpus.group.items():
+            if key not in CORPUS_KEYS:
+                text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{key}"'
+                problems.append(Problem(node.key_at, f"{text}; set it in common or in a variant"))
+    return {name: [_part_of_recipe(corpus)] for name, corpus in listed.group.items()}
+
+
+def _check_sweep_keys(file: VariantsKeys, document: Node, problems: list[Problem]) -> None:
+    """Append what is wrong with the keys of a file that are for nmt-sweep."""
+    seeds = file.seeds
+    if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
+        at = document.group["seeds"].at
+        problems.append(Problem(at, f"seeds: {twice[0]} is listed twice"))
+    if file.baseline is not None and (wrong := check_baseline(file.baseline, file.variants)):
+        problems.append(Problem(document.group["baseline"].at, wrong))
+    if file.search is None:
+        return
+    if len(seeds) > 1:
+        text = "seeds: a search trains with one seed; remove the others, or remove search"
+        problems.append(Problem(document.group["seeds"].at, text))
+    space = document.find(("search", "space"))
+    for name, node in space.group.items() if space else ():
+        items = node.value if isinstance(node.value, list) else []
+        if node.group:
+            read_range(node, name, document, problems)
+        elif not items:
+            text = f"search.space.{name}: {quote_value(node.plain())} is not a list of values"
+            problems.append(Problem(node.at, f"{text}, or a range {{low: 1e-4, high: 1e-2}}"))
 
 
 def _part_of_recipe(node: Node, omit: Collection[str] = ()) -> Node:
@@ -150,25 +320,26 @@ def _part_of_recipe(node: Node, omit: Collection[str] = ()) -> Node:
 
 def _figures(
     paper: Paper | None,
-    base: str,
+    group: str,
     names: list[str],
     variant: Node,
     above: KeyPath,
     problems: list[Problem],
 ) -> dict[str, float | str]:
-    """Return the figures printed for one base; of several bases, a figure must name each."""
+    """Return the figures printed for one base and corpus; of several, a figure must name each."""
     figures: dict[str, float | str] = {}
     for name in Paper.model_fields if paper else ():
         figure, node = getattr(paper, name), variant.find(("paper", name))
         full = ".".join((*above, "paper", name))
         if isinstance(figure, dict) and node:
             for other in [other for other in figure if other not in names]:
-                text = f'{full}: "{other}" is not a base of this file'
+                text = f'{full}: "{other}" is not a base or corpus of this file'
                 text += did_you_mean(other, names) or f"; {', '.join(names) or 'it has only one'}"
                 problems.append(Problem(node.group[other].key_at, text))
-            figure = figure.get(base)
+            figure = figure.get(group)
         elif figure is not None and names and node:
-            text = f"{full}: name the base of each figure: {{{names[0]}: {format_value(figure)}}}"
+            example = f"{{{names[0]}: {format_value(figure)}}}"
+            text = f"{full}: name the base or corpus of each figure: {example}"
             problems.append(Problem(node.at, text))
         if figure is not None:
             figures[name] = figure
@@ -195,6 +366,12 @@ def _check(
     except ValidationError as failure:
         for error in failure.errors(include_url=False, include_context=False):
             kind, path = error["type"], (*above, *map(str, error["loc"]))
+            if kind == "value_error":  # a rule between keys; its message names them
+                place = document.find(path)
+                assert place is not None
+                for text in error["msg"].removeprefix("Value error, ").splitlines():
+                    problems.append(Problem(place.at, f"{'.'.join(path)}: {text}"))
+                continue
             while kind != "missing" and document.find(path) is None:  # tags of unions
                 path = path[:-1]
             wrong = document.find(path) or document.find(path[:-1]) or document
@@ -208,20 +385,25 @@ def _message(
     model: type[BaseModel], above: KeyPath, path: tuple[str, ...], kind: str, node: Node
 ) -> str:
     name, inner = ".".join(path), path[len(above) :]
+    if inner[0] in _NESTED and len(inner) > 1:
+        model, inner = _NESTED[inner[0]], inner[1:]
     if kind == "missing":
         return f'required key "{name}" is missing: {keys_of(model)[inner[-1]].description}'
-    if inner[0] == "paper" and len(inner) > 1:
-        model, inner = Paper, inner[1:]
     options = keys_of(model)
     if kind == "extra_forbidden":
         hint = did_you_mean(inner[-1], options) or f"; there is {', '.join(options)}"
         return f'unknown key "{name}"{hint}'
-    if kind == "string_pattern_mismatch" and inner[0] == "variants":
+    if kind == "string_pattern_mismatch" and inner[0] in ("variants", "corpora"):
+        what = "variant" if inner[0] == "variants" else "corpus"
         return (
-            f'"{path[1]}" is not a valid variant name; a name has letters, digits, ".", "_" and '
+            f'"{path[1]}" is not a valid {what} name; a name has letters, digits, ".", "_" and '
             '"-", and begins with a letter or digit'
         )
     if kind == "too_short":
         return f"{name}: at least one is needed"
-    what = "a group of keys" if inner[0] in ("variants", "common") else allowed(model, inner[0])
+    what = (
+        "a group of keys"
+        if inner[0] in ("variants", "common", "corpora")
+        else allowed(model, inner[0])
+    )
     return f"{name}: {quote_value(node.plain())} is not {what}"

@@ -166,7 +166,7 @@ FAULTS = {
     HEAD + "  a: {about: x, paper: {tset: 1}}": '3:25: unknown key "variants.a.paper.tset"; did you mean "test"?',
     HEAD + "  a: {about: x, paper: {dev: bad}}": '3:25: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
     HEAD + "  a: {about: x, paper: 3}": '3:17: variants.a.paper: "3" is not a group of keys, or none',
-    HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is not a base of this file; it has only one',
+    HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is not a base or corpus of this file; it has only one',
     HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is set twice, first at v.yaml:3:3',
     HEAD + "  a: {about: x, model: {nrom: pre}}": '3:25: unknown key "model.nrom"; did you mean "norm"?',
     HEAD + "  a: {about: x, model: {heads: 3}}": "3:25: model.heads (3) must divide model.dim (512)",
