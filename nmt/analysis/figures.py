@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 # Okabe and Ito's colors, which color-blind readers can distinguish, also in grey
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 DEPTH_WINDOW = 9  # observations averaged in each point of the figure of gradients by depth
+OBSERVED_LABELS = {  # of axes
+    "grad_l1": "L1 norm of the gradient",
+    "grad_l2": "L2 norm of the gradient",
+    "gains": "Gain (mean over the dimensions)",
+    "head_scale": "HeadScale of a head",
+    "res_scale": "ResScale (mean over the dimensions)",
+}
+PERPLEXITIES = {
+    "ppl": "perplexity",
+    "smoothed_ppl": "label-smoothed perplexity",
+    "word_ppl": "perplexity per word",
+}
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -49,7 +61,8 @@ def learning_curves(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
         fix = f"wait for the first validation, or --select one of {logged}"
         _require(len(curve.updates), run, f"{metric} of dev", fix)
         axes.plot(*curve, label=label, color=color, marker="o", markersize=3)
-    _set_axes(axes, "update", f"dev {metric}", logarithmic=metric.endswith("ppl"))
+    label = f"Dev {metric_label(metric)}"
+    _set_axes(axes, "Update", label, logarithmic=metric.endswith("ppl"))
     return figure
 
 
@@ -62,7 +75,7 @@ def gradient_norms(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
             curve = run.curve("train", "grad_norm")  # logged every train.log_every updates
         _require(len(curve.updates), run, "gradient norm", "train it first")
         axes.plot(*curve, color=color, linewidth=0.8, label=label)
-        _set_axes(axes, "update" if run is runs[-1] else "", "gradient norm", logarithmic=True)
+        _set_axes(axes, "Update" if run is runs[-1] else "", "Gradient norm (L2)", logarithmic=True)
     _share_scale(grid)
     return figure
 
@@ -83,7 +96,7 @@ def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figu
                 color = _layer_color(layer, len(curves))
                 axes.plot(*running_mean(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _set_axes(axes, "update", f"|gradient of {module}|₁", logarithmic=True)
+            _set_axes(axes, "Update", f"L1 norm of the gradient of {module}", logarithmic=True)
     _share_scale(grid)
     _share_legend(figure, grid)
     return figure
@@ -114,7 +127,8 @@ def gradient_changes(runs: Sequence[RunMetrics], selected: str | None) -> Figure
                 _plot_by_depth(axes, ratios, module, colors)
             axes.axhline(1, color="#888888", linewidth=0.8)
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _set_axes(axes, "layer", f"{observer}, over the first run's")
+            norm = OBSERVED_LABELS.get(observer, observer)
+            _set_axes(axes, "Layer (0 = first)", f"{norm}, relative to the first run")
     _share_scale(grid)
     _share_legend(figure, grid)
     return figure
@@ -133,7 +147,8 @@ def gains_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
                 curves = run.by_layer(observer, stack, module)
                 _plot_by_depth(axes, [curve.values[-1] for curve in curves], module, colors)
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            _set_axes(axes, "layer", observer)
+            label = OBSERVED_LABELS.get(observer, observer)
+            _set_axes(axes, "Layer (0 = first)", label)
     _share_legend(figure, grid)
     return figure
 
@@ -146,7 +161,7 @@ def stability(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
         _require(len(loss.updates), run, "training loss", "train it first")
         axes.plot(rate.values, loss.values, label=label, color=color)
         axes.plot(rate.values[-1], loss.values[-1], marker="x", color=color)
-    _set_axes(axes, "learning rate", "smoothed loss per token")
+    _set_axes(axes, "Learning rate", "Label-smoothed loss (nats per token)")
     return figure
 
 
@@ -184,6 +199,18 @@ def draw(name: str, runs: Sequence[RunMetrics], selected: str | None, file_forma
         figure = FIGURES[name](runs, selected)
         figure.savefig(data, format=file_format, dpi=160, metadata=without_date.get(file_format))
     return data.getvalue()
+
+
+def metric_label(name: str) -> str:
+    """Return the name of a logged metric as axes and tables show it: ``bleu`` -> BLEU.
+
+    The metric of one of several sets, ``SET/bleu``, is ``BLEU of SET``.
+    """
+    from nmt.scoring.metrics import METRICS
+
+    of_set, _, metric = name.rpartition("/")
+    label = PERPLEXITIES.get(metric) or (METRICS[metric].label if metric in METRICS else metric)
+    return f"{label} of {of_set}" if of_set else label
 
 
 def _observe(observer: str) -> str:

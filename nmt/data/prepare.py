@@ -23,7 +23,7 @@ from nmt.data.checks import (
 from nmt.data.convert import converted_files, write_converted
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
-from nmt.data.report import MAX_LISTED, CorpusReport, all_warnings, raise_on_failures
+from nmt.data.report import MAX_LISTED, CorpusReport, Lengths, all_warnings, raise_on_failures
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.text import read_lines
 from nmt.data.vocab import MASK, Vocab
@@ -112,6 +112,9 @@ def prepare(
         found = mixture_of(weights, prepared.train.sizes, recipe.data.temperature)
         prepared = replace(prepared, mixture=found)
     report, train = prepared.report, prepared.train
+    corpora = {"train": train}
+    corpora |= {one.name: one.corpus for one in [*prepared.dev, *(prepared.test or [])]}
+    report.lengths = {name: _lengths(corpus) for name, corpus in corpora.items()}
     report.draws = _describe_draws(files, prepared)
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
@@ -213,6 +216,12 @@ def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFil
             at=str(cache),
             fix="delete this folder; the next command prepares the data again",
         ) from error
+
+
+def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
+    """Return the lengths of the sides of a corpus; text of one language has only a source."""
+    sides = {"src": Lengths.of(corpus.src_len), "tgt": Lengths.of(corpus.tgt_len)}
+    return {side: lengths for side, lengths in sides.items() if lengths is not None}
 
 
 def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import numpy as np
 from pydantic import Field, TypeAdapter
 
 from nmt.data.near_duplicates import MIN_WORDS, Recurrence
@@ -216,6 +217,37 @@ class Overlap:
 
 
 @dataclass
+class Lengths:
+    """The lengths of one side of a split in pieces, of lines that are not blank.
+
+    Attributes:
+        total: pieces of all lines.
+        mean, median, p95, longest: of a line; 95 % of the lines have at most p95 pieces.
+    """
+
+    total: int
+    mean: float
+    median: float
+    p95: float
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: np.ndarray) -> Lengths | None:
+        """Return the lengths of a side, [lines] int; None if all lines are blank."""
+        lengths = lengths[lengths > 0]
+        if not len(lengths):
+            return None
+        median, p95 = np.percentile(lengths, [50, 95])
+        return cls(
+            total=int(lengths.sum(dtype=np.int64)),
+            mean=float(lengths.mean()),
+            median=float(median),
+            p95=float(p95),
+            longest=int(lengths.max()),
+        )
+
+
+@dataclass
 class SharedPairs:
     """Distinct test pairs that are in dev."""
 
@@ -241,6 +273,7 @@ class CorpusReport:
         types: size of the vocabulary.
         inputs: SHA-256 of each file.
         versions: of what decides how text is segmented.
+        lengths: of each split, by side ("src" and "tgt").
         draws: a sentence for each training corpus, if the entries have weights or tags.
         over_batch_tokens: training pairs that are longer than a batch.
         warnings: what a user should check.
@@ -253,6 +286,7 @@ class CorpusReport:
     types: int = 0
     inputs: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    lengths: dict[str, dict[str, Lengths]] = field(default_factory=dict)
     draws: list[str] = field(default_factory=list)
     over_batch_tokens: Annotated[int, Field(alias="over batch_tokens")] = 0
     warnings: list[str] = field(default_factory=list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,31 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
         "parameters": parameter_count(trainer.model),
         "device": str(trainer.device),
         "processor": processor(trainer.device),
+        "threads": torch.get_num_threads(),
+        "processes": trainer.world.size,
         "precision": trainer.precision,
         "versions": {
             "nmt": nmt.__version__,
+            "commit": source_commit(),
             "python": platform.python_version(),
             "torch": str(torch.__version__),
         },
     }
+
+
+def source_commit(package: Path = Path(nmt.__file__).parent) -> str | None:
+    """Return the git commit of the toolkit's source, with ``-dirty`` after local changes.
+
+    None if the package is not part of a git checkout of its own, or git is not installed.
+    """
+    if not (package.parent / ".git").exists():
+        return None
+    command = ["git", "-C", str(package.parent), "describe", "--always", "--abbrev=40"]
+    command += ["--exclude=*", "--dirty"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout.strip()
+    return None
 
 
 def processor(device: torch.device) -> str:

@@ -72,6 +72,7 @@ class LogInterval:
             "kind": "train",
             "update": update,
             "epoch": self.state.epoch,
+            "seconds": self.state.seconds,
             "loss": loss,
             "smoothed_ppl": math.exp(min(loss, 700.0)),
             "ppl": math.exp(min(nll, 700.0)),

@@ -297,7 +297,8 @@ class Trainer:
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
-        self.log.record({"kind": "dev", "update": state.update, **result.record()})
+        place = {"update": state.update, "seconds": state.seconds}
+        self.log.record({"kind": "dev", **place, **result.record()})
         self.log.text(dev_line(state, select_by, result, improved))
         self.interval.restart()
         self.save()

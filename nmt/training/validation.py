@@ -34,12 +34,16 @@ class TranslationEvaluation(Evaluation):
         smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
         texts: hypotheses as plain text, one per line of the split.
         words: the same hypotheses as tokenized text.
+        cut_off: hypotheses that the length limit ended, not EOS.
+        unknown: hypotheses with UNK, which only decode.allow_unk allows.
     """
 
     ppl: float
     smoothed_ppl: float
     texts: list[str]
     words: list[str]
+    cut_off: int
+    unknown: int
 
     def write(self, hyp_file: Path) -> None:
         """Write the hypotheses and, next to them, their tokenized form, for nmt-score."""
@@ -47,11 +51,13 @@ class TranslationEvaluation(Evaluation):
         write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
 
     def record(self) -> dict[str, Any]:
-        """Return perplexities and scores for metrics.jsonl."""
+        """Return perplexities, scores and counts of outputs for metrics.jsonl."""
         return {
             "ppl": self.ppl,
             "smoothed_ppl": self.smoothed_ppl,
             **{s.name: s.value for s in self.scores},
+            "cut_off": self.cut_off,
+            "unknown": self.unknown,
         }
 
     def line(self) -> str:
@@ -107,8 +113,15 @@ def evaluate(
             MODEL_WORDS,
         ),
     ]
+    unk = prepared.vocab.pieces([UNK])[0]
     return TranslationEvaluation(
-        scores, perplexity(nll / tokens), perplexity(smoothed / tokens), texts, words
+        scores,
+        perplexity(nll / tokens),
+        perplexity(smoothed / tokens),
+        texts,
+        words,
+        cut_off=sum(not h.finished for h in hypotheses),
+        unknown=sum(unk in h.pieces for h in hypotheses),
     )
 
 

@@ -239,7 +239,7 @@ def test_report_has_the_names_of_its_file_format():
     values = json.loads(report.to_json())
     assert set(values) == {
         "splits", "overlap", "test in dev", "languages", "types", "inputs", "versions",
-        "over batch_tokens", "warnings", "draws",
+        "over batch_tokens", "warnings", "lengths", "draws",
     }  # fmt: skip
     assert values["splits"]["train"] == {
         "pairs": 2,

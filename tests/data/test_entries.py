@@ -12,6 +12,7 @@ from nmt.config.recipe import Recipe, SentencePieceConfig
 from nmt.data.cache import data_hash
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared, prepare
+from nmt.data.report import Lengths
 from nmt.data.segmenters import SEGMENTERS
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
@@ -222,6 +223,17 @@ def test_the_report_says_what_an_epoch_draws(tmp_path: Path):
     ]
     plain = prepared(tmp_path, [str(tmp_path / "gl")])
     assert (plain.mixture, plain.report.draws) == (None, [])
+
+
+def test_the_report_has_the_lengths_of_each_side_in_pieces(tmp_path: Path):
+    p = prepared(tmp_path, [str(tmp_path / "gl")])
+    lengths = p.train.src_len
+    found = p.report.lengths["train"]["src"]
+    assert (found.total, found.longest) == (lengths.sum(), lengths.max())
+    assert (found.mean, found.median) == (lengths.mean(), np.median(lengths))
+    assert np.mean(lengths <= found.p95) >= 0.95
+    assert set(p.report.lengths) == {"train", "dev"}
+    assert Lengths.of(np.zeros(3, dtype=int)) is None
 
 
 def test_pairs_of_sentencepiece_are_learned_from_all_entries(tmp_path: Path):

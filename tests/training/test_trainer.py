@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,10 @@ from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.errors import Diverged
 from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.results import format_number, read_result, read_summary
+from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
 from nmt.training import trainer as trainer_module
-from nmt.training.finish import finish
+from nmt.training.finish import finish, source_commit
 from nmt.training.progress import LogInterval
 from nmt.training.trainer import Trainer
 from tests.training.helpers import (
@@ -171,8 +173,38 @@ def test_the_summary_names_device_and_versions(start):
     summary = read_summary(trainer.run_folder)
     assert (summary["device"], summary["precision"]) == ("cpu", "fp32")
     assert summary["versions"]["torch"] == str(torch.__version__)
-    assert set(summary["versions"]) == {"nmt", "python", "torch"}
+    assert set(summary["versions"]) == {"nmt", "commit", "python", "torch"}
     assert summary["processor"]
+    assert (summary["threads"], summary["processes"]) == (torch.get_num_threads(), 1)
+
+
+def test_the_commit_is_that_of_a_checkout_of_the_toolkit_only(tmp_path):
+    package = tmp_path / "site-packages" / "nmt"
+    package.mkdir(parents=True)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C"]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert source_commit(package) is None  # the repository of a user that holds an environment
+    subprocess.run(["git", "init", "-q", str(package.parent)], check=True)
+    (package / "code.py").write_text("x = 1\n")
+    subprocess.run([*git, str(package.parent), "add", "."], check=True)
+    subprocess.run([*git, str(package.parent), "commit", "-qm", "a"], check=True)
+    commit = source_commit(package)
+    assert commit is not None
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    (package / "code.py").write_text("x = 2\n")
+    assert source_commit(package) == f"{commit}-dirty"
+
+
+def test_records_have_the_training_time_and_dev_records_the_outputs_that_were_cut_off(start):
+    trainer = start("train.max_validations=1", "train.validate_every=2", "decode.max_len_offset=1")
+    finish(trainer, trainer.run())
+    *train, dev, test = read_metrics(trainer.run_folder)
+    times = [record["seconds"] for record in [*train, dev]]
+    assert times == sorted(times)
+    assert times[-1] == trainer.state.seconds > 0
+    for record in (dev, test):  # an untrained model rarely ends a sentence
+        assert 0 < record["cut_off"] <= 20
+        assert record["unknown"] == 0
 
 
 def test_updates_read_nothing_between_log_lines(start):
