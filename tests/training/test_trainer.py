@@ -201,7 +201,7 @@ def test_records_have_the_training_time_and_dev_records_the_outputs_that_were_cu
     *train, dev, test = read_metrics(trainer.run_folder)
     times = [record["seconds"] for record in [*train, dev]]
     assert times == sorted(times)
-    assert times[-1] == trainer.state.seconds > 0
+    assert 0 < times[-1] <= trainer.state.seconds  # which includes the validation
     for record in (dev, test):  # an untrained model rarely ends a sentence
         assert 0 < record["cut_off"] <= 20
         assert record["unknown"] == 0
