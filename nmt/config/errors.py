@@ -208,7 +208,7 @@ def _wrong_value(path: KeyPath, is_item: bool, node: Node, document: Node) -> st
     name, value, what = ".".join(path), node.plain(), allowed(model, path[-1], is_item)
     hint = _new_value(name, value)
     if isinstance(value, str) and not hint:
-        if re.fullmatch(r"\w+(, \w+)* or \w+", what):
+        if re.fullmatch(r"[\w+]+(, [\w+]+)* or [\w+]+", what):
             hint = did_you_mean(value, re.split(", | or ", what))
         if what.startswith("a list") and value.lower() not in ("", "none"):
             hint = f"; write [{value}]"

@@ -1006,13 +1006,13 @@ class DecodeConfig(ConfigBase):
 class ScoreConfig(ConfigBase):
     """Metrics on dev and test."""
 
-    metrics: list[Literal["bleu", "chrf", "ter"]] = option(
+    metrics: list[Literal["bleu", "chrf", "chrf++", "ter"]] = option(
         ["bleu", "chrf"],
         "metrics of sacreBLEU, on detokenized text; tokenized BLEU is always added",
         "O",
         min_length=1,
     )
-    select_by: Literal["bleu", "chrf", "tokenized_bleu", "ppl"] = option(
+    select_by: Literal["bleu", "chrf", "chrf++", "tokenized_bleu", "ppl"] = option(
         "bleu",
         "metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of "
         "multi-bleu.perl, which T reports; ppl = the perplexity, the only choice and the default "

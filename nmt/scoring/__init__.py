@@ -1,4 +1,4 @@
-"""Score translations: BLEU, chrF, TER and tokenized BLEU, with intervals and significance."""
+"""Score translations with sacreBLEU's metrics, with intervals and significance."""
 
 from nmt.scoring.metrics import (
     METRICS,
@@ -6,8 +6,10 @@ from nmt.scoring.metrics import (
     RESAMPLES,
     Comparison,
     Score,
+    SentenceScores,
     paired_bootstrap,
     score,
+    sentence_scores,
     tokenized_bleu,
 )
 
@@ -17,7 +19,9 @@ __all__ = [
     "RESAMPLES",
     "Comparison",
     "Score",
+    "SentenceScores",
     "paired_bootstrap",
     "score",
+    "sentence_scores",
     "tokenized_bleu",
 ]

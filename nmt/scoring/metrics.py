@@ -143,6 +143,7 @@ class Metric:
 METRICS: dict[str, Metric] = {
     "bleu": Metric("BLEU", lambda lang: BLEU(tokenize=bleu_tokenizer(lang), force=True)),
     "chrf": Metric("chrF2", lambda lang: _Chrf()),
+    "chrf++": Metric("chrF2++", lambda lang: _Chrf(word_order=2)),
     "ter": Metric("TER", lambda lang: _Ter(), "lower is better"),
     "tokenized_bleu": Metric(
         "tokenized BLEU (multi-bleu.perl)",
@@ -159,8 +160,9 @@ def score(
     metrics: Sequence[str],
     tgt_lang: str,
     resamples: int = 0,
+    other_refs: Sequence[Sequence[str]] = (),
 ) -> list[Score]:
-    """Score one system against one reference.
+    """Score one system.
 
     Args:
         hyps: plain (detokenized) text, one line per segment; words for the metric
@@ -169,6 +171,7 @@ def score(
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.
         resamples: bootstrap resamples for 95 % intervals, which take seconds; 0 = no intervals.
+        other_refs: further references of the same lines, in the same form.
 
     Returns:
         One score per metric, in their order. The values equal those of sacreBLEU's command.
@@ -177,10 +180,11 @@ def score(
         UserError: the line counts differ, or there are no lines.
     """
     check_lines(hyps, refs)
+    references = [list(refs), *map(list, other_refs)]
     scores = []
     for name in metrics:
         metric = METRICS[name].create(tgt_lang)
-        result = metric.corpus_score(list(hyps), [list(refs)], n_bootstrap=max(1, resamples))
+        result = metric.corpus_score(list(hyps), references, n_bootstrap=max(1, resamples))
         low = high = None
         if resamples > 1:  # sacreBLEU prints "μ = mean ± ci"
             low, high = float(result._mean - result._ci), float(result._mean + result._ci)
@@ -193,6 +197,7 @@ def tokenized_bleu(
     hyp_words: Sequence[str],
     ref_words: Sequence[str],
     tokenizer: str = "none",
+    other_refs: Sequence[Sequence[str]] = (),
 ) -> Score:
     """Compute tokenized BLEU, identical to multi-bleu.perl (T appendix A reports it).
 
@@ -202,16 +207,72 @@ def tokenized_bleu(
         hyp_words: tokenized text with the segmentation undone, words separated by white space.
         ref_words: the reference, tokenized the same way.
         tokenizer: what produced the words of the hypotheses, for the signature.
+        other_refs: further references of the same lines, tokenized the same way.
 
     Raises:
         UserError: the line counts differ, or there are no lines.
     """
-    return with_tokenizer(score(hyp_words, ref_words, ["tokenized_bleu"], "")[0], tokenizer)
+    found = score(hyp_words, ref_words, ["tokenized_bleu"], "", other_refs=other_refs)
+    return with_tokenizer(found[0], tokenizer)
 
 
 def with_tokenizer(score: Score, tokenizer: str) -> Score:
     """Return a score whose signature names the tokenizer where sacreBLEU says ``tok:none``."""
     return replace(score, signature=score.signature.replace("tok:none", f"tok:{tokenizer}"))
+
+
+@dataclass(frozen=True)
+class SentenceScores:
+    """The values of one metric on each line.
+
+    Attributes:
+        name: key of METRICS.
+        values: one per line.
+        signature: sacreBLEU's settings and version.
+    """
+
+    name: str
+    values: list[float]
+    signature: str
+
+
+def sentence_scores(
+    hyps: Sequence[str],
+    refs: Sequence[str],
+    metrics: Sequence[str],
+    tgt_lang: str,
+    other_refs: Sequence[Sequence[str]] = (),
+) -> list[SentenceScores]:
+    """Score each line by itself, as ``sacrebleu --sentence-level`` does.
+
+    BLEU counts only the n-gram orders that a line has (``eff:yes`` in its signature), so a correct
+    line of two words has 100.
+
+    Args:
+        hyps: plain text, one line per segment.
+        refs: the reference, in the same form.
+        metrics: keys of METRICS that are computed on plain text.
+        tgt_lang: language code; decides BLEU's tokenizer.
+        other_refs: further references of the same lines, in the same form.
+
+    Returns:
+        The values of each metric, in their order.
+
+    Raises:
+        UserError: the line counts differ, or there are no lines.
+    """
+    check_lines(hyps, refs)
+    found = []
+    for name in metrics:
+        metric = METRICS[name].create(tgt_lang)
+        if isinstance(metric, BLEU):
+            metric = BLEU(tokenize=bleu_tokenizer(tgt_lang), effective_order=True)
+        values = [
+            float(metric.sentence_score(hyp, list(of_line)).score)
+            for hyp, *of_line in zip(hyps, refs, *other_refs, strict=True)
+        ]
+        found.append(SentenceScores(name, values, str(metric.get_signature())))
+    return found
 
 
 def paired_bootstrap(
@@ -220,6 +281,7 @@ def paired_bootstrap(
     metrics: Sequence[str],
     tgt_lang: str,
     resamples: int = RESAMPLES,
+    other_refs: Sequence[Sequence[str]] = (),
 ) -> dict[str, list[Comparison]]:
     """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
 
@@ -230,6 +292,7 @@ def paired_bootstrap(
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.
         resamples: bootstrap resamples.
+        other_refs: further references of the same lines, in the same form.
 
     Returns:
         Name -> one comparison per metric. The numbers equal those of ``sacrebleu --paired-bs``,
@@ -240,11 +303,12 @@ def paired_bootstrap(
     """
     for name, hyps in systems.items():
         check_lines(hyps, refs, name)
+    references = [list(refs), *map(list, other_refs)]
     comparisons: dict[str, list[Comparison]] = {name: [] for name in systems}
     for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
         metric = METRICS[name].create(tgt_lang)
         test = PairedTest(
-            list(systems.items()), {name: metric}, [list(refs)], "bs", n_samples=resamples
+            list(systems.items()), {name: metric}, references, "bs", n_samples=resamples
         )
         signatures, columns = test()
         label, signature = next(iter(signatures.items()))

@@ -19,7 +19,7 @@ from nmt.scoring.systems import Systems
 
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
 
-_RESAMPLED_LINE_BYTES = 18 * 4 + 8  # chrF's float32 statistics of a line, and its int64 index
+_RESAMPLED_LINE_BYTES = 24 * 4 + 8  # chrF++'s float32 statistics of a line, and its int64 index
 _MEMORY_LIMIT = 4 * 2**30
 
 

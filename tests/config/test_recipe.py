@@ -165,7 +165,7 @@ def test_numbers_are_finite(value: Any):
         (ModelConfig, "norm_place", False, "pre or post"),
         (OptimConfig, "betas", False, "a list of 2, each a number of at least 0 and below 1"),
         (OptimConfig, "betas", True, "a number of at least 0 and below 1"),
-        (ScoreConfig, "metrics", True, "bleu, chrf or ter"),
+        (ScoreConfig, "metrics", True, "bleu, chrf, chrf++ or ter"),
         (DataConfig, "train", False, "a path prefix, a mapping that has path, or a list of them"),
         (DataConfig, "train", True, "a path prefix, or a mapping that has path"),
         (Recipe, "model", False, "a group of keys"),

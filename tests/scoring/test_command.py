@@ -41,7 +41,7 @@ def test_a_pipe_gets_tab_separated_lines(
     captured = capsys.readouterr()
     rows = [line.split("\t") for line in captured.out.splitlines()]
     assert tuple(rows[0]) == COLUMNS
-    assert [row[1] for row in rows[1:]] == ["bleu", "chrf", "ter", "tokenized_bleu"]
+    assert [row[1] for row in rows[1:]] == ["bleu", "chrf", "chrf++", "ter", "tokenized_bleu"]
     assert captured.err.startswith(f"note: {files['base']}: ")
 
 
@@ -63,7 +63,7 @@ def test_a_terminal_gets_a_table(files: dict[str, str]) -> None:
     assert process.returncode == 0
     text = shown.decode()
     assert text.startswith(f"reference {files['ref']}, 30 lines")
-    assert text.count("p = ") == 4
+    assert text.count("p = ") == 5
     assert "\t" not in text
 
 

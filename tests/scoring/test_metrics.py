@@ -7,23 +7,39 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import METRICS, RESAMPLES, score, tokenized_bleu
+from nmt.scoring import METRICS, RESAMPLES, score, sentence_scores, tokenized_bleu
 from nmt.scoring.metrics import bleu_tokenizer
 from tests.scoring.texts import hypothesis, reference
 
 CHINESE = ["我想看书。", "他走了 3 公里", "", "你好世界"]
-ON_TEXT = ["bleu", "chrf", "ter"]
+ON_TEXT = ["bleu", "chrf", "chrf++", "ter"]
 
 
-def sacrebleu_command(folder: Path, hyps: list[str], refs: list[str], *options: str) -> list[dict]:
+def sacrebleu_command(
+    folder: Path, hyps: list[str], refs: list[str], *options: str, before: Sequence[str] = ()
+) -> list[dict]:
+    """Return what the command prints; ``before``: files with further references."""
     for name, lines in (("hyp", hyps), ("ref", refs)):
         (folder / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
-    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-w", "6", "-f", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "ref",
+        *before,
+        "-i",
+        "hyp",
+        "-w",
+        "6",
+        "-f",
+        "json",
+    ]
     ran = subprocess.run(
         [*command, *options], cwd=folder, check=True, capture_output=True, encoding="utf-8"
     )
@@ -35,7 +51,7 @@ def test_equals_the_sacrebleu_command_with_its_intervals(tmp_path: Path) -> None
     refs = reference(60)
     hyps = hypothesis(refs, 25)
     expected = sacrebleu_command(tmp_path, hyps, refs, "-m", "bleu", "chrf", "ter", "--confidence")
-    found = score(hyps, refs, ON_TEXT, "en", RESAMPLES)
+    found = score(hyps, refs, ["bleu", "chrf", "ter"], "en", RESAMPLES)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.value == pytest.approx(theirs["score"], abs=1e-6)
         assert ours.signature == theirs["signature"]
@@ -43,6 +59,47 @@ def test_equals_the_sacrebleu_command_with_its_intervals(tmp_path: Path) -> None
         assert ours.low == pytest.approx(mean - half, abs=1e-5)
         assert ours.high == pytest.approx(mean + half, abs=1e-5)
         assert ours.low < ours.value < ours.high
+
+
+def test_several_references_and_word_ngrams_equal_the_sacrebleu_command(tmp_path: Path) -> None:
+    refs, other = reference(30), reference(30, seed=2)
+    hyps = hypothesis(refs[:15] + other[15:], 25)
+    (tmp_path / "other").write_text("".join(f"{line}\n" for line in other), encoding="utf-8")
+    options = ("--chrf-word-order", "2", "-m", "bleu", "chrf", "ter")
+    expected = sacrebleu_command(tmp_path, hyps, refs, *options, before=["other"])
+    found = score(hyps, refs, ["bleu", "chrf++", "ter"], "en", other_refs=[other])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.value == pytest.approx(theirs["score"], abs=1e-6)
+        assert ours.signature == theirs["signature"]
+        assert "nrefs:2" in ours.signature
+    assert "nw:2" in found[1].signature
+    assert tokenized_bleu(hyps, refs, other_refs=[other]).value > tokenized_bleu(hyps, refs).value
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_sentences_equal_the_sacrebleu_command(tmp_path: Path, metric: str) -> None:
+    refs, other = reference(20), reference(20, seed=2)
+    hyps = hypothesis(refs, 25)
+    for name, lines in (("hyp", hyps), ("ref", refs), ("other", other)):
+        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    command = [sys.executable, "-m", "sacrebleu", "ref", "other", "-i", "hyp", "-m", metric]
+    ran = subprocess.run(
+        [*command, "--sentence-level", "-w", "6"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    (found,) = sentence_scores(hyps, refs, [metric], "en", [other])
+    for value, line in zip(found.values, ran.stdout.splitlines(), strict=True):
+        name, _, result = line.partition(" = ")
+        assert value == pytest.approx(float(result.split()[0]), abs=1e-6)
+        assert name.endswith(found.signature)
+
+
+def test_a_correct_short_line_has_the_full_score() -> None:
+    found = sentence_scores(["a cat", ""], ["a cat", "a dog"], ON_TEXT, "en")
+    assert [s.values for s in found] == [[pytest.approx(100), 0]] * 3 + [[0, 100]]
 
 
 @pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_TW"])

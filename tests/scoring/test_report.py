@@ -28,10 +28,10 @@ def test_every_metric_is_computed_on_its_form_of_the_text() -> None:
     found = report(given, list(METRICS), resamples=100).scores
     scores = [entry.score for entry in found["base"]]
     assert [s.name for s in scores] == list(METRICS)
-    expected = score(BASE, REFS, ["bleu", "chrf", "ter"], "en", resamples=100)
-    assert scores[:3] == expected
-    assert scores[3].value == tokenized_bleu(given.words["base"], given.ref_words).value
-    assert "tok:moses-en" in scores[3].signature
+    expected = score(BASE, REFS, ["bleu", "chrf", "chrf++", "ter"], "en", resamples=100)
+    assert scores[:4] == expected
+    assert scores[4].value == tokenized_bleu(given.words["base"], given.ref_words).value
+    assert "tok:moses-en" in scores[4].signature
 
 
 def test_table_for_people() -> None:
@@ -94,5 +94,5 @@ def test_without_intervals() -> None:
 def test_impossible_numbers_of_resamples_are_errors() -> None:
     with pytest.raises(UserError, match="without resamples"):
         report(systems_of(base=BASE, better=BETTER), ["bleu"], resamples=0)
-    with pytest.raises(UserError, match=r"(?s)test.en: .* take 30 GiB.*--resamples 0"):
+    with pytest.raises(UserError, match=r"(?s)test.en: .* take 39 GiB.*--resamples 0"):
         report(systems_of(base=BASE), ["bleu"], resamples=10_000_000)
