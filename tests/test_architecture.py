@@ -36,6 +36,7 @@ FLOORS = {
     "nmt.analysis": 8,
     "nmt.suggest": 8,
     "nmt.sweep": 8,
+    "nmt.serve": 8,
     "nmt.cli": 9,
 }
 NO_TORCH = [

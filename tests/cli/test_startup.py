@@ -17,7 +17,9 @@ from nmt.export.folder import export
 from tests.export.cases import made
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["average", "export", "plot", "prepare", "report", "score", "train", "translate"]
+COMMANDS = [
+    "average", "export", "plot", "prepare", "report", "score", "serve", "train", "translate",
+]  # fmt: skip
 SECONDS = 1.5  # CPU time; an idle machine needs a third of it, importing torch alone more
 PROGRAM = """
 import importlib, sys
@@ -70,6 +72,8 @@ def test_help_needs_no_torch(command: str) -> None:
         (["translate", "RUN", "--force", "--resume"], "not allowed with"),
         (["export", "NONE"], "no such run folder"),
         (["average", "NONE", "--last", "2"], "no such run folder"),
+        (["serve", "NONE"], "no such run folder"),
+        (["serve", "RUN", "--host", "0.0.0.0"], "--api-key-file"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else "",
 )

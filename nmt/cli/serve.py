@@ -1,0 +1,213 @@
+"""nmt-serve: translate over HTTP, with a page to try models on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli import limit_onednn_cache
+from nmt.cli.common import enable_gc, run_command
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
+    from nmt.serve.limits import Limits
+
+KEY_VARIABLE = "NMT_SERVE_API_KEY"
+SHORTEST_KEY = 16  # characters
+NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
+COMPILED_PRODUCTS = 1024  # matrix products kept: most batches are small, so few sizes recur often
+LIMITS = {
+    "body": ("--max-body", "BYTES", int, "largest body of a request"),
+    "lines": ("--max-lines", "N", int, "most lines of a request"),
+    "characters": ("--max-chars", "N", int, "most characters of a line"),
+    "queue": ("--max-queue", "N", int, "most lines that wait for a model"),
+    "seconds": ("--timeout", "SECONDS", float, "longest time from a request to its answer"),
+    "beam": ("--max-beam", "N", int, "largest beam and n-best list of a request"),
+    "batch": ("--batch-lines", "N", int, "most lines that a model translates together"),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-serve."""
+    from nmt.serve.limits import Limits
+
+    p = argparse.ArgumentParser(
+        prog="nmt-serve",
+        usage="%(prog)s RUN [RUN ...] [options]",
+        description="Translate over HTTP: a JSON API, and a page to try models on. Requests that "
+        "arrive at the same time share a batch. SIGTERM ends the server after the answers to all "
+        "accepted requests.",
+        epilog="docs/howto/serve.md has examples.",
+    )
+    p.add_argument(
+        "run",
+        nargs="+",
+        metavar="RUN",
+        help="run folder from nmt-train, or exported folder from nmt-export, which needs no torch; "
+        "several are served side by side",
+    )
+    net = p.add_argument_group("network")
+    net.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; any but the default needs an API key; default: %(default)s",
+    )
+    net.add_argument("--port", type=int, default=8000, help="0 = a free one; default: %(default)s")
+    net.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help=f"file with the key that requests must have; default: the variable {KEY_VARIABLE}",
+    )
+    limits = p.add_argument_group("limits")
+    for name, (flag, metavar, kind, meaning) in LIMITS.items():
+        default = getattr(Limits, name)
+        limits.add_argument(
+            flag,
+            dest=name,
+            metavar=metavar,
+            type=kind,
+            default=default,
+            help=f"{meaning}; default: {default:,g}".replace("%", "%%"),
+        )
+    model = p.add_argument_group("models")
+    model.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="NAME",
+        help="best, latest or a name such as u001500, of each run; default: %(default)s",
+    )
+    model.add_argument(
+        "--device",
+        default="auto",
+        metavar="DEVICE",
+        help="auto, cpu, cuda or cuda:N; default: auto",
+    )
+    model.add_argument(
+        "--precision",
+        choices=["fp32", "bf16", "fp16", "auto"],
+        default="fp32",
+        help="number format of matrix products with weights; default: %(default)s",
+    )
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """Check the arguments, load the models, and serve them."""
+    limit_onednn_cache(COMPILED_PRODUCTS)
+    limits = _limits(args)
+    key = _api_key(args)
+    try:
+        from nmt.serve.app import Service
+        from nmt.serve.server import is_loopback, listen, run
+    except ImportError as error:
+        raise UserError(
+            f"nmt-serve needs packages that are not installed: {error}",
+            fix='install them: pip install "nmt[serve]" (or: pip install -e ".[serve]")',
+        ) from error
+    if key is None and not is_loopback(args.host):
+        raise UserError(
+            f"without an API key, {args.host} would let other machines use the models",
+            at="--host",
+            fix=f"write a key into a file ({NEW_KEY}) and pass --api-key-file FILE, or leave out "
+            "--host",
+        )
+    opened = listen(args.host, args.port)
+    translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
+    enable_gc()
+    run(Service(translators, limits, key), opened)
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    """Return the limits of the command line.
+
+    Raises:
+        UserError: one is not positive.
+    """
+    from nmt.serve.limits import Limits
+
+    values = {name: getattr(args, name) for name in LIMITS}
+    for name, value in values.items():
+        if not value > 0:
+            raise UserError(f"{value:g} is not above 0", at=LIMITS[name][0], fix="raise it")
+    return Limits(**values)
+
+
+def _api_key(args: argparse.Namespace) -> str | None:
+    """Return the API key of the file or the environment, or None.
+
+    Raises:
+        UserError: the file cannot be read, or the key is too short or has a space.
+    """
+    if args.api_key_file is not None:
+        at = args.api_key_file
+        try:
+            key = Path(at).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"the API key cannot be read: {error}", at=at, fix=f"write it: {NEW_KEY} > {at}"
+            ) from error
+    elif KEY_VARIABLE in os.environ:
+        at, key = KEY_VARIABLE, os.environ[KEY_VARIABLE].strip()
+    else:
+        return None
+    if len(key) < SHORTEST_KEY or not key.isascii() or any(map(str.isspace, key)):
+        raise UserError(
+            f"an API key has at least {SHORTEST_KEY} ASCII characters and no space",
+            at=at,
+            fix=f"make one with: {NEW_KEY}",
+        )
+    return key
+
+
+def model_names(runs: Sequence[str]) -> dict[str, str]:
+    """Return the name of each model in requests -> its folder.
+
+    A name is that of the folder. An export inside a run folder also has the name of the run.
+    """
+    from nmt.export.metadata import is_export
+    from nmt.run.folder import CONFIG
+
+    names: dict[str, str] = {}
+    for run in runs:
+        path = Path(run).absolute()
+        inside = is_export(path) and (path.parent / CONFIG).is_file()
+        name = unused = f"{path.parent.name}/{path.name}" if inside else path.name
+        number = 1
+        while unused in names:
+            number += 1
+            unused = f"{name}-{number}"
+        names[unused] = run
+    return names
+
+
+def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
+    """Return the translator of a folder, ready for the first request, and its engine."""
+    from nmt.export.metadata import is_export
+
+    if is_export(Path(path)):
+        from nmt.export.backend import load_exported
+
+        translator, engine = load_exported(path, args.device, args.checkpoint), "ctranslate2"
+    else:
+        from nmt.decoding.translator import Translator
+        from nmt.model.cpu import kernels
+
+        translator = Translator.load(path, args.device, args.checkpoint, args.precision)
+        engine = "torch"
+        kernels.load()  # for many short searches the compiled loops pay
+    translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
+    return translator, engine
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What the server accepts, and how it refuses the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the server; each has a flag of nmt-serve.
+
+    Attributes:
+        body: bytes of a request body.
+        lines: lines of one request.
+        characters: Unicode code points of one line.
+        queue: lines that may wait for one model.
+        seconds: from the arrival of a request to its answer.
+        beam: beam size, n-best list and candidates of a request.
+        batch: lines that one model translates together.
+    """
+
+    body: int = 1_000_000
+    lines: int = 128
+    characters: int = 2_000
+    queue: int = 1_024
+    seconds: float = 30.0
+    beam: int = 32
+    batch: int = 64
+
+
+class Refused(Exception):
+    """A request that gets an error as its answer.
+
+    Args:
+        status: of HTTP.
+        code: a word for programs; it does not change between versions.
+        message: what is wrong, for people.
+        fix: the next step.
+        retry: seconds after which the same request may succeed; None = it never does.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, fix: str, retry: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.fix = status, code, message, fix
+        self.retry = retry
+
+    @property
+    def body(self) -> dict[str, dict[str, str]]:
+        """Return the JSON body of the answer."""
+        return {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the answer."""
+        return {} if self.retry is None else {"Retry-After": str(self.retry)}

@@ -1,0 +1,97 @@
+"""A model that is served: its Translator behind a queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from nmt.decoding.codec import Translation
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.serve.batcher import Batcher
+from nmt.serve.limits import Limits
+from nmt.serve.words import source_words, target_words
+
+
+class ServedModel:
+    """A Translator that several requests use at the same time.
+
+    Args:
+        name: in requests.
+        translator: only the thread of the queue uses it.
+        engine: the library that computes, for people.
+        limits: of the server.
+        observe: called with the number of lines of each batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        translator: Translator,
+        engine: str,
+        limits: Limits,
+        observe: Callable[[int], None] = lambda lines: None,
+    ) -> None:
+        self.name, self.translator, self.engine = name, translator, engine
+        self.scores, self.align = (self._supports(key) for key in ("token_scores", "align"))
+        self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
+
+    def _supports(self, option: str) -> bool:
+        try:
+            self.translator.check_options({option: True})
+        except UserError:
+            return False
+        return True
+
+    def description(self) -> dict[str, Any]:
+        """Return what a client needs to know of the model."""
+        return {
+            "name": self.name,
+            "src": self.translator.src,
+            "tgt": self.translator.tgt,
+            "engine": self.engine,
+            "device": str(self.translator.device),
+            "precision": self.translator.precision,
+            "beam": self.translator.decode.beam,
+            "tags": self.translator.vocab.tags,
+            "token_scores": self.scores,
+            "align": self.align,
+        }
+
+    def translate(self, lines: list[str], options: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the result of each line as JSON values."""
+        results = self.translator.stream(lines, **options)
+        return [self._result(*pair, options) for pair in zip(lines, results, strict=True)]
+
+    def _result(
+        self, line: str, translations: list[Translation], options: dict[str, Any]
+    ) -> dict[str, Any]:
+        words = bool(options.get("align") or options.get("token_scores"))
+        return {
+            "source_words": self._words(source_words(self.translator.codec, line)) if words else [],
+            "translations": [self._translation(one, words) for one in translations],
+        }
+
+    def _translation(self, one: Translation, words: bool) -> dict[str, Any]:
+        codec = self.translator.codec
+        return {
+            "text": one.text,
+            "score": _finite(one.score),
+            "log_prob": _finite(one.log_prob),
+            "finished": one.finished,
+            "pieces": one.pieces,
+            "token_log_probs": one.token_log_probs,
+            "alignment": one.alignment,
+            "words": self._words(target_words(codec, one)) if words else [],
+        }
+
+    @staticmethod
+    def _words(words: list[Any]) -> list[dict[str, Any]]:
+        return [dataclasses.asdict(word) for word in words]
+
+
+def _finite(number: float) -> float | None:
+    """Return a number that JSON can represent."""
+    return number if math.isfinite(number) else None

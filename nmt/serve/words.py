@@ -1,0 +1,83 @@
+"""Where the words of tokenized text are in plain text, and how probable the model found them.
+
+Word alignments count words of tokenized text, which users do not see. The page and other programs
+mark words in the text itself, so the server gives the position of each word.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nmt.decoding.codec import TextCodec, Translation
+
+MAX_GAP = 8  # characters between two words that the tokenizer does not show
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of tokenized text.
+
+    Attributes:
+        start, end: its position in the plain text, in Unicode code points. Equal if the plain text
+            does not contain the word, for example after normalization.
+        probability: of the word, given the source and the words before; None = not requested.
+    """
+
+    start: int
+    end: int
+    probability: float | None = None
+
+
+def source_words(codec: TextCodec, line: str) -> list[Word]:
+    """Return the words of a source line."""
+    return _place(_group(codec, codec.source_pieces(line))[0], line)
+
+
+def target_words(codec: TextCodec, translation: Translation) -> list[Word]:
+    """Return the words of a translation.
+
+    A probability is the product of those of the word's pieces. A line that was translated in parts
+    has none.
+    """
+    words, ends = _group(codec, translation.pieces)
+    placed = _place(words, translation.text)
+    log_probs = translation.token_log_probs
+    if len(log_probs) != len(translation.pieces) + translation.finished:
+        return placed
+    return [
+        Word(word.start, word.end, math.exp(sum(log_probs[first:last])))
+        for word, first, last in zip(placed, [0, *ends], ends, strict=False)
+    ]
+
+
+def _group(codec: TextCodec, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the words that pieces form, and the index of the piece after each word."""
+    strings = [codec.segmenter.surface(piece) for piece in pieces]
+    words, ends, word = [], [], ""
+    for index, (string, after) in enumerate(itertools.pairwise([*strings, " "]), 1):
+        word += string
+        if string.endswith(" ") or after.startswith(" "):
+            words.append(word.strip(" "))
+            ends.append(index)
+            word = ""
+    return words, ends
+
+
+def _place(words: Sequence[str], text: str) -> list[Word]:
+    """Find each word in the text, from left to right."""
+    placed, position = [], 0
+    for word in words:
+        start = end = position
+        plain = html.unescape(word)  # Moses escapes some characters
+        for spelling in dict.fromkeys((plain, plain.strip("@"), word)):
+            found = text.find(spelling, position) if spelling else -1
+            if 0 <= found - position <= MAX_GAP:
+                start, end = found, found + len(spelling)
+                break
+        placed.append(Word(start, end))
+        position = end
+    return placed

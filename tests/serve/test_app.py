@@ -1,0 +1,306 @@
+"""The HTTP API: equal results, limits, keys, errors and metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx", reason="the extra test is not installed")
+
+from fastapi.testclient import TestClient
+
+from nmt.decoding.options import SearchOptions
+from nmt.serve import app, guard
+from nmt.serve.app import Service
+from nmt.serve.limits import Limits
+from tests.decoding.untrained import LINES, untrained
+from tests.serve.conftest import KEY, LIMITS
+
+LOCAL = "http://localhost:8000"
+
+
+@pytest.fixture
+def client(service: Service) -> TestClient:
+    return TestClient(service.guard, base_url=LOCAL)
+
+
+def make(limits: Limits = LIMITS, key: str | None = None) -> tuple[Service, TestClient]:
+    service = Service({"one": (untrained(), "torch")}, limits, key)
+    return service, TestClient(service.guard, base_url=LOCAL)
+
+
+def texts(answer: Any) -> list[list[str]]:
+    assert answer.status_code == 200, answer.text
+    return [[one["text"] for one in line["translations"]] for line in answer.json()["lines"]]
+
+
+def problem(answer: Any) -> tuple[int, str, str]:
+    error = answer.json()["error"]
+    assert error["fix"]
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status_code, error["code"], error["message"]
+
+
+# ---------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam": 5, "length_alpha": 1.5},
+        {"n_best": 3},
+        {"sample": True, "seed": 7, "n_best": 2},
+        {"mbr": "chrf", "candidates": 4},
+        {"forbid_all": ["the"]},
+        {"align": True, "token_scores": True},
+    ],
+    ids=lambda options: "-".join(options) or "default",
+)
+def test_results_are_those_of_the_translator(client: TestClient, options: dict[str, Any]) -> None:
+    lines = [*LINES, ""]
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    expected = [[one.text for one in of] for of in untrained().stream(lines, **given)]
+    assert texts(client.post("/translate", json={"text": lines, **options})) == expected
+
+
+def test_a_text_is_translated_line_by_line_by_the_named_model(client: TestClient) -> None:
+    answer = client.post("/translate", json={"text": "o can\r\n\na gata", "model": "two"})
+    assert texts(answer) == [[t] for t in untrained(seed=5).translate(["o can", "", "a gata"])]
+    assert {k: answer.json()[k] for k in ("model", "src", "tgt")} == {
+        "model": "two", "src": "gl", "tgt": "en",
+    }  # fmt: skip
+
+
+def test_scores_alignment_and_words(client: TestClient) -> None:
+    (expected,) = untrained().n_best(LINES[:1], 1, token_scores=True, align=True)
+    body = {"text": LINES[0], "token_scores": True, "align": True}
+    (line,) = client.post("/translate", json=body).json()["lines"]
+    (found,) = line["translations"]
+    for name, value in dataclasses.asdict(expected[0]).items():
+        if name == "alignment":
+            assert found[name] == [list(pair) for pair in value]
+        else:
+            assert found[name] == pytest.approx(value), name
+    assert [LINES[0][w["start"] : w["end"]] for w in line["source_words"]] == LINES[0].split()
+    assert all(0 < word["probability"] <= 1 for word in found["words"])
+
+
+def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Service) -> None:
+    client = TestClient(service.guard, base_url=LOCAL)
+    translator = service.models["one"].translator
+    sizes, stream = [], translator.stream
+
+    def slow(lines: list[str], **options: Any) -> Any:
+        sizes.append(len(lines))
+        time.sleep(0.1)
+        return stream(lines, **options)
+
+    translator.stream = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(lambda line: client.post("/translate", json={"text": line}), LINES * 2)
+    assert [texts(answer)[0][0] for answer in answers] == untrained().translate(LINES * 2)
+    assert sum(sizes) == 12
+    assert 1 < max(sizes) <= LIMITS.batch
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (422, "bad_request", "text: Field required")),
+        ({"text": 5}, (422, "bad_request", "text.str: Input should be a valid string")),
+        ({"text": "a", "beams": 2}, (422, "bad_request", "beams: Extra inputs")),
+        ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
+        ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
+        ({"text": "a", "n_best": 6}, (422, "bad_option", "n_best: 6 is above 5")),
+        ({"text": "a", "top_k": 6}, (422, "bad_option", "top_k requires sample")),
+        ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
+        ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
+        ({"text": "a\n" * 8}, (422, "too_many_lines", "the text has 9 lines, at most 8")),
+        ({"text": ["b", "a" * 61]}, (422, "line_too_long", "line 2 has 61 characters, at most 60")),
+        ({"text": "a" * 4_000}, (413, "body_too_large", "the body has more than 4,000 bytes")),
+    ],
+)
+def test_what_is_not_allowed_is_refused(
+    client: TestClient, body: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    status, code, message = problem(client.post("/translate", json=body))
+    assert (status, code) == expected[:2]
+    assert message.startswith(expected[2])
+
+
+def test_a_body_without_length_is_limited_too(client: TestClient) -> None:
+    answer = client.post("/translate", content=(b" " * 1_000 for _ in range(5)))
+    assert problem(answer)[:2] == (413, "body_too_large")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
+def test_a_body_that_is_not_an_object_is_refused(client: TestClient, content: bytes) -> None:
+    answer = client.post(
+        "/translate", content=content, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]["fix"]
+
+
+def test_other_paths_and_methods_are_json_errors(client: TestClient) -> None:
+    assert problem(client.get("/nothing"))[0] == 404
+    assert problem(client.get("/translate"))[0] == 405
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Callable[[Service], tuple[Event, ...]]:
+    """Return a function that blocks a model; it returns two events: busy, and free to set."""
+
+    def block(service: Service) -> tuple[Event, ...]:
+        translator, busy, free = service.models["one"].translator, Event(), Event()
+        stream = translator.stream
+
+        def wait(lines: list[str], **options: Any) -> Any:
+            busy.set()
+            assert free.wait(20)
+            return stream(lines, **options)
+
+        monkeypatch.setattr(translator, "stream", wait)
+        return busy, free
+
+    return block
+
+
+def test_a_translation_that_takes_too_long_is_a_timeout(stuck: Any) -> None:
+    service, client = make(dataclasses.replace(LIMITS, seconds=0.2))
+    _, free = stuck(service)
+    answer = client.post("/translate", json={"text": "a"})
+    assert problem(answer)[:2] == (504, "timeout")
+    assert answer.headers["retry-after"] == "1"
+    free.set()
+    service.close()
+
+
+def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any) -> None:
+    busy, free = stuck(service)
+    client = TestClient(service.guard, base_url=LOCAL)
+
+    def send(size: int) -> Future[Any]:
+        return pool.submit(client.post, "/translate", json={"text": ["a"] * size})
+
+    with ThreadPoolExecutor(4) as pool:
+        sent = [send(1)]
+        assert busy.wait(10)
+        sent += [send(8), send(8)]
+        deadline = time.monotonic() + 10
+        while service.models["one"].batcher.waiting < 16:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert problem(client.post("/translate", json={"text": "a"}))[:2] == (429, "queue_full")
+        service.guard.stopping = True
+        assert problem(client.post("/translate", json={"text": "a"}))[:2] == (503, "stopping")
+        assert client.get("/health").status_code == 503
+        free.set()
+        assert [one.result().status_code for one in sent] == [200, 200, 200]
+    assert service.guard.active == 0
+
+
+def test_a_failure_is_reported_without_details(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(lines: list[str], **options: Any) -> Any:
+        raise RuntimeError("a secret path")
+
+    monkeypatch.setattr(service.models["one"].translator, "stream", fail)
+    client = TestClient(service.guard, base_url=LOCAL)
+    answer = client.post("/translate", json={"text": "a"})
+    assert problem(answer) == (500, "failed", "the translation failed")
+    assert capsys.readouterr().err == "error: RuntimeError: a secret path\n"
+    assert texts(client.post("/translate", json={"text": "a", "model": "two"}))
+
+
+# ---------------------------------------------------------------- access
+
+
+def test_a_key_is_required_for_models_text_and_metrics() -> None:
+    service, client = make(key=KEY)
+    client.base_url = "http://nmt.example.org"  # with a key, any host name is allowed
+    for path in guard.OPEN_PATHS:
+        assert client.get(path).status_code == 200
+    for headers in ({}, {"Authorization": "Bearer 0123456789abcdeF"}, {"X-API-Key": "x"}):
+        for path in ("/models", "/metrics"):
+            assert problem(client.get(path, headers=headers))[:2] == (401, "wrong_key")
+        answer = client.post("/translate", json={"text": "a"}, headers=headers)
+        assert problem(answer)[:2] == (401, "wrong_key")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": KEY}):
+        assert client.get("/models", headers=headers).status_code == 200
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("127.0.0.1:8000", 200), ("[::1]:8000", 200), ("[::1]", 200),
+        ("evil.example", 421), ("localhost.evil.example:8000", 421), ("", 421),
+    ],
+)  # fmt: skip
+def test_without_a_key_only_this_machine_is_answered(
+    client: TestClient, host: str, status: int
+) -> None:
+    assert client.get("/models", headers={"Host": host}).status_code == status
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+def test_models_and_limits_are_described(client: TestClient) -> None:
+    answer = client.get("/models").json()
+    assert [model["name"] for model in answer["models"]] == ["one", "two"]
+    assert answer["models"][0] | {"src": "gl", "tgt": "en", "align": True} == answer["models"][0]
+    assert answer["limits"] == dataclasses.asdict(LIMITS)
+
+
+def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
+    api = client.get("/openapi.json").json()
+    assert set(api["paths"]) == {"/health", "/models", "/metrics", "/translate"}
+    operation = api["paths"]["/translate"]["post"]
+    assert {"200", "401", "404", "413", "422", "429", "503", "504"} == set(operation["responses"])
+    properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
+    assert set(properties) == {"text", "model", *SearchOptions.model_fields} - {"batch_tokens"}
+
+
+def test_metrics_count_requests_and_lines_but_no_text(client: TestClient) -> None:
+    client.post("/translate", json={"text": ["secretword", "o can"]})
+    client.post("/translate", json={"text": "a", "beam": 0})
+    metrics = client.get("/metrics").text
+    assert 'nmt_requests_total{model="one",status="200"} 1.0' in metrics
+    assert 'nmt_requests_total{model="one",status="422"} 1.0' in metrics
+    assert 'nmt_lines_total{model="one"} 2.0' in metrics
+    assert 'nmt_queue_lines{model="two"} 0.0' in metrics
+    assert "nmt_active_requests 0.0" in metrics
+    assert "secretword" not in metrics
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_load_nothing_from_elsewhere(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.headers["content-type"].startswith("text/html")
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//|url\(|@import|import\(", answer.text)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert policy.count("'sha256-") == 2
+    assert "unsafe" not in policy
+
+
+def test_the_pages_are_part_of_the_package() -> None:
+    from tests.test_architecture import ROOT
+
+    assert "nmt.serve = static/*" in (ROOT / "setup.cfg").read_text()
+    assert {file.name for file in app.STATIC.iterdir()} == {"index.html", "docs.html"}

@@ -1,0 +1,66 @@
+"""Positions and probabilities of words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
+from nmt.decoding.forced import word_ends
+from nmt.serve.words import _group, _place, source_words, target_words
+from tests.decoding.untrained import LINES, untrained
+
+SEGMENTERS = [
+    FastBpeConfig(merges=50),
+    SentencePieceConfig(vocab_size=60),
+    SentencePieceConfig(vocab_size=310, byte_fallback=True),
+]
+
+
+def marked(words: list, text: str) -> list[str]:
+    return [text[word.start : word.end] for word in words]
+
+
+def test_words_are_found_in_plain_text() -> None:
+    words = ["Don", "&apos;t", "stop", "@-@", "a", "&quot;", "\u263a", ",", "now", "."]
+    text = "Don't stop-a \"\u263a, now."
+    assert marked(_place(words, text), text) == [
+        "Don", "'t", "stop", "-", "a", '"', "\u263a", ",", "now", ".",
+    ]  # fmt: skip
+
+
+def test_a_word_that_the_text_lacks_has_no_length_and_shifts_no_other() -> None:
+    text = "one two two"
+    words = _place(["one", "ﬁ", "two", "two"], text)
+    assert marked(words, text) == ["one", "", "two", "two"]
+
+
+@pytest.mark.parametrize("segment", SEGMENTERS, ids=["bpe", "spm", "bytes"])
+def test_words_are_those_of_the_alignment(segment: object) -> None:
+    translator = untrained(segment=segment)
+    for line, (best,) in zip(LINES, translator.n_best(LINES, 1, align=True), strict=True):
+        sources, targets = (
+            source_words(translator.codec, line),
+            target_words(translator.codec, best),
+        )
+        assert source_words(translator.codec, " ") == []
+        for pieces in (translator.codec.source_pieces(line), best.pieces):
+            words, ends = _group(translator.codec, pieces)
+            assert len(words) == sum(word_ends(translator.codec, pieces))
+            assert ends == [
+                i for i, end in enumerate(word_ends(translator.codec, pieces), 1) if end
+            ]
+        assert "".join(marked(sources, line)) == line.replace(" ", "")
+        assert all(i < len(sources) and j < len(targets) for i, j in best.alignment)
+
+
+def test_probabilities_of_the_words_and_of_the_end_are_that_of_the_sentence() -> None:
+    translator = untrained()
+    for (best,) in translator.n_best(LINES, 1, token_scores=True):
+        words = target_words(translator.codec, best)
+        total = math.prod(word.probability for word in words if word.probability is not None)
+        end = best.token_log_probs[-1] if best.finished else 0.0
+        assert total * math.exp(end) == pytest.approx(math.exp(best.log_prob), rel=1e-4)
+    (best,) = translator.n_best(LINES[:1], 1)[0]
+    assert {word.probability for word in target_words(translator.codec, best)} <= {None}
