@@ -103,6 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Check the arguments, load the models, and serve them."""
+    from nmt.export.metadata import is_export
+    from nmt.run.folder import RunFolder
+
     limit_onednn_cache(COMPILED_PRODUCTS)
     limits = _limits(args)
     key = _api_key(args)
@@ -121,6 +124,9 @@ def body(args: argparse.Namespace) -> None:
             fix=f"write a key into a file ({NEW_KEY}) and pass --api-key-file FILE, or leave out "
             "--host",
         )
+    for path in args.run:  # report a bad folder before torch is imported, which takes seconds
+        if not is_export(Path(path)):
+            RunFolder.open(path).require_translation()
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
     enable_gc()
@@ -200,10 +206,11 @@ def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
         translator, engine = load_exported(path, args.device, args.checkpoint), "ctranslate2"
     else:
         from nmt.decoding.translator import Translator
-        from nmt.model.cpu import kernels
 
         translator = Translator.load(path, args.device, args.checkpoint, args.precision)
         engine = "torch"
+        from nmt.model.cpu import kernels
+
         kernels.load()  # for many short searches the compiled loops pay
     translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
     return translator, engine
