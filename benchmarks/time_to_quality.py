@@ -27,8 +27,6 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.eager_loop import EagerLoop, baseline_recipe
-from nmt.cli import limit_onednn_cache
-from nmt.cli.train import CACHED_PRODUCTS
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
@@ -37,6 +35,7 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
+from nmt.runtime.allocation import CACHED_PRODUCTS, limit_onednn_cache
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.training.finish import finish
 from nmt.training.task import Evaluation

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe as Recipe
     from nmt.decoding.translator import Translator as Translator
     from nmt.model.transformer import Transformer as Transformer
+    from nmt.session import TrainingResult as TrainingResult
+    from nmt.session import train as train
 
 __version__ = "0.2.0"
 
@@ -22,6 +24,8 @@ _MODULES = {
     "load_recipe": "nmt.config.load",
     "Transformer": "nmt.model.transformer",
     "Translator": "nmt.decoding.translator",
+    "train": "nmt.session",
+    "TrainingResult": "nmt.session",
 }
 
 

@@ -17,8 +17,6 @@ from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
-from nmt.cli import limit_onednn_cache
-from nmt.cli.train import CACHED_PRODUCTS
 from nmt.config.recipe import ModelConfig, OptimConfig, Recipe
 from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
@@ -26,6 +24,7 @@ from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
+from nmt.runtime.allocation import CACHED_PRODUCTS, limit_onednn_cache
 from nmt.runtime.device import resolve_device
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.tasks import make_task

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.corpus import obtain_corpus
 from nmt.cli.recipe import add_recipe, recipe_of
+from nmt.data.download import obtain_corpus
 
 
 def parser() -> argparse.ArgumentParser:

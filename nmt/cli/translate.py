@@ -23,9 +23,9 @@ from typing import (
     get_origin,
 )
 
-from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
 from nmt.errors import Terminated, UserError
+from nmt.runtime.allocation import limit_onednn_cache
 from nmt.runtime.signals import handle_signals
 
 if TYPE_CHECKING:

@@ -38,7 +38,16 @@ from nmt.config.variants import (
     read_range,
     read_variants,
 )
-from nmt.config.yaml import KeyPath, Node, Problem, is_none, key_name, read_value, read_yaml
+from nmt.config.yaml import (
+    KeyPath,
+    Location,
+    Node,
+    Problem,
+    is_none,
+    key_name,
+    read_value,
+    read_yaml,
+)
 from nmt.errors import UserError
 
 MAX_BYTES = 1 << 20  # of a recipe file
@@ -222,6 +231,38 @@ def _search_space(
         limits = read_range(values, name, document, problems)
         space[name] = limits or [format_value(value.plain()) for value in tried]
     return space
+
+
+def as_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    overrides: Sequence[str] = (),
+    variant: str | None = None,
+) -> Recipe:
+    """Return the recipe of a file, of a dictionary with the keys of a recipe, or of a Recipe.
+
+    Args:
+        recipe: paths in a dictionary are relative to the working directory.
+        overrides: ``key=value``, applied last.
+        variant: name of the variant in a file of variants.
+
+    Raises:
+        UserError: all errors of the recipe, or it has no file and no run folder ``out``.
+    """
+    if isinstance(recipe, str | Path):
+        return load_recipe(recipe, overrides, variant)
+    if variant is not None:
+        raise UserError("a variant is chosen from a file", fix="pass the path of the file")
+    if isinstance(recipe, Recipe):
+        recipe = recipe.model_dump(by_alias=True)
+    document = _absolute_paths(_as_node(recipe, Location("recipe")), Path.cwd())
+    resolved = _resolve(document, overrides, None)
+    if not resolved.out:
+        raise UserError(
+            "a recipe without a file needs the path of a run folder",
+            at="out",
+            fix='set it, such as "out": "runs/first"',
+        )
+    return _with_run_folder(resolved, Path())
 
 
 def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -472,6 +513,17 @@ def _merge(base: Node, changes: Node) -> Node:
             new = Node({**kept, **new.group}, old.at, old.key_at)
         merged[name] = new
     return Node(merged, base.at, base.key_at)
+
+
+def _as_node(value: Any, at: Location) -> Node:
+    """Return a Python value as the node that a YAML file with it would give."""
+    if isinstance(value, Mapping):
+        return Node({str(key): _as_node(inner, at) for key, inner in value.items()}, at, at)
+    if isinstance(value, list | tuple):
+        return Node([_as_node(item, at) for item in value], at, at)
+    if value is None or isinstance(value, bool):
+        return Node("none" if value is None else str(value).lower(), at, at)
+    return Node(str(value), at, at)
 
 
 def _absolute_paths(recipe: Node, folder: Path) -> Node:

@@ -972,6 +972,20 @@ class TrainConfig(ConfigBase):
         "weights, gradients and optimizer state, for models too large for one GPU",
         "N released code",
     )
+    tensorboard: Literal["auto", "on", "off"] = option(
+        "auto",
+        "write the metrics for TensorBoard to RUN/tensorboard; auto = if the package tensorboard "
+        "is installed; on = stop with an error if it is not",
+        "O",
+    )
+    wandb: str | None = option(
+        None,
+        "project of Weights & Biases that the metrics are logged to; needs the package wandb; "
+        "none = off",
+        "O",
+        form="PROJECT or ENTITY/PROJECT",
+        pattern=r"^([^/\\#?%:\s]+/)?[^/\\#?%:]{1,128}$",
+    )
 
 
 class DecodeConfig(ConfigBase):

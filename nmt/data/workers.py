@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeAlias, TypeVar
 
 from nmt.errors import MachineError
-from nmt.runtime.cpus import available_cpus
+from nmt.runtime.cpus import available_cpus, within_limit
 
 CHUNK = 2000  # items that a worker gets at a time
 MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
@@ -42,7 +42,7 @@ def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Resu
     chunks = iter(lambda: list(itertools.islice(rest, CHUNK)), [])
     first = list(itertools.islice(chunks, MIN_PARALLEL_CHUNKS))
     numbered = enumerate(itertools.chain(first, chunks))
-    workers = available_cpus()
+    workers = within_limit(available_cpus())
     if workers == 1 or len(first) < MIN_PARALLEL_CHUNKS:
         yield from itertools.starmap(work, numbered)
         return

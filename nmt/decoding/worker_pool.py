@@ -26,7 +26,7 @@ from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-def
 from typing import Any, Generic, TypeVar
 
 from nmt.errors import MachineError, UserError
-from nmt.runtime.cpus import available_cpus, num_threads
+from nmt.runtime.cpus import available_cpus, num_threads, within_limit
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -39,8 +39,11 @@ CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not sur
 
 
 def all_cores() -> int:
-    """Return the number of available CPUs, at most OMP_NUM_THREADS; 1 where forks do not work."""
-    return min(available_cpus(), num_threads()) if CAN_FORK else 1
+    """Return the number of available CPUs, at most OMP_NUM_THREADS and ``limit_processes``.
+
+    Where forks do not work it is 1.
+    """
+    return within_limit(min(available_cpus(), num_threads())) if CAN_FORK else 1
 
 
 def check_workers(workers: int) -> int:

@@ -33,6 +33,8 @@ FREE_ON_RESUME = frozenset(
         "train.keep",
         "train.shard",  # sums are rounded differently; checkpoints are the same
         "train.log_every",
+        "train.tensorboard",
+        "train.wandb",
         "analysis.every",
         "analysis.observe",
         "decode.batch_tokens",

@@ -1,25 +1,31 @@
-"""The logs of a training: lines for people, JSON records for machines, TensorBoard."""
+"""The logs of a training: lines for people, JSON records for machines, experiment trackers."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tqdm import tqdm
+
 from nmt.run.folder import RunFolder
+from nmt.run.trackers import Tracker
 from nmt.runtime.files import append_line, disk_errors, write_atomic
 
 
 class Logger(Protocol):
     """Where a training logs."""
 
-    def text(self, line: str) -> None:
-        """Log a line for people."""
+    def text(self, line: str, on_console: bool = True) -> None:
+        """Log a line for people.
+
+        Args:
+            on_console: print it too; False if a live view shows the same.
+        """
 
     def record(self, values: dict[str, Any]) -> None:
         """Log a record for machines."""
@@ -28,7 +34,7 @@ class Logger(Protocol):
 class NullLogger:
     """A logger that does nothing, for all processes except the main one."""
 
-    def text(self, line: str) -> None:
+    def text(self, line: str, on_console: bool = True) -> None:
         """Do nothing."""
 
     def record(self, values: dict[str, Any]) -> None:
@@ -36,25 +42,30 @@ class NullLogger:
 
 
 class MetricsLog:
-    """Log to train.log, metrics.jsonl and TensorBoard of one run.
+    """Log to train.log, metrics.jsonl and the trackers of one run.
 
-    Call ``rewind`` once before the first record. TensorBoard is used if it is installed; if it
-    fails, there is one warning and training continues.
+    Call ``rewind`` once before the first record. If a tracker fails, there is one warning and
+    training continues without it.
+
+    Args:
+        trackers: see ``nmt.run.trackers``.
+        console: print the lines for people on standard error.
     """
 
-    def __init__(self, run: RunFolder) -> None:
-        self._run = run
-        self._board: Any = None
-        self._board_wanted = importlib.util.find_spec("tensorboard") is not None
-        self._update = 0
+    def __init__(
+        self, run: RunFolder, trackers: Sequence[Tracker] = (), console: bool = True
+    ) -> None:
+        self._run, self._console = run, console
+        self._trackers = list(trackers)
         with disk_errors(run.path):
             run.log_file.touch()
             run.metrics_file.touch()
 
-    def text(self, line: str) -> None:
-        """Write a line on standard error, and with the time to train.log."""
-        with contextlib.suppress(OSError, ValueError):  # a closed terminal does not end a training
-            print(line, file=sys.stderr, flush=True)
+    def text(self, line: str, on_console: bool = True) -> None:
+        """Write a line on standard error, above a progress bar, and with the time to train.log."""
+        if on_console and self._console:
+            with contextlib.suppress(OSError, ValueError):  # a closed terminal ends no training
+                tqdm.write(line, file=sys.stderr)
         append_line(self._run.log_file, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
 
     def record(self, values: dict[str, Any]) -> None:
@@ -65,12 +76,15 @@ class MetricsLog:
         """
         line = json.dumps(_to_json_values(values), ensure_ascii=False, allow_nan=False)
         append_line(self._run.metrics_file, line)
-        self._draw(values)
+        self._track(values)
 
     def rewind(self, update: int) -> None:
-        """Remove broken lines and what a resumed run writes again.
+        """Remove broken lines and what a resumed run writes again, and start the trackers.
 
         That is every record after ``update``, and the test score of an earlier end.
+
+        Raises:
+            MachineError: a tracker does not start.
         """
         with disk_errors(self._run.metrics_file):
             text = self._run.metrics_file.read_text(encoding="utf-8", errors="replace")
@@ -79,13 +93,14 @@ class MetricsLog:
         repaired = "".join(line + "\n" for line in kept)
         if repaired != text:
             write_atomic(self._run.metrics_file, repaired)
-        self._update = update
+        for tracker in self._trackers:
+            tracker.begin(update)
 
     def close(self) -> None:
-        """Flush TensorBoard's file."""
-        if self._board is not None:
-            self._try_board(self._board.close)
-            self._board = None
+        """Write and upload what the trackers have not written yet."""
+        for tracker in list(self._trackers):
+            self._try(tracker, tracker.close)
+        self._trackers.clear()
 
     def __enter__(self) -> MetricsLog:
         return self
@@ -93,32 +108,22 @@ class MetricsLog:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _draw(self, values: dict[str, Any]) -> None:
-        if not self._board_wanted:
-            return
-        if self._board is None:
-            self._try_board(self._open_board)
-        kind = values.get("kind", "train")
-        for name, value in values.items():
-            if self._board is None or name == "update" or not isinstance(value, (int, float)):
-                continue
-            self._try_board(
-                self._board.add_scalar, f"{kind}/{name}", value, values.get("update", self._update)
-            )
+    def _track(self, values: dict[str, Any]) -> None:
+        kind, update = values.get("kind", "train"), values.get("update", 0)
+        numbers = {
+            f"{kind}/{name}": value
+            for name, value in values.items()
+            if name != "update" and isinstance(value, (int, float))
+        }
+        for tracker in list(self._trackers):
+            self._try(tracker, tracker.log, update, numbers)
 
-    def _open_board(self) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        folder = str(self._run.path / "tensorboard")
-        # purge_step hides the curves of updates that a resumed run makes again
-        self._board = SummaryWriter(folder, purge_step=self._update + 1)
-
-    def _try_board(self, action: Callable[..., Any], *arguments: Any) -> None:
+    def _try(self, tracker: Tracker, action: Callable[..., Any], *arguments: Any) -> None:
         try:
             action(*arguments)
         except Exception as error:
-            self._board_wanted, self._board = False, None
-            self.text(f"warning: TensorBoard is off, it failed: {error}")
+            self._trackers.remove(tracker)
+            self.text(f"warning: {tracker.name} is off, it failed: {error}")
 
 
 def _is_kept(line: str, update: int) -> bool:

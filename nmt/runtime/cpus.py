@@ -1,4 +1,4 @@
-"""Count the CPUs that this process may use."""
+"""Count the CPUs that this process may use, and limit the processes that it starts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,28 @@ import math
 import os
 import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 GROUPS = Path("/proc/self/cgroup")  # lists the control groups of this process
 MOUNT = Path("/sys/fs/cgroup")
+_LIMIT: ContextVar[int | None] = ContextVar("limit of processes", default=None)
+
+
+@contextlib.contextmanager
+def limit_processes(count: int) -> Iterator[None]:
+    """Use at most ``count`` processes inside the block; with 1, nothing is forked."""
+    token = _LIMIT.set(count)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def within_limit(count: int) -> int:
+    """Return a number of processes, or the limit of ``limit_processes`` if it is smaller."""
+    limit = _LIMIT.get()
+    return count if limit is None else min(count, limit)
 
 
 def available_cpus(groups: Path = GROUPS, mount: Path = MOUNT) -> int:

@@ -49,7 +49,8 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     trainer.model.load_state_dict(best.model)
     test = None
     if trainer.task.has_test:
-        test = trainer.evaluate("test", intervals=True)
+        with trainer.progress.ending("scoring test"):
+            test = trainer.evaluate("test", intervals=True)
         test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.record()})
     score = average_score
@@ -145,7 +146,8 @@ def _average(trainer: Trainer) -> float | None:
     path = save_average(run, newest, "avg")
     trainer.model.load_state_dict(read_checkpoint(path, with_optimizer=False).model)
     name = trainer.recipe.score.select_by
-    dev = trainer.evaluate("dev")
+    with trainer.progress.ending("scoring the average"):
+        dev = trainer.evaluate("dev")
     score = as_score(name, dev.value(name))
     best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)

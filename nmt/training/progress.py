@@ -1,20 +1,269 @@
-"""What training logs: a line per interval of updates, and a line per validation."""
+"""What training shows: a log line per interval, one per validation, and the state in between."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
+from tqdm import tqdm
 
 from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import IntervalState, TrainState
-from nmt.run.results import format_number
+from nmt.run.results import as_score, format_number
 from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
 DIVERGED = 100  # times ln(types)
+
+
+class TimeLeft:
+    """Estimate how long a training takes at most, with validations and the test set.
+
+    Scoring the test set counts as one more validation. How long a validation takes is known after
+    the first one; until then the estimate is of the updates alone.
+
+    Args:
+        has_test: whether the recipe has a test set.
+
+    Attributes:
+        validation_seconds: mean of the last three validations; None = there was none.
+    """
+
+    def __init__(self, recipe: Recipe, has_test: bool) -> None:
+        self._recipe, self._has_test = recipe, has_test
+        self._last: deque[float] = deque(maxlen=3)
+        self.validation_seconds: float | None = None
+
+    def validated(self, seconds: float) -> None:
+        """Add the duration of a validation."""
+        self._last.append(seconds)
+        self.validation_seconds = sum(self._last) / len(self._last)
+
+    def seconds(self, state: TrainState, per_update: float) -> float:
+        """Return the seconds from now to the end, where an update takes ``per_update`` seconds."""
+        recipe, last = self._recipe, last_update(self._recipe)
+        validations = math.ceil(last / recipe.train.validate_every) - len(state.history)
+        of_validation = self.validation_seconds or 0.0
+        left = (last - state.update) * per_update + max(0, validations) * of_validation
+        if recipe.time_limit is not None:
+            left = min(left, recipe.time_limit * 3600 - state.seconds)
+        return max(0.0, left) + self._has_test * of_validation
+
+
+class Pace:
+    """Measure updates and target tokens per second over the last minute of updates.
+
+    The first update is not counted: it allocates memory, and a GPU compiles kernels.
+
+    Args:
+        now: returns seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._paused = now, 0.0
+        self._updates = self._tokens = 0
+        self._marks: deque[tuple[float, int, int]] = deque()  # about one a second
+        self._last = (0.0, 0, 0)
+
+    def step(self, tokens: int) -> None:
+        """Count one update."""
+        now = self._now() - self._paused
+        self._updates += 1
+        self._tokens += tokens
+        self._last = now, self._updates, self._tokens
+        if not self._marks or now - self._marks[-1][0] >= 1:
+            self._marks.append(self._last)
+            while now - self._marks[0][0] > 60 and len(self._marks) > 2:
+                self._marks.popleft()
+
+    def pause(self, seconds: float) -> None:
+        """Leave out seconds that were spent between two updates."""
+        self._paused += seconds
+
+    def per_second(self) -> tuple[float, float] | None:
+        """Return updates and tokens per second; None until two updates and a second are counted."""
+        if not self._marks:
+            return None
+        (since, updates, tokens), (until, all_updates, all_tokens) = self._marks[0], self._last
+        seconds = until - since
+        if seconds < 1 or all_updates - updates < 2:
+            return None
+        return (all_updates - updates) / seconds, (all_tokens - tokens) / seconds
+
+
+class Progress:
+    """The state of a training for people who watch it; it reads nothing from a device.
+
+    Args:
+        state: counts the updates.
+        has_test: whether the recipe has a test set.
+        now: returns seconds.
+
+    Attributes:
+        loss: of the last log line; None = none yet.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        state: TrainState,
+        has_test: bool,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.recipe, self.state, self._now = recipe, state, now
+        self.time_left = TimeLeft(recipe, has_test)
+        self.pace = Pace(now)
+        self.loss: float | None = None
+        self._activity, self._began = "", 0.0
+        self._ended = False
+
+    @property
+    def last_update(self) -> int:
+        """Return the number of updates that training cannot exceed."""
+        return int(last_update(self.recipe))
+
+    @contextlib.contextmanager
+    def validation(self) -> Iterator[None]:
+        """Show that a validation is running, and count its duration if it is complete."""
+        with self._activity_of("validating"):
+            yield
+            self.time_left.validated(self._now() - self._began)
+
+    @contextlib.contextmanager
+    def ending(self, activity: str) -> Iterator[None]:
+        """Show what is done after the last update, such as ``scoring test``."""
+        self._ended = True
+        with self._activity_of(activity):
+            yield
+
+    @contextlib.contextmanager
+    def _activity_of(self, name: str) -> Iterator[None]:
+        self._activity, self._began = name, self._now()
+        try:
+            yield
+        finally:
+            self._activity = ""
+            self.pace.pause(self._now() - self._began)
+
+    def status(self) -> str:
+        """Return one line: updates, time left, speed, loss and the best dev score."""
+        parts = [f"{self.state.update:,}/{self.last_update:,}"]
+        speed = self.pace.per_second()
+        if self._activity:
+            parts.append(f"{self._activity} {clock(self._now() - self._began)}")
+        if speed is not None and not self._ended:
+            updates, tokens = speed
+            # "+": validations come in addition, and how long they take is not known
+            more = "" if self.time_left.validation_seconds is not None else "+"
+            parts.append(f"{clock(self.time_left.seconds(self.state, 1 / updates))}{more} left")
+            parts += [f"{updates:.3g} updates/s", f"{tokens:,.0f} tok/s"]
+        if self.loss is not None:
+            parts.append(f"loss {format_number(self.loss)}")
+        best = dict(self.state.history).get(self.state.best_update or 0)
+        if best is not None:
+            metric = self.recipe.score.select_by
+            parts.append(f"best {metric} {format_number(as_score(metric, best))}")
+        return "  ".join(parts)
+
+
+class LiveView:
+    """Show nothing: the base class of what shows a training while it runs.
+
+    Attributes:
+        shown: the view shows what the lines of updates say, so these are only written to train.log.
+    """
+
+    shown = False
+
+    def begin(self, progress: Progress) -> None:
+        """Start to show a training."""
+
+    def update(self) -> None:
+        """Show that an update is complete. This is called after each, so it must cost nothing."""
+
+    def refresh(self) -> None:
+        """Show the time; this is called between the batches of a validation."""
+
+    def record(self, values: dict[str, Any]) -> None:
+        """Show what was logged (see ``Logger.record``)."""
+
+    def end(self) -> None:
+        """Remove what is only of interest during training."""
+
+
+class LiveLine(LiveView):
+    """Show one line with a bar on a terminal; elsewhere show nothing."""
+
+    def __init__(self) -> None:
+        self._bar: _StatusBar | None = None
+
+    def begin(self, progress: Progress) -> None:
+        """Draw the line, if standard error is a terminal."""
+        self._bar = _StatusBar(progress)
+        self.shown = not self._bar.disable
+
+    def update(self) -> None:
+        """Draw the line again if it is older than a fifth of a second."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def refresh(self) -> None:
+        """Draw the line again if it is older than a fifth of a second."""
+        if self._bar is not None:
+            self._bar.update(0)
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class _StatusBar(tqdm):
+    """A bar of all updates, followed by the status of the training."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        super().__init__(
+            total=progress.last_update,
+            initial=progress.state.update,
+            file=sys.stderr,
+            bar_format="{percentage:3.0f}%|{bar}| {status}",
+            mininterval=0.2,
+            miniters=0,
+            dynamic_ncols=True,
+            leave=False,
+            disable=None,  # without a terminal
+        )
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """Return what the format names; tqdm asks for it only when it draws the line."""
+        return {**super().format_dict, "status": self._progress.status()}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """One validation of a training, as ``nmt.train`` passes it to ``on_validation``.
+
+    Attributes:
+        update: updates so far.
+        epoch: passes over the training corpus so far.
+        scores: everything measured on dev, by name: scores and perplexities.
+        best: whether this is the best checkpoint so far.
+    """
+
+    update: int
+    epoch: int
+    scores: dict[str, float]
+    best: bool
 
 
 class LogInterval:
@@ -60,7 +309,7 @@ class LogInterval:
         self.nll = self.nll + nll
         self.tokens += tokens
 
-    def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
+    def close(self, lr: float, norm: Tensor, time_left: TimeLeft) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
         seconds = time.monotonic() - self.since
         loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
@@ -79,7 +328,7 @@ class LogInterval:
             "lr": lr,
             "grad_norm": float(norm),
             "tokens_per_second": self.tokens / seconds,
-            "seconds_left": (last_update(self.recipe) - update) * seconds / updates,
+            "seconds_left": time_left.seconds(self.state, seconds / updates),
         }
         self.restart()
         return record
@@ -94,8 +343,13 @@ class LogInterval:
         return self.lower_of_two > DIVERGED * math.log(types)
 
 
-def update_line(record: dict[str, Any]) -> str:
-    """Return a record of ``LogInterval.close`` as a line for people."""
+def update_line(record: dict[str, Any], validations_known: bool) -> str:
+    """Return a record of ``LogInterval.close`` as a line for people.
+
+    Args:
+        validations_known: whether the time left includes validations.
+    """
+    more = "" if validations_known else " and validations"
     loss, ppl, smoothed, norm = (
         format_number(record["loss"], 3),
         *(format_number(record[name]) for name in ("ppl", "smoothed_ppl", "grad_norm")),
@@ -103,7 +357,8 @@ def update_line(record: dict[str, Any]) -> str:
     return (
         f"update {record['update']:>6}  epoch {record['epoch'] + 1:>3}  loss {loss}  "
         f"ppl {ppl} ({smoothed} smoothed)  lr {record['lr']:.2e}  |g| {norm}  "
-        f"{record['tokens_per_second']:,.0f} tok/s  {clock(record['seconds_left'])} left at most"
+        f"{record['tokens_per_second']:,.0f} tok/s  "
+        f"{clock(record['seconds_left'])}{more} left at most"
     )
 
 

@@ -35,9 +35,17 @@ ANOTHER_FOLDER = "or train in another folder with out=PATH"
 
 
 def prepare_to_resume(
-    recipe: Recipe, run: TrainingFolder, processes: int, device: torch.device
+    recipe: Recipe,
+    run: TrainingFolder,
+    processes: int,
+    device: torch.device,
+    progress: bool = True,
 ) -> tuple[Prepared, str]:
     """Return the corpora and the precision of a run to resume.
+
+    Args:
+        processes: number of processes that train together.
+        progress: show progress bars on a terminal.
 
     Raises:
         UserError: the data, the text processing, the batches of an update or the tensors of the
@@ -52,7 +60,7 @@ def prepare_to_resume(
     require_same_update(state, recipe.optim.accumulate, processes, changed)
     before = state.precision or run.recipe().precision
     precision = resumed_precision(recipe.precision, before, device)
-    prepared = prepare_resumed(recipe, run, state)
+    prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
     return prepared, precision
 

@@ -10,11 +10,10 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from nmt.data.batches import FlatBatch, Update, updates
 from nmt.data.prefetch import Prefetcher
@@ -45,7 +44,15 @@ from nmt.training.optimizer import (
     take_step,
 )
 from nmt.training.parallel import Replicated, Sharded
-from nmt.training.progress import DIVERGED, LogInterval, dev_line, update_line
+from nmt.training.progress import (
+    DIVERGED,
+    LiveView,
+    LogInterval,
+    Progress,
+    Validation,
+    dev_line,
+    update_line,
+)
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
 from nmt.training.task import Evaluation, Split, Stopped, Task
 
@@ -62,6 +69,8 @@ class Trainer:
         observe: called in each update with its number and the model, before gradients are clipped.
         world: the processes that train together; only rank 0 validates and writes.
         transfer: what a new run takes from its parent; None = it has none.
+        view: shows the training while it runs.
+        on_validation: called after each validation, when its checkpoint is saved.
     """
 
     def __init__(
@@ -74,10 +83,13 @@ class Trainer:
         observe: Callable[[int, ModelBase], None] = lambda update, model: None,
         world: World = World(),  # noqa: B008  it cannot change
         transfer: Transfer | None = None,
+        view: LiveView = LiveView(),  # noqa: B008  it has no state
+        on_validation: Callable[[Validation], None] = lambda validation: None,
     ) -> None:
         self.task, self.run_folder, self.log, self.world = task, run, log, world
         self.recipe, self.device, self.precision = task.recipe, task.device, task.precision
         self.stop_requested, self.observe = stop_requested, observe
+        self.view, self.on_validation = view, on_validation
         recipe, device, precision = task.recipe, task.device, task.precision
         model = task.make_model()
         if transfer is not None:
@@ -113,6 +125,7 @@ class Trainer:
         if device.type == "cpu":
             kernels.load()  # before the first validation, so that all compute the same
         self.interval = LogInterval(state, recipe)
+        self.progress = Progress(recipe, state, task.has_test)
         self.started = time.monotonic() - state.seconds
 
     def use_cuda_graphs(self, capture: Capture) -> None:
@@ -129,14 +142,13 @@ class Trainer:
         """
         self.started = time.monotonic() - self.state.seconds
         self.interval.start_clock(self.state.interval.seconds)
-        with Prefetcher(self.updates()) as prefetched, self._progress_bar() as bar:
+        with Prefetcher(self.updates()) as prefetched:
             stream = iter(prefetched)
             while True:
                 # a resumed run begins with the validation that a stop interrupted
                 if validation_due(self.recipe, self.state) and not self._should_stop():
                     with contextlib.suppress(Stopped):
                         self.validate()
-                        bar.reset()
                 if self._should_stop():
                     self.save()
                     return None
@@ -146,7 +158,7 @@ class Trainer:
                     self.model = self.parallel.complete
                     return reason
                 self.update(next(stream))
-                bar.update()
+                self.view.update()
 
     def _should_stop(self) -> bool:
         """Return whether any process must stop; all agree on this, and on the training time."""
@@ -154,17 +166,6 @@ class Trainer:
             self.stop_requested(), self.state.seconds
         )
         return bool(requested)
-
-    def _progress_bar(self) -> tqdm[NoReturn]:
-        """Return a bar of the updates until the next validation; hidden without a terminal."""
-        validate_every = self.recipe.train.validate_every
-        return tqdm(
-            total=validate_every,
-            initial=self.state.update % validate_every,
-            unit=" updates",
-            leave=False,
-            disable=None if self.world.is_main else True,
-        )
 
     # --- one update -----------------------------------------------------------------------------
 
@@ -202,6 +203,7 @@ class Trainer:
         self.state.update += 1
         self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
         self.state.target_tokens += update.tokens
+        self.progress.pace.step(update.tokens)
         self.observe(self.state.update, self.model)
         self._step(norm)
         if self.state.update % self.check_every == 0:
@@ -237,11 +239,15 @@ class Trainer:
         self.loss_scaler.adjust()
 
     def _log_interval(self, norm: Tensor) -> None:
-        record = self.interval.close(learning_rate(self.recipe, self.state), norm)
+        time_left = self.progress.time_left
+        record = self.interval.close(learning_rate(self.recipe, self.state), norm, time_left)
         if self.precision == "fp16":
             record["loss_scale"] = self.loss_scaler.state()[0]
+        self.progress.loss = record["loss"]
         self.log.record(record)
-        self.log.text(update_line(record))
+        self.view.record(record)
+        line = update_line(record, time_left.validation_seconds is not None)
+        self.log.text(line, on_console=not self.view.shown)
 
     def _check_gradients(self, update: Update) -> None:
         """Raise Diverged after too many updates in a row without finite gradients."""
@@ -278,6 +284,10 @@ class Trainer:
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
         """
+        with self.progress.validation():
+            self._validate()
+
+    def _validate(self) -> None:
         measured = None
         self.parallel.update_complete()
         if self.world.is_main:
@@ -297,11 +307,16 @@ class Trainer:
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
+        values = result.record()
         place = {"update": state.update, "seconds": state.seconds}
-        self.log.record({"kind": "dev", **place, **result.record()})
+        record = {"kind": "dev", **place, **values}
+        self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
         self.interval.restart()
         self.save()
+        if self.world.is_main:
+            self.view.record(record)
+            self.on_validation(Validation(state.update, state.epoch, values, improved))
         self.interval.start_clock()
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
@@ -313,7 +328,12 @@ class Trainer:
         Raises:
             Stopped: a stop was requested.
         """
-        return self.task.evaluate(self.parallel.complete, split, self.stop_requested, intervals)
+
+        def stop_requested() -> bool:
+            self.view.refresh()
+            return self.stop_requested()
+
+        return self.task.evaluate(self.parallel.complete, split, stop_requested, intervals)
 
     # --- what is written ------------------------------------------------------------------------
 

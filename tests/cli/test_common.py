@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import errno
-import importlib
 import os
 import platform
 import re
@@ -18,10 +17,9 @@ from typing import Any
 import pytest
 
 import nmt
-import nmt.cli
-from nmt.cli import limit_onednn_cache
 from nmt.cli.common import run_command
 from nmt.errors import MachineError, RunError, Terminated, UserError
+from nmt.runtime.allocation import keep_freed_memory, limit_onednn_cache
 
 ROOT = Path(__file__).parents[2]
 
@@ -241,4 +239,4 @@ def test_the_allocator_is_configured_on_linux_only(platform: str, monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     monkeypatch.setattr(sys, "platform", platform)
-    importlib.reload(nmt.cli)
+    keep_freed_memory()

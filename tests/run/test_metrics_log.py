@@ -3,21 +3,18 @@ from __future__ import annotations
 import json
 import math
 import sys
-import types
 
 import numpy as np
 import pytest
 import torch
 
-from nmt.run import metrics_log
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from tests.run_cases import RECIPE
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: None)
+def run(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         yield run
 
@@ -67,57 +64,46 @@ def test_rewind_does_not_rewrite_an_intact_file(run):
     assert len(run.metrics_file.read_text().split("\n")) == 2
 
 
-class Board:
-    def __init__(self, folder, purge_step):
-        self.folder, self.purge_step, self.drawn = folder, purge_step, []
-        Board.last = self
+class Failing:
+    """A tracker that fails with the first record."""
 
-    def add_scalar(self, tag, value, update):
-        self.drawn.append((tag, value, update))
+    name = "Tracker"
+
+    def begin(self, update):
+        self.calls = [("begin", update)]
+
+    def log(self, update, values):
+        self.calls.append(("log", update, values))
+        raise RuntimeError("it is broken")
 
     def close(self):
-        self.closed = True
+        self.calls.append("close")
 
 
-@pytest.fixture
-def board(run, monkeypatch):
-    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: object())
-    module = types.ModuleType("torch.utils.tensorboard")
-    module.SummaryWriter = Board
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    return Board
+class Working(Failing):
+    def log(self, update, values):
+        self.calls.append(("log", update, values))
 
 
-def test_tensorboard_gets_numbers_grouped_by_kind(run, board):
-    with MetricsLog(run) as log:
-        log.rewind(9)
-        log.record({"update": 10, "loss": 0.5, "kind": "train", "note": "text"})
-        log.record({"update": 10, "bleu": 12.5, "kind": "dev"})
-    assert board.last.purge_step == 10
-    assert board.last.drawn == [("train/loss", 0.5, 10), ("dev/bleu", 12.5, 10)]
-    assert board.last.closed
-
-
-def test_a_failing_tensorboard_causes_one_warning(run, board, monkeypatch, capsys):
-    def fail(self, *arguments):
-        raise RuntimeError("event file is broken")
-
-    monkeypatch.setattr(Board, "add_scalar", fail)
-    log = MetricsLog(run)
-    log.record({"update": 1, "loss": 0.5, "ppl": 2.0})
-    log.record({"update": 2, "loss": 0.25, "ppl": 1.5})
-    warning = "warning: TensorBoard is off, it failed: event file is broken\n"
-    assert capsys.readouterr().err == warning
+def test_a_failing_tracker_causes_one_warning_and_the_others_continue(run, capsys):
+    failing, working = Failing(), Working()
+    with MetricsLog(run, [failing, working]) as log:
+        log.rewind(3)
+        log.record({"update": 4, "loss": 0.5, "kind": "dev", "note": "text"})
+        log.record({"update": 5, "loss": 0.25})
+    assert capsys.readouterr().err == "warning: Tracker is off, it failed: it is broken\n"
     assert [record["loss"] for record in records(run)] == [0.5, 0.25]
+    assert failing.calls == [("begin", 3), ("log", 4, {"dev/loss": 0.5})]
+    assert working.calls == [*failing.calls, ("log", 5, {"train/loss": 0.25}), "close"]
 
 
-def test_real_tensorboard_writes_events(run, monkeypatch, capsys):
-    pytest.importorskip("tensorboard")
-    monkeypatch.undo()
-    with MetricsLog(run) as log:
-        log.record({"update": 1, "loss": 0.5})
-    assert "warning" not in capsys.readouterr().err
-    assert any((run.path / "tensorboard").iterdir())
+def test_without_a_console_lines_are_only_in_the_file(run, capsys):
+    MetricsLog(run, console=False).text("one")
+    log = MetricsLog(run)
+    log.text("two", on_console=False)
+    log.text("three")
+    assert capsys.readouterr().err == "three\n"
+    assert [line[-3:] for line in run.log_file.read_text().splitlines()] == ["one", "two", "ree"]
 
 
 def test_a_closed_terminal_does_not_stop_training(run, monkeypatch):

@@ -21,7 +21,7 @@ from nmt.run.results import format_number, read_metrics, read_result, read_summa
 from nmt.runtime import memory
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
-from nmt.training.progress import LogInterval
+from nmt.training.progress import LogInterval, TimeLeft
 from nmt.training.trainer import Trainer
 from tests.training.helpers import (
     NO_DROPOUT,
@@ -124,7 +124,7 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
         found = LogInterval(trainer.state, trainer.recipe)
         trainer.state.update += 1
         found.add(torch.tensor(loss), torch.tensor(loss), 1)
-        found.close(1.0, torch.tensor(1.0))
+        found.close(1.0, torch.tensor(1.0), TimeLeft(trainer.recipe, has_test=False))
         seen = found.diverged(20)
         found.store()
     found.seen = seen  # type: ignore[attr-defined]

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nmt.cli import corpus
 from nmt.config.load import load_recipe
+from nmt.data import download
 from nmt.errors import UserError
 
 RECIPE = """
@@ -27,8 +27,8 @@ def recipe(folder, prepare):
 def test_the_module_receives_languages_and_folder_of_the_recipe(tmp_path, monkeypatch):
     asked = []
     module = SimpleNamespace(prepare=asked.append)
-    monkeypatch.setattr(corpus.importlib, "import_module", {"data_prep.ted_talks": module}.get)
-    corpus.obtain_corpus(recipe(tmp_path, "ted_talks"))
+    monkeypatch.setattr(download.importlib, "import_module", {"data_prep.ted_talks": module}.get)
+    download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     [request] = asked
     assert (request.out, request.src, request.tgt) == (tmp_path / "data/gl-en", "gl", "en")
     assert not request.force
@@ -36,22 +36,22 @@ def test_the_module_receives_languages_and_folder_of_the_recipe(tmp_path, monkey
 
 
 def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus.importlib, "import_module", None)  # would fail if called
+    monkeypatch.setattr(download.importlib, "import_module", None)  # would fail if called
     (tmp_path / "data/gl-en").mkdir(parents=True)
     for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
         (tmp_path / "data/gl-en" / name).write_text("x\n")
-    corpus.obtain_corpus(recipe(tmp_path, "ted_talks"))
+    download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     with pytest.raises(UserError, match=r"data.download: unknown corpus 'nope'"):
-        corpus.obtain_corpus(recipe(tmp_path, "nope"))
+        download.obtain_corpus(recipe(tmp_path, "nope"))
 
 
 def test_a_missing_corpus_of_another_folder_is_not_downloaded(tmp_path, monkeypatch):
     """Such as the synthetic pairs of nmt-translate --pairs, with a misspelled name."""
     test_existing_files_are_not_downloaded(tmp_path, monkeypatch)
     both = f"data.train=[{tmp_path}/data/gl-en/train, {tmp_path}/data/bt]"
-    corpus.obtain_corpus(load_recipe(tmp_path / "toy.yaml", ["data.download=ted_talks", both]))
+    download.obtain_corpus(load_recipe(tmp_path / "toy.yaml", ["data.download=ted_talks", both]))
 
 
 def test_a_misspelled_corpus_gets_a_suggestion(tmp_path):
     with pytest.raises(UserError, match=r"unknown corpus 'ted_gl_en'; did you mean ted_talks\?"):
-        corpus.obtain_corpus(recipe(tmp_path, "ted_gl_en"))
+        download.obtain_corpus(recipe(tmp_path, "ted_gl_en"))

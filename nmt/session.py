@@ -1,0 +1,367 @@
+"""One training, from a recipe to its result: what ``nmt.train`` and nmt-train do."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.analysis.live_curve import live_view
+from nmt.analysis.observers import ObserverHook
+from nmt.config.load import as_recipe, dump_recipe
+from nmt.config.recipe import Recipe
+from nmt.data.download import obtain_corpus
+from nmt.data.report import summary as describe_report
+from nmt.data.segmenters import save_segmenter
+from nmt.decoding.translator import Translator
+from nmt.errors import Diverged, RunError, Terminated
+from nmt.run.checkpoint import (
+    checkpoints_to_keep,
+    load_checkpoint,
+    replace_damaged_best,
+    shapes_of,
+    space_needed,
+)
+from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
+from nmt.run.metrics_log import MetricsLog, NullLogger
+from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
+from nmt.run.results import read_metrics, read_summary
+from nmt.run.trackers import require_trackers, trackers_of
+from nmt.runtime.allocation import CACHED_PRODUCTS, keep_freed_memory, limit_onednn_cache
+from nmt.runtime.cpus import limit_processes
+from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
+from nmt.runtime.distributed import World
+from nmt.runtime.files import require_space, write_atomic
+from nmt.runtime.memory import frozen_count, parameter_count, require_memory
+from nmt.runtime.signals import StopRequest, stop_signals
+from nmt.suggest.sizes import advice_for
+from nmt.training.finish import finish, write_diverged
+from nmt.training.init import Parent, Transfer, make_transfer
+from nmt.training.parallel import require_shardable
+from nmt.training.progress import LiveView, Validation
+from nmt.training.resume import prepare_resumed, prepare_to_resume
+from nmt.training.task import Stopped
+from nmt.training.tasks import make_task, model_without_memory
+from nmt.training.trainer import Trainer
+
+
+def train(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    overrides: Sequence[str] = (),
+    *,
+    variant: str | None = None,
+    resume: bool = False,
+    fresh: bool = False,
+    on_validation: Callable[[Validation], None] = lambda validation: None,
+    workers: int = 1,
+    quiet: bool = False,
+) -> TrainingResult:
+    """Train a model as nmt-train does, and return its result.
+
+    In a notebook a learning curve is drawn while the model trains. Ctrl-C, and the notebook's
+    button for an interruption, save the state and raise KeyboardInterrupt.
+
+    Args:
+        recipe: a YAML file, a dictionary with the keys of a recipe, or what ``nmt.load_recipe``
+            returns. A dictionary sets ``out``, and its paths are relative to the working directory.
+        overrides: ``key=value``, as on the command line.
+        variant: name of a variant, if the file lists variants.
+        resume: continue from the newest checkpoint of the run folder.
+        fresh: rename an existing run folder to ``NAME.old-1`` and start a new run.
+        on_validation: called after each validation, when its checkpoint is saved. An exception that
+            it raises ends the training, which ``resume=True`` continues.
+        workers: processes that may run at the same time, on Linux; 1 = nothing is forked.
+        quiet: print nothing and draw nothing.
+
+    Returns:
+        The result; of a finished run that is resumed, its stored result.
+
+    Raises:
+        UserError: the recipe, the data or the run folder is wrong.
+        RunError: training failed, for example because it diverged.
+        MachineError: the device, the memory or the disk does not suffice.
+        KeyboardInterrupt: Ctrl-C; the state is saved.
+        Terminated: SIGTERM; the state is saved.
+    """
+    resolved = as_recipe(recipe, overrides, variant)
+    keep_freed_memory()
+    limit_onednn_cache(CACHED_PRODUCTS)
+    with limit_processes(workers):
+        training = Training(resolved, resume=resume, fresh=fresh, quiet=quiet)
+        if training.finished is not None:
+            return TrainingResult.read(resolved.out)
+        return training.run(on_validation=on_validation)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a training has reached.
+
+    Attributes:
+        run: the run folder.
+        reason: why training ended.
+        updates: optimizer updates.
+        hours: training time of all starts together.
+        best: name of the best checkpoint.
+        dev: its score on dev, of the metric ``select_by``.
+        test: its scores on test by name; empty without a test set.
+        history: what each validation measured, with its ``update``.
+        text: test scores, examples and the command that translates, as nmt-train prints them; empty
+            if the result was read from a run folder.
+    """
+
+    run: Path
+    reason: str
+    updates: int
+    hours: float
+    best: str
+    dev: float | None
+    select_by: str
+    test: dict[str, float]
+    history: list[dict[str, Any]] = field(repr=False)
+    text: str = field(default="", repr=False)
+
+    @classmethod
+    def read(cls, folder: str | Path, text: str = "") -> TrainingResult:
+        """Read the result of a run that has ended.
+
+        Raises:
+            RunError: the run has not ended.
+        """
+        run = RunFolder(folder)
+        summary = read_summary(run)
+        if "best" not in summary:
+            ended = "diverged" if summary else "has not ended"
+            raise RunError(
+                f"this run {ended}, so it has no result",
+                at=str(folder),
+                fix="continue it with nmt.train(recipe, resume=True), or train in another folder",
+            )
+        return cls(
+            run.path,
+            summary["reason"],
+            summary["updates"],
+            summary["hours"],
+            summary["best"],
+            summary["dev"],
+            run.recipe().score.select_by,
+            {score["name"]: score["value"] for score in summary["test"] or ()},
+            [record for record in read_metrics(run) if record.get("kind") == "dev"],
+            text,
+        )
+
+    @functools.cached_property
+    def translator(self) -> Translator:
+        """The translator of the best checkpoint, loaded when it is first used.
+
+        Raises:
+            UserError: the model does not translate, because its recipe has another ``task``.
+        """
+        return Translator.load(self.run)
+
+
+class Training:
+    """A training whose recipe, data and machine are checked; no run folder is written yet.
+
+    Args:
+        recipe: complete, with a run folder.
+        resume, fresh: see ``train``.
+        world: the processes that train together; this is the main one.
+        quiet: print nothing and draw nothing.
+
+    Attributes:
+        finished: why the run to resume has already ended by its own rules; None = it has not, and
+            the following attributes exist.
+        task: what is trained.
+        transfer: what a new run takes from its parent; None = it has none.
+        parameters: of the model.
+
+    Raises:
+        UserError: the recipe, the data or the run folder is wrong.
+        MachineError: the device, the memory or the disk does not suffice.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        resume: bool = False,
+        fresh: bool = False,
+        world: World = World(),  # noqa: B008  it cannot change
+        quiet: bool = False,
+    ) -> None:
+        self.world, self.quiet = world, quiet
+        require_trackers(recipe.train)
+        device = world.local_device(resolve_device(recipe.device))
+        precision = resolve_precision(recipe.precision, device)
+        recipe = with_segment_of_parent(recipe, resume)
+        obtain_corpus(recipe)
+        self.run_folder = TrainingFolder(
+            recipe.out, dump_recipe(recipe), resume=resume, fresh=fresh
+        )
+        self.finished: str | None = None
+        if self.run_folder.finished:
+            self.finished = str(read_summary(self.run_folder).get("reason"))
+            return
+        self.transfer: Transfer | None = None
+        if self.run_folder.resuming:
+            prepared, precision = prepare_to_resume(
+                recipe, self.run_folder, world.size, device, progress=not quiet
+            )
+            model = model_without_memory(recipe, len(prepared.vocab))
+        else:
+            parent = Parent.of(recipe)
+            text = parent.text_for(recipe) if parent else None
+            prepared = prepare_with(text, recipe, progress=not quiet)
+            model = model_without_memory(recipe, len(prepared.vocab))
+            if parent is not None:
+                self.transfer = make_transfer(recipe, model, prepared.vocab, parent)
+        self._print(describe_report(prepared.report))
+        self.parameters = parameter_count(model)
+        if sharded := recipe.train.shard == "full" and world.size > 1:
+            require_shardable(precision)
+        require_memory(self.parameters, device, world.size if sharded else 1)
+        if advice := advice_for(recipe, prepared, self.parameters):
+            self._print(f"advice: {advice}")
+        self.task = make_task(recipe, prepared, device, precision)
+
+    def describe(self) -> str:
+        """Return what would be trained: what is taken from a parent, parameters, device."""
+        lines = [] if self.transfer is None else self.transfer.lines
+        size = f"{self.parameters:,} parameters; {self.task.device}, {self.task.precision}"
+        return "\n".join([*lines, size])
+
+    def run(
+        self,
+        on_validation: Callable[[Validation], None] = lambda validation: None,
+        how_to_resume: str = "nmt.train(recipe, resume=True)",
+    ) -> TrainingResult:
+        """Train, score the test set with the best checkpoint, and return the result.
+
+        Args:
+            on_validation: see ``train``.
+            how_to_resume: command that is printed if a signal ends the training.
+
+        Raises:
+            RunError: training failed.
+            MachineError: the disk is full, or another process uses the run folder.
+            KeyboardInterrupt: Ctrl-C; the state is saved.
+            Terminated: SIGTERM; the state is saved.
+        """
+        run, recipe = self.run_folder, self.task.recipe
+        view = LiveView() if self.quiet else live_view()
+        with (
+            stop_signals() as stop,
+            run,
+            MetricsLog(run, trackers_of(recipe, run), console=not self.quiet) as log,
+        ):
+            trainer = self._make_trainer(log, stop, view, on_validation)
+            view.begin(trainer.progress)
+            try:
+                reason = trainer.run()
+                if reason is None:
+                    raise Stopped
+                log.text(f"training ended: {reason}")
+                test = finish(trainer, reason)
+            except Stopped:
+                view.end()
+                saved = f"saved update {trainer.state.update}; to continue, run"
+                log.text(f"{stop.requested}: {saved}\n  {how_to_resume}")
+                if stop.requested == "SIGINT":
+                    raise KeyboardInterrupt from None
+                raise Terminated(stop.requested) from None
+            except Diverged as error:
+                write_diverged(trainer, error.what)
+                raise
+            finally:
+                view.end()
+            return TrainingResult.read(run.path, trainer.task.results(run.path, test))
+
+    def _make_trainer(
+        self,
+        log: MetricsLog,
+        stop: StopRequest,
+        view: LiveView,
+        on_validation: Callable[[Validation], None],
+    ) -> Trainer:
+        """Build or resume the trainer, write what translation needs, and log what is trained."""
+        task, run, world, transfer = self.task, self.run_folder, self.world, self.transfer
+        recipe, prepared = task.recipe, task.prepared
+        device, precision = task.device, task.precision
+        for note in run.notes:
+            log.text(f"note: {note}")
+        if emulated := emulation_note(precision, device):
+            log.text(f"note: {emulated}")
+        checkpoint = load_checkpoint(run, note=log.text) if run.resuming else None
+        if checkpoint is None:
+            save_segmenter(prepared.segmenter, run.path)
+            prepared.vocab.save(run.path)
+            if transfer is not None:
+                transfer.save(run)
+                for line in transfer.lines:
+                    log.text(line)
+        else:
+            before = checkpoint.state.precision
+            if before not in ("", precision):
+                log.text(f"note: this run began in {before} and continues in {precision}")
+            shapes = shapes_of(model_without_memory(recipe, len(prepared.vocab)).state_dict())
+            replace_damaged_best(run, checkpoint.state, shapes, log.text)
+        write_atomic(run.data_report_file, prepared.report.to_json())
+        world.broadcast((recipe, precision, checkpoint, transfer))
+        trainer = Trainer(
+            task,
+            run,
+            log,
+            lambda: stop.requested is not None,
+            checkpoint,
+            ObserverHook(recipe.analysis, log),
+            world,
+            transfer,
+            view,
+            on_validation,
+        )
+        log.rewind(trainer.state.update)
+        parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
+        require_space(run.path, space_needed(parameters, checkpoints_to_keep(recipe.train)))
+        log.text(
+            f"{task.describe()}: {parameters:,} parameters"
+            + (f" ({parameters - frozen:,} of them train)" if frozen else "")
+            + f", {len(prepared.vocab):,} types, "
+            f"{task.size:,} {task.unit}; {device}, {precision}"
+            + (f", {world.size} processes" if world.size > 1 else "")
+            + f"; run folder {run.path}"
+        )
+        return trainer
+
+    def _print(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr)
+
+
+def train_in_other_process(world: World) -> None:
+    """Compute the part of each update of a process that is not the main one; write nothing."""
+    try:
+        recipe, precision, checkpoint, transfer = world.broadcast()
+    except RunError:  # the main process had nothing to train, or has printed an error
+        return
+    device = world.local_device(resolve_device(recipe.device))
+    run = RunFolder(recipe.out)  # without its lock, as nothing is written
+    if checkpoint is None:
+        prepared = prepare_with(TextOfParent.stored(recipe, run), recipe, progress=False)
+    else:
+        prepared = prepare_resumed(recipe, run, checkpoint.state, progress=False)
+    with stop_signals() as stop:
+        trainer = Trainer(
+            make_task(recipe, prepared, device, precision),
+            run,
+            NullLogger(),
+            lambda: stop.requested is not None,
+            checkpoint,
+            world=world,
+            transfer=transfer,
+        )
+        trainer.run()

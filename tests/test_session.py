@@ -1,0 +1,270 @@
+"""``nmt.train``: a training from Python, with a result, exceptions and callbacks."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import nmt
+from nmt.analysis import live_curve
+from nmt.analysis.live_curve import LiveCurve, live_view
+from nmt.config.load import dump_recipe
+from nmt.errors import Diverged, RunError, UserError
+from nmt.run.checkpoint import TrainState
+from nmt.run.results import read_summary
+from nmt.training.progress import LiveLine, Progress, Validation
+from tests.toy import toy_corpus, toy_recipe
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("session")
+    toy_corpus(folder, {"train": 100, "dev": 6, "test": 6})
+    return toy_recipe(folder)
+
+
+@pytest.fixture(scope="module")
+def trained(recipe) -> tuple[nmt.TrainingResult, list[Validation]]:
+    """Return a result, and what ``on_validation`` saw."""
+    seen: list[Validation] = []
+    return nmt.train(recipe, on_validation=seen.append, quiet=True), seen
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def values_of(recipe: Path, **changes: Any) -> dict[str, Any]:
+    """Return a recipe as a dictionary with absolute paths."""
+    values = yaml.safe_load(recipe.read_text())
+    for split in ("train", "dev", "test"):
+        values["data"][split] = str(recipe.parent / split)
+    return {**values, **changes}
+
+
+# ---------------------------------------------------------------- the result
+
+
+def test_the_result_has_scores_history_and_a_translator(trained, recipe):
+    result, seen = trained
+    assert (result.run, result.updates) == (recipe.parent / "run", 12)
+    assert result.reason == "train.max_validations = 3"
+    assert result.test.keys() == {"bleu", "tokenized_bleu"}
+    assert result.dev == max(record["bleu"] for record in result.history)
+    assert [v.update for v in seen] == [r["update"] for r in result.history] == [4, 8, 12]
+    assert [v.scores["ppl"] for v in seen] == [r["ppl"] for r in result.history]
+    assert "test scores" in result.text
+    assert "nmt-translate" in result.text
+    assert len(result.translator.translate(["1 2 3"])) == 1
+    assert result.translator is result.translator
+
+
+def test_it_trains_what_the_command_trains(trained, recipe, tmp_path):
+    """The same lines, except for times, and the same weights."""
+    from nmt.cli.train import main
+
+    assert main([str(recipe), f"out={tmp_path / 'run'}"]) == 0
+    result, _ = trained
+    weights = Path("checkpoints/u000012/model.safetensors")
+    assert (tmp_path / "run" / weights).read_bytes() == (result.run / weights).read_bytes()
+
+
+def test_a_quiet_training_prints_nothing_and_restores_signals(recipe, tmp_path, capfd):
+    before = handlers()
+    nmt.train(recipe, [f"out={tmp_path / 'run'}", "train.max_validations=1"], quiet=True)
+    assert handlers() == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_finished_run_that_is_resumed_returns_its_result(trained, recipe):
+    result, _ = trained
+    again = nmt.train(recipe, resume=True, quiet=True)
+    assert (again.test, again.history, again.text) == (result.test, result.history, "")
+
+
+def test_a_result_is_read_from_a_run_that_has_ended(trained, tmp_path):
+    result, _ = trained
+    assert nmt.TrainingResult.read(result.run).best == result.best
+    with pytest.raises(RunError, match="has not ended"):
+        nmt.TrainingResult.read(tmp_path)
+
+
+# ---------------------------------------------------------------- the recipe
+
+
+def test_a_recipe_may_be_a_dictionary_or_a_loaded_recipe(recipe, tmp_path, monkeypatch):
+    monkeypatch.chdir(recipe.parent)
+    values = yaml.safe_load(recipe.read_text())  # its paths are relative
+    values = {**values, "out": tmp_path / "dict", "time_limit": None, "model": {"bias": False}}
+    one = nmt.train(values, ["train.max_validations=1", "model.dim=16"], quiet=True)
+    loaded = nmt.load_recipe(one.run / "config.yaml", [f"out={tmp_path / 'loaded'}"])
+    two = nmt.train(loaded, quiet=True)
+    assert two.history == one.history
+    stored = [yaml.safe_load((r.run / "config.yaml").read_text()) for r in (one, two)]
+    assert [s["model"]["bias"] for s in stored] == [False, False]
+    assert [s.pop("out") for s in stored] == [str(tmp_path / "dict"), str(tmp_path / "loaded")]
+    assert stored[0] == stored[1]
+    assert dump_recipe(loaded) == (two.run / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"out": ""}, 'out: a recipe without a file needs .*\n  -> set it, such as "out"'),
+        ({"modle": {}}, 'recipe: unknown key "modle"; did you mean "model"'),
+        ({"seed": "x"}, "seed"),
+        ({"data": {"train": "none/train", "dev": "none/dev"}}, "no such file"),
+    ],
+)
+def test_wrong_recipes_raise_user_errors(recipe, tmp_path, changes, message):
+    values = values_of(recipe, **{"out": str(tmp_path / "run"), **changes})
+    with pytest.raises(UserError, match=message):
+        nmt.train(values, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_tracker_is_reported_before_the_data_is_read(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("nmt.run.trackers.importlib.util.find_spec", lambda name: None)
+    values = values_of(recipe, out=str(tmp_path / "run"), data={"train": "none", "dev": "none"})
+    with pytest.raises(UserError, match=r"train\.wandb: the package wandb is not installed"):
+        nmt.train(values, ["train.wandb=toy"], quiet=True)
+
+
+# ---------------------------------------------------------------- how it ends
+
+
+def test_an_exception_of_the_callback_ends_the_training_which_can_continue(
+    trained, recipe, tmp_path
+):
+    class Prune(Exception):
+        pass
+
+    def prune(validation: Validation) -> None:
+        raise Prune
+
+    before, out = handlers(), f"out={tmp_path / 'run'}"
+    with pytest.raises(Prune):
+        nmt.train(recipe, [out], on_validation=prune, quiet=True)
+    assert handlers() == before
+    result, _ = trained
+    assert nmt.train(recipe, [out], resume=True, quiet=True).history == result.history
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, nmt.errors.Terminated)],
+)
+def test_a_signal_saves_the_state_and_is_raised(recipe, tmp_path, capsys, number, expected):
+    def interrupt(validation: Validation) -> None:
+        os.kill(os.getpid(), number)
+
+    before, out = handlers(), f"out={tmp_path / 'run'}"
+    with pytest.raises(expected):
+        nmt.train(recipe, [out], on_validation=interrupt)
+    assert handlers() == before
+    err = capsys.readouterr().err
+    assert "saved update 4; to continue, run\n  nmt.train(recipe, resume=True)" in err
+    assert nmt.train(recipe, [out], resume=True, quiet=True).updates == 12
+
+
+def test_a_diverged_training_raises(recipe, tmp_path):
+    run = tmp_path / "run"
+    rate = ["schedule.kind=constant", "schedule.lr=1e5", "optim.clip_norm=0"]
+    more = ["train.log_every=2", "train.validate_every=50", "model.norm=layernorm"]
+    with pytest.raises(Diverged):
+        nmt.train(recipe, [f"out={run}", *rate, *more, "model.fixnorm=false"], quiet=True)
+    assert read_summary(nmt.run.folder.RunFolder(run))["status"] == "diverged"
+    with pytest.raises(RunError, match="diverged"):
+        nmt.TrainingResult.read(run)
+
+
+def test_nothing_is_forked_unless_asked(recipe, tmp_path, monkeypatch):
+    from nmt.data import workers
+    from nmt.decoding import translator
+
+    def refuse() -> int:
+        raise AssertionError("a process was forked")
+
+    monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
+    monkeypatch.setattr(workers, "CHUNK", 10)
+    monkeypatch.setattr(workers, "available_cpus", lambda: 2)
+    monkeypatch.setattr("nmt.decoding.worker_pool.available_cpus", lambda: 2)
+    monkeypatch.setattr("nmt.decoding.worker_pool.num_threads", lambda: 2)
+    monkeypatch.setattr(translator, "MIN_PARALLEL_SIZE", 1)
+    monkeypatch.setattr(os, "fork", refuse)
+    values = values_of(recipe, out=str(tmp_path / "one" / "run"))
+    nmt.train(values, ["train.max_validations=1"], quiet=True)
+    values["out"] = str(tmp_path / "two" / "run")
+    with pytest.raises(AssertionError, match="forked"):
+        nmt.train(values, ["train.max_validations=1"], workers=2, quiet=True)
+
+
+# ---------------------------------------------------------------- notebooks
+
+
+class Output:
+    """What IPython.display.DisplayHandle does."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+
+    def display(self, data: dict[str, str], raw: bool) -> None:
+        self.shown.append(data)
+
+    update = display
+
+
+def test_the_curve_is_drawn_after_each_validation_and_seldom_in_between(recipe, monkeypatch):
+    pytest.importorskip("matplotlib")
+    display = pytest.importorskip("IPython.display")
+    output = Output()
+    monkeypatch.setattr(display, "DisplayHandle", lambda: output)
+    monkeypatch.setattr(live_curve, "SHARE", 1e-9)
+    state = TrainState(update=8, history=[(4, 10.0)])
+    progress = Progress(nmt.load_recipe(recipe), state, has_test=True)
+    curve = LiveCurve()
+    curve.begin(progress)
+    for update in range(9, 13):
+        curve.record({"kind": "train", "update": update, "loss": 2.0})
+    assert len(output.shown) == 2  # at the start, and with the first line
+    curve.record({"kind": "dev", "update": 12, "bleu": 20.0})
+    curve.end()
+    assert len(output.shown) == 4
+    assert output.shown[-1]["text/plain"] == progress.status()
+    assert 'src="data:image/png;base64,iVBOR' in output.shown[-1]["text/html"]
+    assert curve._scores == [(4, 10.0), (12, 20.0)]
+
+
+def test_outside_of_a_notebook_there_is_a_line(monkeypatch):
+    assert isinstance(live_view(), LiveLine)
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_the_curve_and_the_result(recipe, tmp_path):
+    """In a real kernel: one output is replaced again and again, and no process is left."""
+    pytest.importorskip("matplotlib")
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    code = f"""
+import nmt
+result = nmt.train({str(recipe)!r}, ["out={tmp_path / "run"}"])
+sorted(result.test)
+"""
+    cell = nbformat.v4.new_code_cell(code)
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    os.environ.setdefault("PYTHONPATH", str(Path(nmt.__file__).parents[1]))
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    shown = [o for o in cell.outputs if o.output_type == "display_data"]
+    assert len(shown) == 1
+    assert shown[0].data["text/plain"].startswith("12/12")
+    assert "image/png;base64" in shown[0].data["text/html"]
+    printed = "".join(o.text for o in cell.outputs if o.output_type == "stream")
+    assert printed.count("\ndev ") == 3
+    assert "\nupdate " not in printed  # the curve shows it
+    assert cell.outputs[-1].data["text/plain"] == "['bleu', 'tokenized_bleu']"

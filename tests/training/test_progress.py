@@ -1,0 +1,165 @@
+"""What a training shows while it runs, and how long it says that it takes."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from nmt.config.load import load_recipe
+from nmt.run.checkpoint import TrainState
+from nmt.training.progress import LiveLine, LiveView, Pace, Progress, TimeLeft, Validation
+from tests.training.helpers import CountReads
+
+SPAN = ["train.validate_every=100", "train.max_validations=10"]  # 1,000 updates
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 50.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_time_left_includes_validations_and_the_test_set_once_one_is_timed(recipe):
+    left = TimeLeft(load_recipe(recipe, SPAN), has_test=True)
+    state = TrainState(update=150, history=[(100, 1.0)])
+    assert left.seconds(state, 0.5) == 850 * 0.5
+    assert left.validation_seconds is None
+    left.validated(20.0)
+    assert left.seconds(state, 0.5) == 850 * 0.5 + (9 + 1) * 20
+    for seconds in (10.0, 10.0, 13.0):  # only the last three count
+        left.validated(seconds)
+    assert left.validation_seconds == 11
+    end = TrainState(update=1000, history=[(100 * i, 1.0) for i in range(1, 11)])
+    assert left.seconds(end, 0.5) == 11  # the test set
+
+
+def test_the_time_left_ends_with_the_time_limit_and_the_schedule(recipe):
+    limited = TimeLeft(load_recipe(recipe, [*SPAN, "time_limit=0.1"]), has_test=False)
+    assert limited.seconds(TrainState(update=0, seconds=300.0), 10.0) == 60
+    linear = ["schedule.kind=linear", "schedule.lr=0.01", "schedule.warmup_updates=5"]
+    linear.append("schedule.total_updates=250")
+    scheduled = TimeLeft(load_recipe(recipe, [*SPAN, *linear]), has_test=False)
+    scheduled.validated(1.0)
+    assert scheduled.seconds(TrainState(update=0), 1.0) == 250 + 3  # at 100, 200 and 250
+
+
+def test_the_pace_is_of_the_last_minute_without_the_first_update_and_validations():
+    clock = Clock()
+    pace = Pace(clock)
+    clock.seconds += 30  # compiles
+    pace.step(10)
+    assert pace.per_second() is None
+    for _ in range(4):
+        clock.seconds += 0.5
+        pace.step(10)
+    assert pace.per_second() == (2, 20)
+    clock.seconds += 100  # a validation
+    pace.pause(100)
+    for _ in range(4):
+        clock.seconds += 0.5
+        pace.step(10)
+    assert pace.per_second() == (2, 20)
+    for _ in range(200):  # slower now
+        clock.seconds += 1
+        pace.step(10)
+    assert pace.per_second() == (1, 10)
+
+
+def test_nothing_is_promised_before_it_is_measured(recipe):
+    """First no time left, then that of the updates with a plus, then all of it."""
+    clock, state = Clock(), TrainState()
+    progress = Progress(load_recipe(recipe, SPAN), state, has_test=False, now=clock)
+    assert progress.status() == "0/1,000"
+    for _ in range(10):
+        clock.seconds += 1
+        state.update += 1
+        progress.pace.step(500)
+    assert progress.status() == "10/1,000  16:30+ left  1 updates/s  500 tok/s"
+    progress.loss = 3.14159
+    with progress.validation():
+        clock.seconds += 60
+        assert progress.status().startswith("10/1,000  validating 1:00  16:30+ left")
+    state.history, state.best_update = [(10, 12.5)], 10
+    assert progress.status() == (
+        "10/1,000  25:30 left  1 updates/s  500 tok/s  loss 3.14  best bleu 12.50"
+    )
+    with progress.ending("scoring test"):
+        assert progress.status() == "10/1,000  scoring test 0:00  loss 3.14  best bleu 12.50"
+
+
+def test_a_validation_that_a_stop_ends_is_not_a_measurement(recipe):
+    progress = Progress(load_recipe(recipe), TrainState(), has_test=False)
+    with pytest.raises(KeyboardInterrupt), progress.validation():
+        raise KeyboardInterrupt
+    assert progress.time_left.validation_seconds is None
+
+
+def test_a_terminal_shows_one_line_and_no_lines_of_updates(start, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    trainer = start()
+    trainer.view = LiveLine()
+    trainer.view.begin(trainer.progress)
+    trainer.run()
+    trainer.view.end()
+    shown = terminal.getvalue()
+    assert "0/12" in shown
+    assert "validating" in shown
+    printed = [line.rpartition("\r")[2] for line in shown.split("\n")]
+    assert [line[:5] for line in printed if line.strip()] == ["dev  "] * 3
+    assert trainer.run_folder.log_file.read_text().count(" update ") == 12 + 3  # all lines
+
+
+def test_without_a_terminal_there_are_plain_lines_only(start, capsys):
+    trainer = start()
+    trainer.view = LiveLine()
+    trainer.view.begin(trainer.progress)
+    trainer.run()
+    trainer.view.end()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines].count("update") == 12
+    assert "and validations left at most" in lines[0]
+    assert "and validations" not in lines[-2]
+
+
+def test_the_live_line_reads_nothing_from_the_device(start, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    counts = []
+    for view in (LiveView(), LiveLine()):
+        trainer = start("train.log_every=100")
+        trainer.view = view
+        view.begin(trainer.progress)
+        updates = trainer.updates()
+        trainer.update(next(updates))
+        with CountReads() as reads:
+            for _ in range(3):
+                trainer.update(next(updates))
+                view.update()
+                trainer.progress.status()
+        view.end()
+        counts.append(reads.count)
+    assert counts[0] == counts[1]
+
+
+def test_each_validation_is_reported_when_its_checkpoint_is_saved(start):
+    found = []
+
+    def report(validation: Validation) -> None:
+        found.append(validation)
+        assert trainer.run_folder.best() is not None
+
+    trainer = start()
+    trainer.on_validation = report
+    trainer.run()
+    assert (found[0].update, found[0].best) == (4, True)
+    assert [v.scores["bleu"] for v in found] == [score for _, score in trainer.state.history]
+    assert {"ppl", "smoothed_ppl", "tokenized_bleu"} <= found[0].scores.keys()
