@@ -285,7 +285,7 @@ def _check_replaceable(output: Path, force: bool) -> None:
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below checkpoints, dev and tensorboard; in other
+    Files of a run folder are those at its top and below checkpoints, dev, tensorboard and wandb; in other
     folders that a user makes there, anything may be replaced.
     """
     from nmt.export.metadata import is_export
@@ -295,7 +295,7 @@ def _model_folder(output: Path) -> Path | None:
     for folder in path.parents:
         parts = path.relative_to(folder).parts
         run = RunFolder(folder)
-        own = len(parts) == 1 or parts[0] in ("checkpoints", "dev", "tensorboard")
+        own = len(parts) == 1 or parts[0] in ("checkpoints", "dev", "tensorboard", "wandb")
         if own and run.config_file.is_file() and run.checkpoints_dir.is_dir():
             return folder
     return path.parent if is_export(path.parent) else None

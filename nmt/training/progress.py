@@ -161,8 +161,12 @@ class Progress:
         if speed is not None and not self._ended:
             updates, tokens = speed
             # "+": validations come in addition, and how long they take is not known
-            more = "" if self.time_left.validation_seconds is not None else "+"
-            parts.append(f"{clock(self.time_left.seconds(self.state, 1 / updates))}{more} left")
+            of_validation = self.time_left.validation_seconds
+            more = "" if of_validation is not None else "+"
+            left = self.time_left.seconds(self.state, 1 / updates)
+            if self._activity:  # a part of a validation is done
+                left -= min(of_validation or 0.0, self._now() - self._began)
+            parts.append(f"{clock(left)}{more} left")
             parts += [f"{updates:.3g} updates/s", f"{tokens:,.0f} tok/s"]
         if self.loss is not None:
             parts.append(f"loss {format_number(self.loss)}")
@@ -242,11 +246,20 @@ class _StatusBar(tqdm):
             leave=False,
             disable=None,  # without a terminal
         )
+        if not self.disable:
+            self._assume_size()
 
     @property
     def format_dict(self) -> dict[str, Any]:
         """Return what the format names; tqdm asks for it only when it draws the line."""
-        return {**super().format_dict, "status": self._progress.status()}
+        values = super().format_dict
+        self._assume_size()
+        return {**values, "ncols": self.ncols, "status": self._progress.status()}
+
+    def _assume_size(self) -> None:
+        """Assume 80 columns if the terminal does not know its size, as in some containers."""
+        if (self.nrows or 0) < 2:  # tqdm would draw nothing
+            self.ncols, self.nrows = 80, 24
 
 
 @dataclass(frozen=True)

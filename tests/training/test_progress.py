@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 
@@ -92,6 +93,9 @@ def test_nothing_is_promised_before_it_is_measured(recipe):
     assert progress.status() == (
         "10/1,000  25:30 left  1 updates/s  500 tok/s  loss 3.14  best bleu 12.50"
     )
+    with progress.validation():
+        clock.seconds += 15
+        assert "validating 0:15  25:15 left" in progress.status()
     with progress.ending("scoring test"):
         assert progress.status() == "10/1,000  scoring test 0:00  loss 3.14  best bleu 12.50"
 
@@ -117,6 +121,18 @@ def test_a_terminal_shows_one_line_and_no_lines_of_updates(start, monkeypatch):
     printed = [line.rpartition("\r")[2] for line in shown.split("\n")]
     assert [line[:5] for line in printed if line.strip()] == ["dev  "] * 3
     assert trainer.run_folder.log_file.read_text().count(" update ") == 12 + 3  # all lines
+
+
+def test_a_terminal_that_does_not_know_its_size_shows_the_line(recipe, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda file: (-1, -1))
+    view = LiveLine()
+    view.begin(Progress(load_recipe(recipe), TrainState(update=3), has_test=False))
+    time.sleep(0.21)  # the line is drawn every fifth of a second
+    view.update()
+    view.end()
+    assert "| 3/12" in terminal.getvalue()
 
 
 def test_without_a_terminal_there_are_plain_lines_only(start, capsys):
