@@ -285,8 +285,8 @@ def _check_replaceable(output: Path, force: bool) -> None:
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below checkpoints, dev, tensorboard and wandb; in other
-    folders that a user makes there, anything may be replaced.
+    Files of a run folder are those at its top and below checkpoints, dev, tensorboard and wandb; in
+    other folders that a user makes there, anything may be replaced.
     """
     from nmt.export.metadata import is_export
     from nmt.run.folder import RunFolder
