@@ -39,6 +39,11 @@ def handlers() -> list[Any]:
     return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
+def scores(result: nmt.TrainingResult) -> list[dict[str, Any]]:
+    """Return what each validation measured, without times."""
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in result.history]
+
+
 def values_of(recipe: Path, **changes: Any) -> dict[str, Any]:
     """Return a recipe as a dictionary with absolute paths."""
     values = yaml.safe_load(recipe.read_text())
@@ -104,7 +109,7 @@ def test_a_recipe_may_be_a_dictionary_or_a_loaded_recipe(recipe, tmp_path, monke
     one = nmt.train(values, ["train.max_validations=1", "model.dim=16"], quiet=True)
     loaded = nmt.load_recipe(one.run / "config.yaml", [f"out={tmp_path / 'loaded'}"])
     two = nmt.train(loaded, quiet=True)
-    assert two.history == one.history
+    assert scores(two) == scores(one)
     stored = [yaml.safe_load((r.run / "config.yaml").read_text()) for r in (one, two)]
     assert [s["model"]["bias"] for s in stored] == [False, False]
     assert [s.pop("out") for s in stored] == [str(tmp_path / "dict"), str(tmp_path / "loaded")]
@@ -152,7 +157,8 @@ def test_an_exception_of_the_callback_ends_the_training_which_can_continue(
         nmt.train(recipe, [out], on_validation=prune, quiet=True)
     assert handlers() == before
     result, _ = trained
-    assert nmt.train(recipe, [out], resume=True, quiet=True).history == result.history
+    again = nmt.train(recipe, [out], resume=True, quiet=True)
+    assert scores(again) == scores(result)
 
 
 @pytest.mark.parametrize(
