@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli import limit_onednn_cache
 from nmt.cli.common import enable_gc, run_command
 from nmt.errors import UserError
+from nmt.runtime.allocation import limit_onednn_cache
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import Translator
