@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-score."""
+    from nmt.scoring.comet import TIMEOUT
     from nmt.scoring.metrics import METRICS, RESAMPLES
 
     p = argparse.ArgumentParser(
         prog="nmt-score",
         usage="%(prog)s RUN [RUN ...] [--split test|dev] [options]\n"
-        "       %(prog)s --hyp F [F ...] --ref F [options]",
+        "       %(prog)s --hyp F [F ...] --ref F [--ref F ...] [options]",
         description="Score translations with sacreBLEU. Several systems are compared with the "
         "first one by paired bootstrap.",
         epilog="The output is a table on a terminal and tab-separated lines in a pipe. Notes go to "
@@ -38,8 +39,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file per system"
     )
-    p.add_argument("--ref", metavar="F", help="reference; default for runs: that of the recipe")
-    p.add_argument("--src", metavar="F", help="source, to count hypotheses that repeat it")
+    p.add_argument(
+        "--ref",
+        action="append",
+        metavar="F",
+        help="reference, again for each further one; default for runs: those of the recipe",
+    )
+    p.add_argument(
+        "--src", metavar="F", help="source, for COMET and to count hypotheses that repeat it"
+    )
     p.add_argument(
         "--tgt-lang", metavar="XX", help="language of the files, for tokenization; default: en"
     )
@@ -60,6 +68,35 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="bootstrap resamples: 0 for no intervals, or at least 100; default: %(default)s",
     )
+    p.add_argument(
+        "--buckets",
+        action="store_true",
+        help="score also by length of the reference, and words by their count in the training text",
+    )
+    p.add_argument(
+        "--train",
+        nargs="+",
+        metavar="F",
+        help="target side of the training text, for --buckets with --hyp",
+    )
+    p.add_argument(
+        "--documents",
+        metavar="F",
+        help="document id of each line: score the joined lines of each document too (d-BLEU)",
+    )
+    p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
+    p.add_argument(
+        "--comet-command",
+        metavar="CMD",
+        help="add the score that a command prints; {src}, {hyp} and {ref} in it become files",
+    )
+    p.add_argument(
+        "--comet-timeout",
+        type=_seconds,
+        default=TIMEOUT,
+        metavar="S",
+        help="seconds that the command may take for one system; default: %(default).0f",
+    )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     return p
 
@@ -71,17 +108,48 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
+    from nmt.scoring.comet import ExternalMetric
+    from nmt.scoring.documents import read_documents
     from nmt.scoring.report import report
 
     enable_gc()
+    external = None
+    if args.comet_command is not None:
+        external = ExternalMetric(args.comet_command, args.comet_timeout)
+        external.check()
     systems = _read_systems(args)
     for note in systems.notes():
         print(f"note: {note}", file=sys.stderr)
-    result = report(systems, args.metrics, args.resamples)
+    if external is not None and systems.other_refs:
+        print("note: COMET gets the first reference only", file=sys.stderr)
+    documents = read_documents(args.documents, len(systems.refs)) if args.documents else []
+    result = report(
+        systems,
+        args.metrics,
+        args.resamples,
+        documents=documents,
+        external=external,
+        buckets=args.buckets,
+    )
+    if args.sentences:
+        _write_sentences(args, systems, documents)
     if args.json:
         print(result.json(), flush=True)
     else:
         print(result.table() if sys.stdout.isatty() else result.tsv(), flush=True)
+
+
+def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
+    from pathlib import Path
+
+    from nmt.runtime.files import write_atomic
+    from nmt.scoring.sentences import sentence_table
+
+    rows = sentence_table(systems, args.metrics, documents)
+    text = "".join(row + "\n" for row in rows)
+    write_atomic(Path(args.sentences), text, "pass another file to --sentences")
+    count = len(systems.texts) * len(systems.refs)
+    print(f"note: wrote the scores of {count:,} lines to {args.sentences}", file=sys.stderr)
 
 
 def _read_systems(args: argparse.Namespace) -> Systems:
@@ -92,25 +160,49 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             "run folders and --hyp cannot be combined" if args.runs else "nothing to score",
             fix="pass either run folders, or --hyp and --ref",
         )
+    refs = args.ref or []
     if args.runs:
         for name, flag in (
             ("src", "--src"),
             ("tgt_lang", "--tgt-lang"),
             ("tokenized", "--tokenized"),
+            ("train", "--train"),
         ):
             if getattr(args, name):
                 raise UserError(
                     f"{flag} is only for --hyp; the recipe of a run defines it",
                     fix=f"leave out {flag}",
                 )
-        return from_runs(args.runs, args.split or "test", args.ref)
+        return from_runs(
+            args.runs,
+            args.split or "test",
+            refs,
+            sources=args.comet_command is not None or args.sentences is not None,
+            training=args.buckets,
+        )
     if args.split:
         raise UserError(
             "--split is only for run folders", fix="leave out --split, or pass a run folder"
         )
-    if not args.ref:
+    if not refs:
         raise UserError("--hyp requires --ref", fix="add --ref FILE")
-    return from_files(args.hyp, args.ref, args.tgt_lang or "", args.tokenized, args.src)
+    if args.comet_command and not args.src:
+        raise UserError("--comet-command requires --src with --hyp", fix="add --src FILE")
+    if args.train and not args.buckets:
+        raise UserError("--train requires --buckets", fix="add --buckets, or leave out --train")
+    return from_files(
+        args.hyp, refs, args.tgt_lang or "", args.tokenized, args.src, args.train or []
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if 0 < value < float("inf"):
+        return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
 
 
 def _metrics(text: str) -> list[str]:

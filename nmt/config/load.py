@@ -321,7 +321,7 @@ def changed_entries(old: Recipe, new: Recipe) -> list[str]:
         for i, entries in enumerate(zip(before, after, strict=False)):
             then, now = (
                 {
-                    **entry.model_dump(exclude={"path"}),
+                    **entry.model_dump(exclude={"path", "other_refs"}),
                     **dict(zip(("src", "tgt"), entry.langs(r), strict=True)),
                     "tokenized": entry.is_tokenized(r.data),
                 }
@@ -541,7 +541,8 @@ def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
         return Node(items, node.at, node.key_at)
     if isinstance(node.value, dict):  # an entry of a corpus
         keys = {
-            k: _absolute(v, folder, is_word) if k == "path" else v for k, v in node.value.items()
+            k: _absolute(v, folder, is_word) if k in ("path", "other_refs") else v
+            for k, v in node.value.items()
         }
         return Node(keys, node.at, node.key_at)
     if not isinstance(node.value, str) or not node.value or is_word(node.value):

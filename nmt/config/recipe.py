@@ -209,6 +209,16 @@ class HeldOutEntry(_Entry):
         form="letters, digits, - and _",
         pattern=r"^[A-Za-z0-9_-]+$",
     )
+    other_refs: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        BeforeValidator(as_list),
+        item_or_list({"type": "string", "minLength": 1}, "a file, or a list of files"),
+    ] = option(
+        [],
+        "files with further references, line by line as PATH.TGT; BLEU, chrF and TER count all "
+        "references, perplexity only PATH.TGT",
+        "Papineni 2002",
+    )
 
     def label(self, recipe: Recipe) -> str:
         """Return ``name``, or SRC-TGT if the entry has none, or SRC of text of one language."""
@@ -1086,7 +1096,7 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
         key = f"data.{role}"
         for i, entry in enumerate(entries):
             if not recipe.translates:
-                unused = sorted({"tgt", "tag"} & entry.model_fields_set)
+                unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
                 text = f"{key}[{i}]: {', '.join(unused)} has no effect with task: {recipe.task}"
                 yield bool(unused), text
                 continue

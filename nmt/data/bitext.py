@@ -46,6 +46,7 @@ class Bitext:
         original: the files as the recipe names them, and whether these are tokenized. They differ
             from ``sides`` after a conversion.
         weight: of a training corpus.
+        other_refs: files with further references of a dev or test set, in the original form.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Bitext:
     tag: str | None
     original: tuple[Sides, bool]
     weight: float = 1.0
+    other_refs: tuple[Path, ...] = ()
 
 
 def missing_files(recipe: Recipe) -> list[str]:
@@ -113,6 +115,13 @@ class CorpusFiles:
         keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
         located = {(path, of): locate_sides(path, _suffixes(recipe, of)) for path, of in keys}
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
+        for entries in (recipe.data.dev, recipe.data.test or []):
+            problems += [
+                UserError("is not a file", at=file, fix="check the paths of other_refs")
+                for entry in entries
+                for file in entry.other_refs
+                if not Path(file).is_file()
+            ]
         if problems:
             first, *others = problems
             more = "".join(f"\n{error.at}: {error.what}" for error in others)
@@ -122,8 +131,15 @@ class CorpusFiles:
             found = located[entry.path, entry.langs(recipe)]
             sides = tuple(side for side in found if isinstance(side, Path))
             tokenized = entry.is_tokenized(recipe.data)
-            weight = getattr(entry, "weight", 1.0)
-            return Bitext(name, sides, entry.langs(recipe), entry.tag, (sides, tokenized), weight)
+            return Bitext(
+                name,
+                sides,
+                entry.langs(recipe),
+                entry.tag,
+                (sides, tokenized),
+                getattr(entry, "weight", 1.0),
+                tuple(map(Path, getattr(entry, "other_refs", ()))),
+            )
 
         return cls(
             train=list(map(bitext, _short_names(recipe), recipe.data.train)),
@@ -142,15 +158,15 @@ class CorpusFiles:
 
     def paths(self) -> list[Path]:
         """Return all files."""
-        sides = [text.original[0] for text in self.corpora()]
+        sides = [(*text.original[0], *text.other_refs) for text in self.corpora()]
         return [*(path for pair in sides for path in pair), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
         """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
 
         def held_out(role: str) -> list[Path]:
-            names = [name for name in self.held_out if name.partition(".")[0] == role]
-            return [path for name in names for path in self.held_out[name].original[0]]
+            texts = [t for name, t in self.held_out.items() if name.partition(".")[0] == role]
+            return [path for t in texts for path in (*t.original[0], *t.other_refs)]
 
         roles = {
             "train": [path for text in self.train for path in text.original[0]],

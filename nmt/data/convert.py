@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nmt.data.bitext import Bitext, CorpusFiles, Sides, read_pairs
-from nmt.data.text import Pair
+from nmt.data.text import Pair, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 
@@ -41,6 +41,20 @@ class ConvertLines:
         """Return the pairs of a chunk in the other form."""
         src, tgt = self._langs
         return [(self.line(source, src), self.line(target, tgt)) for source, target in pairs]
+
+
+def read_in_form(path: Path, lang: str, is_tokenized: bool, tokenized: bool) -> list[str]:
+    """Return the lines of a reference in the form that scores need, as training scores them.
+
+    Args:
+        lang: language of the file.
+        is_tokenized: whether the file is Moses-tokenized.
+        tokenized: the form to return. Text that has it already stays as it is.
+    """
+    if is_tokenized == tokenized:
+        return list(read_lines(path, clean=False))
+    convert = ConvertLines(tokenized, (lang, lang))
+    return [convert.line(line, lang) for line in read_lines(path)]
 
 
 def converted_files(files: CorpusFiles, tokenized: bool, folder: Path) -> CorpusFiles:

@@ -6,13 +6,14 @@ segmentation, the third encodes. Worker processes do the last two for large corp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import CorpusFiles, InputFiles, Sides
+from nmt.data.bitext import Bitext, CorpusFiles, InputFiles, Sides
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import (
     TrainingPairs,
@@ -20,14 +21,14 @@ from nmt.data.checks import (
     pairs_to_learn_from,
     require_training_pairs,
 )
-from nmt.data.convert import converted_files, write_converted
+from nmt.data.convert import converted_files, read_in_form, write_converted
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import MAX_LISTED, CorpusReport, Lengths, all_warnings, raise_on_failures
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.text import read_lines
 from nmt.data.vocab import MASK, Vocab
-from nmt.errors import MachineError, NmtError
+from nmt.errors import MachineError, NmtError, UserError
 
 REPORT = "report.json"
 
@@ -42,6 +43,7 @@ class EvalSet:
         corpus: ids; a blank side has length 0.
         name: "dev" or "test"; "dev.NAME" of several sets.
         langs: source and target language.
+        other_refs: the lines of each further reference, in the form of ``ref_lines``.
     """
 
     src_lines: list[str]
@@ -49,6 +51,7 @@ class EvalSet:
     corpus: EncodedCorpus
     name: str
     langs: tuple[str, str]
+    other_refs: list[list[str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def prepare(
 
         cache = build_cache(cache, files.encoded_size(), build)
     prepared = _open(cache, key, content, converted_files(files, recipe.data.tokenized, cache))
+    for one in (*prepared.dev, *(prepared.test or [])):
+        one.other_refs.extend(_other_references(files.held_out[one.name], one, recipe))
     weights = [corpus.weight for corpus in files.train]
     if recipe.data.temperature != 1 or any(weight != 1 for weight in weights):
         found = mixture_of(weights, prepared.train.sizes, recipe.data.temperature)
@@ -222,6 +227,24 @@ def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
     """Return the lengths of the sides of a corpus; text of one language has only a source."""
     sides = {"src": Lengths.of(corpus.src_len), "tgt": Lengths.of(corpus.tgt_len)}
     return {side: lengths for side, lengths in sides.items() if lengths is not None}
+
+
+def _other_references(files: Bitext, of_set: EvalSet, recipe: Recipe) -> Iterator[list[str]]:
+    """Yield the lines of each further reference of a set, in the text form of the recipe.
+
+    Raises:
+        UserError: a file cannot be read, or its number of lines is not that of the set.
+    """
+    for path in files.other_refs:
+        lines = read_in_form(path, files.langs[1], files.original[1], recipe.data.tokenized)
+        if len(lines) != len(of_set.ref_lines):
+            raise UserError(
+                f"has {len(lines):,} lines, but {files.original[0][-1].name} has "
+                f"{len(of_set.ref_lines):,}",
+                at=str(path),
+                fix="line n of each reference must be the translation of line n of the source",
+            )
+        yield lines
 
 
 def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:

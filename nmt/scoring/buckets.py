@@ -90,6 +90,7 @@ def by_length(
     metrics: Sequence[str],
     tgt_lang: str,
     limits: Sequence[int] = LENGTHS,
+    other_refs: Sequence[Sequence[str]] = (),
 ) -> list[LengthBucket]:
     """Score the lines of each length of the reference (Neubig et al. 2019, section 3.2).
 
@@ -99,6 +100,7 @@ def by_length(
         metrics: keys of METRICS that are computed on plain text.
         tgt_lang: language code; decides sacreBLEU's tokenizer, which counts the words.
         limits: the first length of each bucket but the first, ascending.
+        other_refs: further references, which do not decide the length.
 
     Returns:
         The buckets that have lines, shortest first.
@@ -120,6 +122,7 @@ def by_length(
                 [refs[row] for row in rows[bucket]],
                 metrics,
                 tgt_lang,
+                other_refs=[[lines[row] for row in rows[bucket]] for lines in other_refs],
             ),
         )
         for bucket in sorted(rows)

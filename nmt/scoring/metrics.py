@@ -1,9 +1,9 @@
 """Compute corpus scores and their significance with sacreBLEU; each score has its signature.
 
 BLEU depends on tokenization, so a score without its settings cannot be compared (Post 2018,
-https://aclanthology.org/W18-6319). BLEU, chrF and TER are computed on plain text with sacreBLEU's
-own tokenization. ``tokenized_bleu`` is for comparison with papers that report multi-bleu.perl on
-tokenized text, as Transformers without Tears does.
+https://aclanthology.org/W18-6319). BLEU, chrF, chrF++ and TER are computed on plain text with
+sacreBLEU's own tokenization. ``tokenized_bleu`` is for comparison with papers that report
+multi-bleu.perl on tokenized text, as Transformers without Tears does.
 """
 
 from __future__ import annotations

@@ -1,16 +1,22 @@
-"""Report the scores of systems on one reference as a table, tab-separated lines or JSON."""
+"""Report the scores of systems as a table, as tab-separated lines or as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from nmt.errors import UserError
+from nmt.scoring.buckets import FrequencyBucket, LengthBucket
+from nmt.scoring.comet import ExternalMetric
+from nmt.scoring.documents import METRICS as DOCUMENT_METRICS
+from nmt.scoring.documents import join_documents
 from nmt.scoring.metrics import (
     METRICS,
     SIGNIFICANCE_LEVEL,
     Comparison,
+    Score,
     paired_bootstrap,
     score,
     with_tokenizer,
@@ -18,6 +24,10 @@ from nmt.scoring.metrics import (
 from nmt.scoring.systems import Systems
 
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
+COMET = "comet"
+DOCUMENT_PREFIX = "doc_"
+
+Record: TypeAlias = dict[str, str | float | None]
 
 _RESAMPLED_LINE_BYTES = 24 * 4 + 8  # chrF++'s float32 statistics of a line, and its int64 index
 _MEMORY_LIMIT = 4 * 2**30
@@ -29,11 +39,16 @@ class Report:
 
     Attributes:
         systems: what was scored.
-        scores: system name -> one entry per metric; the first system is the baseline.
+        scores: system name -> one entry per score; the first system is the baseline. The names are
+            keys of METRICS, then ``doc_`` and a key for scores of documents, then ``comet``.
+        lengths: system name -> scores by length of the reference; empty if not requested.
+        frequencies: system name -> words by training frequency; empty if unknown.
     """
 
     systems: Systems
     scores: dict[str, list[Comparison]]
+    lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
+    frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
 
     @property
     def baseline(self) -> str | None:
@@ -42,16 +57,15 @@ class Report:
 
     def table(self) -> str:
         """Return a table for people: one block per metric, at most about 100 columns wide."""
-        lines = [f"reference {self.systems.ref_name}, {len(self.systems.refs):,} lines"]
+        kind = "references" if self.systems.other_refs else "reference"
+        lines = [f"{kind} {self.systems.ref_name}, {len(self.systems.refs):,} lines"]
         width = max(map(len, self.scores))
         for entries in zip(*self.scores.values(), strict=True):
-            metric = METRICS[entries[0].score.name]
-            remark = f", {metric.remark}" if metric.remark else ""
-            lines += ["", f"{metric.label}{remark}", f"  {entries[0].score.signature}"]
+            lines += ["", _title(entries[0].score.name), f"  {entries[0].score.signature}"]
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {_cells(entry)}".rstrip())
-        lines.append("")
-        if self.scores and next(iter(self.scores.values()))[0].score.low is not None:
+        lines += [*self._length_lines(), *self._frequency_lines(), ""]
+        if any(entry.score.low is not None for of in self.scores.values() for entry in of):
             lines.append("[low, high]: 95 % bootstrap interval")
         if self.baseline:
             lines.append(
@@ -60,12 +74,44 @@ class Report:
             )
         return "\n".join(lines)
 
+    def _length_lines(self) -> Iterator[str]:
+        """Yield a block per metric: scores by length of the reference."""
+        first = next(iter(self.lengths.values()), [])
+        for place, result in enumerate(first[0].scores if first else ()):
+            yield from ("", f"{_title(result.name)}, by words of the reference")
+            yield f"  {result.signature}"
+            rows = {
+                "words": [str(bucket.words) for bucket in first],
+                "lines": [f"{bucket.lines:,}" for bucket in first],
+            }
+            for system, buckets in self.lengths.items():
+                rows[system] = [f"{bucket.scores[place].value:.2f}" for bucket in buckets]
+            yield from _rows(rows)
+
+    def _frequency_lines(self) -> Iterator[str]:
+        """Yield a block: the F1 of words by their count in the training text."""
+        if not self.frequencies:
+            return
+        first = next(iter(self.frequencies.values()))
+        yield from ("", "F1 of words, by their count in the training text")
+        rows = {
+            "count": [str(bucket.count) for bucket in first],
+            "in the reference": [f"{bucket.ref_words:,}" for bucket in first],
+        }
+        for system, buckets in self.frequencies.items():
+            rows[system] = ["-" if b.f1 is None else f"{b.f1:.3f}" for b in buckets]
+        yield from _rows(rows)
+
     def tsv(self) -> str:
-        """Return tab-separated lines for cut and awk: a header, then one per system and metric."""
+        """Return tab-separated lines for cut and awk: a header, then one per system and metric.
+
+        A score of a part of the lines or words has the metric ``bleu:words=10-19`` or
+        ``f1:count=5-9``.
+        """
         rows = ["\t".join(COLUMNS)]
         rows += [
             "\t".join("" if value is None else _tsv_cell(value) for value in record.values())
-            for record in self._records()
+            for record in (*self._records(), *self._bucket_records())
         ]
         return "\n".join(rows)
 
@@ -74,6 +120,7 @@ class Report:
         systems = self.systems
         content = {
             "reference": systems.ref_name,
+            "references": 1 + len(systems.other_refs),
             "lines": len(systems.refs),
             "baseline": self.baseline,
             "notes": systems.notes(),
@@ -81,10 +128,37 @@ class Report:
                 {"name": name, "empty": systems.count_empty(name)} for name in systems.texts
             ],
             "scores": list(self._records()),
+            "by_length": [
+                {
+                    "system": system,
+                    "words": [bucket.words.low, bucket.words.high],
+                    "lines": bucket.lines,
+                    "metric": result.name,
+                    "score": result.value,
+                    "signature": result.signature,
+                }
+                for system, buckets in self.lengths.items()
+                for bucket in buckets
+                for result in bucket.scores
+            ],
+            "by_frequency": [
+                {
+                    "system": system,
+                    "count": [bucket.count.low, bucket.count.high],
+                    "ref_words": bucket.ref_words,
+                    "hyp_words": bucket.hyp_words,
+                    "matches": bucket.matches,
+                    "recall": bucket.recall,
+                    "precision": bucket.precision,
+                    "f1": bucket.f1,
+                }
+                for system, buckets in self.frequencies.items()
+                for bucket in buckets
+            ],
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
-    def _records(self) -> Iterator[dict[str, str | float | None]]:
+    def _records(self) -> Iterator[Record]:
         for system, entries in self.scores.items():
             for entry in entries:
                 result = entry.score
@@ -100,30 +174,116 @@ class Report:
                 )
                 yield dict(zip(COLUMNS, values, strict=True))
 
+    def _bucket_records(self) -> Iterator[Record]:
+        empty: Record = dict.fromkeys(COLUMNS)
+        for system, of_length in self.lengths.items():
+            for part in of_length:
+                for result in part.scores:
+                    yield empty | {
+                        "system": system,
+                        "metric": f"{result.name}:words={part.words}",
+                        "score": result.value,
+                        "signature": result.signature,
+                    }
+        for system, of_count in self.frequencies.items():
+            for words in of_count:
+                yield empty | {
+                    "system": system,
+                    "metric": f"f1:count={words.count}",
+                    "score": words.f1,
+                }
 
-def report(systems: Systems, metrics: Sequence[str], resamples: int) -> Report:
+
+def report(
+    systems: Systems,
+    metrics: Sequence[str],
+    resamples: int,
+    *,
+    documents: Sequence[str] = (),
+    external: ExternalMetric | None = None,
+    buckets: bool = False,
+) -> Report:
     """Score every system; compare several with the first by paired bootstrap.
 
     Args:
-        systems: the systems and their reference.
+        systems: the systems and their references.
         metrics: keys of METRICS. Those on words come last in the report.
         resamples: bootstrap resamples; 0 = no intervals, for one system only.
+        documents: the document id of each line, to score documents too. Resamples then consist of
+            documents.
+        external: a command that scores each system, such as COMET; it gets the first reference.
+        buckets: score by length too, and words by frequency if ``systems.training`` is known.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
+        RunError: the external command failed.
     """
     _check_resamples(systems, resamples)
     on_text = [name for name in metrics if not METRICS[name].on_words]
     on_words = [name for name in metrics if METRICS[name].on_words]
-    lang = systems.tgt_lang
-    scores = _compare(systems.texts, systems.refs, on_text, lang, resamples)
-    of_words = _compare(systems.words, systems.ref_words, on_words, lang, resamples)
+    lang, texts = systems.tgt_lang, systems.texts
+    scores = _compare(texts, [systems.refs, *systems.other_refs], on_text, lang, resamples)
+    ref_words = [systems.ref_words, *systems.other_ref_words]
+    of_words = _compare(systems.words, ref_words, on_words, lang, resamples)
     for system, entries in of_words.items():
         scores[system] += [
             replace(entry, score=with_tokenizer(entry.score, systems.tokenizer))
             for entry in entries
         ]
-    return Report(systems, scores)
+    if documents:
+        for system, entries in _document_scores(systems, on_text, resamples, documents).items():
+            scores[system] += entries
+    if external is not None:
+        for system, entry in _external_scores(systems, external).items():
+            scores[system].append(entry)
+    lengths: dict[str, list[LengthBucket]] = {}
+    frequencies: dict[str, list[FrequencyBucket]] = {}
+    if buckets:
+        lengths = {system: systems.by_length(system, on_text) for system in texts}
+        if systems.training:
+            counts = systems.training_counts()
+            frequencies = {system: systems.by_frequency(system, counts) for system in texts}
+    return Report(systems, scores, lengths, frequencies)
+
+
+def _document_scores(
+    systems: Systems, metrics: Sequence[str], resamples: int, documents: Sequence[str]
+) -> dict[str, list[Comparison]]:
+    """Return the scores of the joined lines of each document."""
+    texts = {name: join_documents(hyps, documents) for name, hyps in systems.texts.items()}
+    refs = [join_documents(lines, documents) for lines in (systems.refs, *systems.other_refs)]
+    names = [name for name in metrics if name in DOCUMENT_METRICS]
+    scores = _compare(texts, refs, names, systems.tgt_lang, resamples)
+    return {
+        system: [
+            replace(
+                entry,
+                score=replace(
+                    entry.score,
+                    name=DOCUMENT_PREFIX + entry.score.name,
+                    signature=f"{entry.score.signature}|docs:{len(refs[0])}",
+                ),
+            )
+            for entry in entries
+        ]
+        for system, entries in scores.items()
+    }
+
+
+def _external_scores(systems: Systems, external: ExternalMetric) -> dict[str, Comparison]:
+    """Return the score of an external command for each system, without intervals."""
+    values = {
+        name: external.score(systems.sources, hyps, systems.refs)
+        for name, hyps in systems.texts.items()
+    }
+    baseline = next(iter(values.values()))
+    return {
+        name: Comparison(
+            Score(COMET, value, external.command),
+            value - baseline if number else None,
+        )
+        for number, (name, value) in enumerate(values.items())
+    }
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:
@@ -150,26 +310,51 @@ def _check_resamples(systems: Systems, resamples: int) -> None:
 
 def _compare(
     texts: dict[str, list[str]],
-    refs: list[str],
+    refs: list[list[str]],
     metrics: Sequence[str],
     tgt_lang: str,
     resamples: int,
 ) -> dict[str, list[Comparison]]:
+    first, *others = refs
     if len(texts) > 1:
-        return paired_bootstrap(texts, refs, metrics, tgt_lang, resamples)
+        return paired_bootstrap(texts, first, metrics, tgt_lang, resamples, others)
     return {
-        name: [Comparison(result) for result in score(hyps, refs, metrics, tgt_lang, resamples)]
+        name: [
+            Comparison(result)
+            for result in score(hyps, first, metrics, tgt_lang, resamples, others)
+        ]
         for name, hyps in texts.items()
     }
 
 
+def _title(name: str) -> str:
+    """Return the title of a score in a table: its label, and what a reader should know."""
+    if name == COMET:
+        return "COMET, by an external command"
+    metric = METRICS[name.removeprefix(DOCUMENT_PREFIX)]
+    label = f"{metric.label} of documents" if name.startswith(DOCUMENT_PREFIX) else metric.label
+    return f"{label}, {metric.remark}" if metric.remark else label
+
+
+def _rows(rows: dict[str, list[str]]) -> Iterator[str]:
+    """Yield aligned lines of a small table with row titles."""
+    width = max(map(len, rows))
+    widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
+    for title, cells in rows.items():
+        aligned = (f"{cell:>{size}}" for cell, size in zip(cells, widths, strict=True))
+        yield f"  {title:<{width}}  {'  '.join(aligned)}"
+
+
 def _cells(entry: Comparison) -> str:
-    cells = f"{entry.score.value:6.2f}"
+    digits = 4 if entry.score.name == COMET else 2  # COMET's scores are about 0 to 1
+    cells = f"{entry.score.value:6.{digits}f}"
     if entry.score.low is not None and entry.score.high is not None:
         cells += f"  [{entry.score.low:.2f}, {entry.score.high:.2f}]"
+    if entry.difference is not None:
+        cells += f"  {entry.difference:+.{digits}f}"
     if entry.p_value is not None:
         star = " *" if entry.p_value < SIGNIFICANCE_LEVEL else ""
-        cells += f"  {entry.difference:+.2f}  p = {entry.p_value:.3f}{star}"
+        cells += f"  p = {entry.p_value:.3f}{star}"
     return cells
 
 

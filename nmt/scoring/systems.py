@@ -1,19 +1,27 @@
-"""Read what is scored: hypotheses of systems and their reference, from files or run folders."""
+"""Read what is scored: hypotheses of systems and their references, from files or run folders."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.convert import ConvertLines
+from nmt.data.convert import ConvertLines, read_in_form
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
+from nmt.scoring.buckets import (
+    FrequencyBucket,
+    LengthBucket,
+    by_frequency,
+    by_length,
+    count_words,
+    split_words,
+)
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
 
 if TYPE_CHECKING:
@@ -28,18 +36,22 @@ _SUSPICIOUS_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Systems:
-    """The hypotheses of one or several systems and their one reference, line by line.
+    """The hypotheses of one or several systems and their references, line by line.
 
     Attributes:
         texts: system name -> hypotheses as plain text.
-        refs: the reference as plain text.
+        refs: the first reference as plain text.
         words: system name -> the same hypotheses as tokenized text, for tokenized BLEU.
-        ref_words: the reference as tokenized text.
-        ref_name: the file of the reference.
+        ref_words: the first reference as tokenized text.
+        ref_name: the file of the reference, or the files of several.
         tgt_lang: language code, empty if unknown.
         tokenizer: what produced the words of the systems, for the signature.
-        sources: source lines, to count untranslated ones.
+        sources: source lines as plain text, to count untranslated ones.
         remarks: what a reader should know about the origin of the text.
+        other_refs: further references as plain text.
+        other_ref_words: the same as tokenized text.
+        training: the target side of the training text, to count its words; empty if unknown.
+        tokenized: the words that are counted are those of the tokenized text.
     """
 
     texts: dict[str, list[str]]
@@ -51,6 +63,51 @@ class Systems:
     tokenizer: str
     sources: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    other_refs: list[list[str]] = field(default_factory=list)
+    other_ref_words: list[list[str]] = field(default_factory=list)
+    training: list[TrainingFile] = field(default_factory=list)
+    tokenized: bool = False
+
+    def by_length(self, system: str, metrics: Sequence[str]) -> list[LengthBucket]:
+        """Score a system by length of the first reference; metrics on plain text only."""
+        return by_length(
+            self.texts[system], self.refs, metrics, self.tgt_lang, other_refs=self.other_refs
+        )
+
+    def by_frequency(self, system: str, counts: Mapping[str, int]) -> list[FrequencyBucket]:
+        """Compare the words of a system and of the first reference by their training count.
+
+        Args:
+            counts: from ``training_counts``.
+        """
+        if self.tokenized:
+            hyps, refs = (
+                [line.split() for line in lines] for lines in (self.words[system], self.ref_words)
+            )
+        else:
+            hyps, refs = (
+                split_words(lines, self.tgt_lang) for lines in (self.texts[system], self.refs)
+            )
+        return by_frequency(hyps, refs, counts)
+
+    def training_counts(self) -> Counter[str]:
+        """Return how often each word occurs in the target side of the training text.
+
+        Raises:
+            UserError: a file is missing or cannot be read.
+        """
+        counts: Counter[str] = Counter()
+        for file in self.training:
+            if file.tokenized == self.tokenized:
+                lines = read_lines(file.path)
+            else:
+                convert = ConvertLines(self.tokenized, (file.lang, file.lang))
+                lines = (convert.line(line, file.lang) for line in read_lines(file.path))
+            if self.tokenized:
+                counts.update(word for line in lines for word in line.split())
+            else:
+                counts += count_words(lines, self.tgt_lang)
+        return counts
 
     def count_empty(self, system: str) -> int:
         """Return the number of blank hypotheses of a system."""
@@ -88,6 +145,15 @@ class Systems:
         return notes
 
 
+@dataclass(frozen=True)
+class TrainingFile:
+    """The target side of a training corpus: its file, language, and whether it is tokenized."""
+
+    path: Path
+    lang: str
+    tokenized: bool
+
+
 def _looks_like(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:
     matches = sum(pattern.search(line) is not None for line in lines)
     return matches / max(1, len(lines)) >= _SUSPICIOUS_SHARE
@@ -95,52 +161,70 @@ def _looks_like(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:
 
 def from_files(
     hyp_files: Sequence[str],
-    ref_file: str,
+    ref_files: Sequence[str],
     tgt_lang: str = "",
     tokenized: bool = False,
     src_file: str | None = None,
+    training_files: Sequence[str] = (),
 ) -> Systems:
     """Read systems from files with one segment a line.
 
     Args:
         hyp_files: one per system; the first is the baseline of comparisons.
-        ref_file: their reference.
+        ref_files: their references, at least one.
         tgt_lang: language code. If it is empty or unknown to Moses, the rules for English apply.
         tokenized: the files are Moses-tokenized: words are taken as they are, and plain text is
             made by detokenizing.
         src_file: the source, to count hypotheses that repeat it.
+        training_files: the target side of the training text.
 
     Raises:
         UserError: a file is missing, unreadable or given twice, or the line counts differ.
     """
     _reject_duplicates(hyp_files, "--hyp names this file twice")
+    _reject_duplicates(ref_files, "--ref names this file twice")
     lines_of = {name: _read(name) for name in hyp_files}
-    ref_lines = _read(ref_file)
+    refs = [_read(name) for name in ref_files]
     sources = _read(src_file) if src_file else []
     for name, lines in lines_of.items():
-        check_lines(lines, ref_lines, name)
+        check_lines(lines, refs[0], name)
+    for name, lines in zip(ref_files, refs, strict=True):
+        check_lines(lines, refs[0], name)
     if src_file:
-        check_lines(sources, ref_lines, src_file)
+        check_lines(sources, refs[0], src_file)
     moses, lang = Moses(tokenized, nfc=False), tgt_lang or "en"
+    texts, words = _references(moses, refs, lang)
     return Systems(
         texts={name: _to_text(moses, lines, lang) for name, lines in lines_of.items()},
-        refs=_to_text(moses, ref_lines, lang),
+        refs=texts[0],
         words={name: _to_words(moses, lines, lang) for name, lines in lines_of.items()},
-        ref_words=_to_words(moses, ref_lines, lang),
-        ref_name=ref_file,
+        ref_words=words[0],
+        ref_name=", ".join(ref_files),
         tgt_lang=tgt_lang,
         tokenizer="none" if tokenized else f"moses-{lang}",
-        sources=sources,
+        sources=_to_text(moses, sources, "en"),
+        other_refs=texts[1:],
+        other_ref_words=words[1:],
+        training=[TrainingFile(Path(file), lang, tokenized) for file in training_files],
+        tokenized=tokenized,
     )
 
 
-def from_runs(folders: Sequence[str], split: str, ref_file: str | None = None) -> Systems:
+def from_runs(
+    folders: Sequence[str],
+    split: str,
+    ref_files: Sequence[str] = (),
+    sources: bool = False,
+    training: bool = False,
+) -> Systems:
     """Read systems from run folders: the hypotheses of each run's best checkpoint.
 
     Args:
         folders: one per system; the first is the baseline of comparisons.
         split: dev or test, or ``dev.NAME`` of several sets.
-        ref_file: the reference, if it is no longer where the recipe says.
+        ref_files: the references, if they are not those of the recipe.
+        sources: read the source too.
+        training: find the training text of the first run, to count its words.
 
     Raises:
         UserError: a folder is not a run folder, is set twice or has no such hypotheses, or the
@@ -153,11 +237,11 @@ def from_runs(folders: Sequence[str], split: str, ref_file: str | None = None) -
     files = [one.hyp_file for one in sets]
     without_words = [file for file in files if not words_file(file).is_file()]
     first, *others = runs = [
-        _from_run(folder, one, ref_file, stored_words=not without_words)
+        _from_run(folder, one, ref_files, sources, training, stored_words=not without_words)
         for folder, one in zip(folders, sets, strict=True)
     ]
     for other in others:
-        if (other.refs, other.ref_words) != (first.refs, first.ref_words):
+        if not _same_references(first, other):
             raise UserError(
                 f"{other.ref_name} differs from {first.ref_name}",
                 fix="compare runs with one reference and the same data.tokenized",
@@ -172,6 +256,15 @@ def from_runs(folders: Sequence[str], split: str, ref_file: str | None = None) -
             "BLEU is computed on the retokenized plain text and differs from the logged value"
             for file in without_words
         ],
+    )
+
+
+def _same_references(one: Systems, other: Systems) -> bool:
+    return (one.refs, one.ref_words, one.other_refs, one.other_ref_words) == (
+        other.refs,
+        other.ref_words,
+        other.other_refs,
+        other.other_ref_words,
     )
 
 
@@ -240,40 +333,70 @@ def _find_set(run: RunFolder, split: str) -> _Set:
     return _Set(hyp_file, entries[names.index(name)])
 
 
-def _from_run(folder: str, one: _Set, ref_file: str | None, stored_words: bool) -> Systems:
+def _from_run(
+    folder: str,
+    one: _Set,
+    ref_files: Sequence[str],
+    sources: bool,
+    training: bool,
+    stored_words: bool,
+) -> Systems:
     run = RunFolder.open(folder)
     recipe = run.recipe()
-    hyp_file, tgt = one.hyp_file, one.entry.langs(recipe)[1]
-    if ref_file is None:
-        ref_file = str(find_side(one.entry.path, tgt))
-    texts, ref_lines = _read(hyp_file), _references(ref_file, one.entry, recipe)
-    check_lines(texts, ref_lines, str(hyp_file))
+    hyp_file, (src, tgt) = one.hyp_file, one.entry.langs(recipe)
+    if not ref_files:
+        ref_files = [str(find_side(one.entry.path, tgt)), *one.entry.other_refs]
+    tokenized, is_tokenized = recipe.data.tokenized, one.entry.is_tokenized(recipe.data)
+    texts = _read(hyp_file)
+    refs = [read_in_form(Path(file), tgt, is_tokenized, tokenized) for file in ref_files]
+    check_lines(texts, refs[0], str(hyp_file))
+    for file, lines in zip(ref_files, refs, strict=True):
+        check_lines(lines, refs[0], file)
     if stored_words:
         words = _read(words_file(hyp_file))
-        check_lines(words, ref_lines, str(words_file(hyp_file)))
+        check_lines(words, refs[0], str(words_file(hyp_file)))
     else:
         words = _to_words(Moses(tokenized=False, nfc=False), texts, tgt)
-    moses = Moses(recipe.data.tokenized, nfc=False)
+    moses = Moses(tokenized, nfc=False)
+    src_lines = []
+    if sources:
+        src_file = find_side(one.entry.path, src)
+        src_lines = read_in_form(src_file, src, is_tokenized, tokenized)
+        check_lines(src_lines, refs[0], str(src_file))
+    ref_texts, ref_words = _references(moses, refs, tgt)
     return Systems(
         texts={
             folder: [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
         },
-        refs=_to_text(moses, ref_lines, tgt),
+        refs=ref_texts[0],
         words={folder: words},
-        ref_words=_to_words(moses, ref_lines, tgt),
-        ref_name=ref_file,
+        ref_words=ref_words[0],
+        ref_name=", ".join(ref_files),
         tgt_lang=tgt,
         tokenizer=MODEL_WORDS if stored_words else f"moses-{tgt}",
+        sources=_to_text(moses, src_lines, src),
+        other_refs=ref_texts[1:],
+        other_ref_words=ref_words[1:],
+        training=_training_files(recipe, tgt) if training else [],
+        tokenized=tokenized,
     )
 
 
-def _references(ref_file: str, entry: HeldOutEntry, recipe: Recipe) -> list[str]:
-    """Return the lines of a reference in the text form of the recipe, as training scores them."""
-    if entry.is_tokenized(recipe.data) == recipe.data.tokenized:
-        return _read(ref_file)
-    tgt = entry.langs(recipe)[1]
-    convert = ConvertLines(recipe.data.tokenized, entry.langs(recipe))
-    return [convert.line(line, tgt) for line in read_lines(Path(ref_file))]
+def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
+    """Return the target sides in a language; a corpus that is listed twice counts once."""
+    entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt}
+    return [
+        TrainingFile(find_side(path, tgt), tgt, entry.is_tokenized(recipe.data))
+        for path, entry in entries.items()
+    ]
+
+
+def _references(
+    moses: Moses, refs: Sequence[list[str]], lang: str
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return references as plain text and as tokenized text."""
+    texts = [_to_text(moses, lines, lang) for lines in refs]
+    return texts, [_to_words(moses, lines, lang) for lines in refs]
 
 
 def _to_text(moses: Moses, lines: list[str], lang: str) -> list[str]:

@@ -102,16 +102,19 @@ def evaluate(
     hypotheses = translator.translate_ids(sources, check)
     texts = [segmenter.decode(h.pieces, tgt) for h in hypotheses]
     words = [segmenter.decode_tokenized(h.pieces, tgt) for h in hypotheses]
-    references = [moses.detokenize_reference(line, tgt) for line in split.ref_lines]
+    references, *others = (
+        [moses.detokenize_reference(line, tgt) for line in lines]
+        for lines in (split.ref_lines, *split.other_refs)
+    )
+    ref_words, *other_words = (
+        [moses.tokenize_reference(line, tgt) for line in lines]
+        for lines in (split.ref_lines, *split.other_refs)
+    )
     scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
     resamples = RESAMPLES if intervals else 0
     scores = [
-        *score(scored, references, recipe.score.metrics, tgt, resamples),
-        tokenized_bleu(
-            words,
-            [moses.tokenize_reference(line, tgt) for line in split.ref_lines],
-            MODEL_WORDS,
-        ),
+        *score(scored, references, recipe.score.metrics, tgt, resamples, others),
+        tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
     ]
     unk = prepared.vocab.pieces([UNK])[0]
     return TranslationEvaluation(

@@ -25,7 +25,7 @@ DATA = Path(__file__).parents[2] / "../shared/data"
 
 def test_plain_files_are_tokenized_for_tokenized_bleu(tmp_path: Path) -> None:
     hyp, ref = (str(write_lines(tmp_path / name, PLAIN)) for name in ("hyp", "ref"))
-    given = from_files([hyp], ref, "en")
+    given = from_files([hyp], [ref], "en")
     assert (given.texts, given.refs) == ({hyp: PLAIN}, PLAIN)
     assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
     assert given.tokenizer == "moses-en"
@@ -34,7 +34,7 @@ def test_plain_files_are_tokenized_for_tokenized_bleu(tmp_path: Path) -> None:
 
 def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path: Path) -> None:
     hyp, ref = (str(write_lines(tmp_path / name, WORDS)) for name in ("hyp", "ref"))
-    given = from_files([hyp], ref, "en", tokenized=True)
+    given = from_files([hyp], [ref], "en", tokenized=True)
     assert (given.texts, given.refs) == ({hyp: PLAIN}, PLAIN)
     assert (given.words, given.ref_words) == ({hyp: WORDS}, WORDS)
     assert given.tokenizer == "none"
@@ -46,7 +46,7 @@ def test_files_are_read_without_changes(tmp_path: Path) -> None:
     ref = tmp_path / "ref.gz"
     ref.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
     hyp = str(write_lines(tmp_path / "hyp", lines))
-    given = from_files([hyp], str(ref))
+    given = from_files([hyp], [str(ref)])
     assert given.refs == given.texts[hyp] == lines
     assert given.count_empty(hyp) == 1
 
@@ -92,10 +92,10 @@ def test_references_are_changed_by_sacremoses_alone(tmp_path: Path) -> None:
     words = ["“ so ” he said …", "a \u2019 b \u060c c", "x"]
     file = str(write_lines(tmp_path / "ref", words))
     expected = [MosesDetokenizer("en").detokenize(line.split()) for line in words]
-    assert from_files([file], file, "en", tokenized=True).refs == expected
+    assert from_files([file], [file], "en", tokenized=True).refs == expected
     odd = ["e\u0301\u00a0x ", "", " \u200b\u2028 y\t"]
     file = str(write_lines(tmp_path / "plain", odd))
-    assert from_files([file], file, "en").refs == odd
+    assert from_files([file], [file], "en").refs == odd
 
 
 def test_a_moved_reference_can_be_given(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_moved_reference_can_be_given(tmp_path: Path) -> None:
     moved = (tmp_path / "data/test.en").rename(tmp_path / "elsewhere.en")
     with pytest.raises(UserError, match="no such file"):
         from_runs([run], "test")
-    assert from_runs([run], "test", str(moved)).refs == PLAIN
+    assert from_runs([run], "test", [str(moved)]).refs == PLAIN
 
 
 def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_words_of_real_corpora_survive_detokenizing(tmp_path: Path, corpus: str)
     if not file.exists():
         pytest.skip("needs the corpora in ../shared/data")
     lang = file.name.split(".")[1]
-    plain = from_files([str(file)], str(file), lang, tokenized=True)
-    again = from_files([str(write_lines(tmp_path / "plain", plain.refs))], str(file), lang)
+    plain = from_files([str(file)], [str(file)], lang, tokenized=True)
+    again = from_files([str(write_lines(tmp_path / "plain", plain.refs))], [str(file)], lang)
     (words,) = again.words.values()
     assert tokenized_bleu(words, plain.ref_words).value == pytest.approx(100)
 

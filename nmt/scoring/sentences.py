@@ -1,0 +1,40 @@
+"""Write the scores of every line as tab-separated values, for spreadsheets and pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nmt.scoring.metrics import METRICS, sentence_scores
+from nmt.scoring.systems import Systems
+
+
+def sentence_table(
+    systems: Systems, metrics: Sequence[str], documents: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield a header and one row for each line and system, with their texts, without line ends.
+
+    The columns are system, line (from 1), document, one for each metric, source, reference and
+    hypothesis. Those of documents and sources are left out if these are unknown. Tabs and line
+    ends inside a text become spaces. With several references, scores count all of them, and the
+    column has the first.
+
+    Args:
+        metrics: keys of METRICS; those on words are left out, as tokenized BLEU is not smoothed.
+        documents: the document id of each line.
+    """
+    on_text = [name for name in metrics if not METRICS[name].on_words]
+    fixed = {"document": documents, "source": systems.sources, "reference": systems.refs}
+    given = {name: values for name, values in fixed.items() if values}
+    before = [name for name in given if name == "document"]
+    after = [name for name in given if name != "document"]
+    yield "\t".join(["system", "line", *before, *on_text, *after, "hypothesis"])
+    for system, hyps in systems.texts.items():
+        scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
+        columns = [
+            *(given[name] for name in before),
+            *([f"{value:.4f}" for value in of_metric.values] for of_metric in scores),
+            *(given[name] for name in after),
+            hyps,
+        ]
+        for number, cells in enumerate(zip(*columns, strict=True), 1):
+            yield "\t".join(" ".join(cell.split()) for cell in (system, str(number), *cells))
