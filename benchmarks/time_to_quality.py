@@ -35,7 +35,7 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
-from nmt.runtime.allocation import CACHED_PRODUCTS, limit_onednn_cache
+from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.training.finish import finish
 from nmt.training.task import Evaluation
@@ -155,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--until", type=float, metavar="SCORE", required=True, help="dev score to reach")
     p.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
     args = p.parse_intermixed_args(argv)
-    limit_onednn_cache(CACHED_PRODUCTS)
+    limit_onednn_cache(cached_products("bf16"))  # the largest that is measured
     with tempfile.TemporaryDirectory() as scratch:
         recipe = load_recipe(args.recipe, [*args.overrides, f"out={scratch}/run"])
         if recipe.optim.accumulate > 1:

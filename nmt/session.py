@@ -31,7 +31,7 @@ from nmt.run.metrics_log import MetricsLog, NullLogger
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
 from nmt.run.trackers import require_trackers, trackers_of
-from nmt.runtime.allocation import CACHED_PRODUCTS, keep_freed_memory, limit_onednn_cache
+from nmt.runtime.allocation import keep_freed_memory
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
@@ -89,7 +89,6 @@ def train(
     """
     resolved = as_recipe(recipe, overrides, variant)
     keep_freed_memory()
-    limit_onednn_cache(CACHED_PRODUCTS)
     with limit_processes(workers):
         training = Training(resolved, resume=resume, fresh=fresh, quiet=quiet)
         if training.finished is not None:

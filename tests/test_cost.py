@@ -41,7 +41,7 @@ def update(norm: str, layers: int, batch: Batch) -> int:
         dim=16, ffn_dim=32, heads=2, enc_layers=layers, dec_layers=layers, norm=norm
     )
     model = Transformer(config, 20)
-    optimizer = make_optimizer(OptimConfig(), model)
+    optimizer = make_optimizer(OptimConfig(), model, "fp32")
 
     def work() -> None:
         sums = label_smoothed_loss(model(batch), batch.tgt_out, model.allowed, 0.1)

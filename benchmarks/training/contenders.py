@@ -24,7 +24,6 @@ from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
-from nmt.runtime.allocation import CACHED_PRODUCTS, limit_onednn_cache
 from nmt.runtime.device import resolve_device
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.tasks import make_task
@@ -63,7 +62,6 @@ class Ours:
     """``Trainer.update`` as nmt-train calls it, with Adam."""
 
     def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
-        limit_onednn_cache(CACHED_PRODUCTS)
         prepared = prepare(recipe, progress=False)
         model = model_config(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)

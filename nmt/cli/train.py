@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
-from nmt.runtime.allocation import CACHED_PRODUCTS, limit_onednn_cache
+from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World, init_distributed
 
 
@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Train in this process alone, or in the processes that torchrun started."""
     check_arguments(args)
-    limit_onednn_cache(CACHED_PRODUCTS)
     if args.suggest is not None:
+        limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
         suggest_recipe(args)
         return
     with init_distributed() as world:

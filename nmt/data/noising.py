@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nmt.data.batches import Batch, SelectedPairs, collate
-from nmt.data.buckets import bucket_for
+from nmt.data.buckets import GPU_BUCKETS
 from nmt.data.packing import PackedText, TokenStream, full_line_blocks
 from nmt.data.segmenters import Segmenter
 from nmt.data.vocab import EOS, SPECIALS, Vocab
@@ -131,5 +131,5 @@ class DenoisedText(PackedText):
             src_len, tgt_len = (
                 np.array([len(pair[side]) + 1 for pair in pairs.values()]) for side in (0, 1)
             )
-            bucket = bucket_for(src_len, tgt_len, batch_tokens)
+            bucket = GPU_BUCKETS.fit(src_len, tgt_len, batch_tokens)
         return collate(SelectedPairs(pairs), rows, bucket)

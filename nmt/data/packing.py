@@ -199,7 +199,7 @@ class PackedText(ABC):
         """Return the batch of these blocks in an epoch: a pure function.
 
         Args:
-            batch_tokens: as given to ``batches``; pad the batch to a bucket, for CUDA graphs. 0 =
+            batch_tokens: as given to ``batches``; pad the batch to a bucket. 0 =
                 no padding.
         """
 

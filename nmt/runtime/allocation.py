@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-CACHED_PRODUCTS = 64  # oneDNN's compiled matrix products: about as many as an update has
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
@@ -30,9 +29,18 @@ def keep_freed_memory() -> None:
 def limit_onednn_cache(count: int) -> None:
     """Limit how many compiled matrix products oneDNN and torch keep.
 
-    Call it before the first product. Environment variables that the user has set take precedence.
-    Each number of rows is compiled separately, and nearly every batch has a new one. The default
-    of 1,024 entries grows to a gigabyte and saves no time.
+    Call it before the first product; later calls have no effect, and environment variables that
+    the user has set take precedence. Each number of rows is compiled separately. Where nearly every
+    batch has a new one, the default of 1,024 entries grows to a gigabyte and saves no time.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(count))
+
+
+def cached_products(precision: str) -> int:
+    """Return how many compiled matrix products of oneDNN a training should keep.
+
+    In bf16, batches are padded to a few sizes, and the products of all sizes are used again. In
+    other precisions nearly every batch has a size of its own, so those of one update are enough.
+    """
+    return 768 if precision == "bf16" else 64

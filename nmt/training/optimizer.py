@@ -19,18 +19,22 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def make_optimizer(config: OptimConfig, model: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(config: OptimConfig, model: nn.Module, precision: str) -> torch.optim.Optimizer:
     """Return the recipe's optimizer of the parameters that train; ``take_step`` sets its rate.
 
     Adam and AdamW are fused: on a CPU this takes a third of the time of the per-tensor loop, and
     ``foreach`` takes longer than the loop. RAdam has no fused version in torch. The learning rate
     is a tensor, so that the CPU does not wait for a GPU.
+
+    Args:
+        precision: of the run; in "bf16", Muon orthogonalizes in bf16, too.
     """
     device = next(model.parameters()).device
     lr = torch.zeros((), device=device)
     if config.kind == "muon":
         matrices, others = _split_for_muon(model)
-        return Muon(matrices, others, lr, config.betas, config.eps, config.weight_decay)
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        return Muon(matrices, others, lr, config.betas, config.eps, config.weight_decay, dtype)
     fused = {} if config.kind == "radam" else {"fused": True, "lr": lr}
     # a fused step takes tensors of one class; of a sharded model, some parameters are not divided
     classes: dict[type[Tensor], list[Tensor]] = {}

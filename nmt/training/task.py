@@ -187,7 +187,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return a batch on the device.
 
         Args:
-            pad: pad it to one of a few sizes and pack its tensors, for CUDA graphs.
+            pad: pad it to one of a few sizes and pack its tensors.
         """
 
     @abstractmethod

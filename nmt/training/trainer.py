@@ -31,6 +31,7 @@ from nmt.run.checkpoint import (
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import Logger
 from nmt.run.results import as_score
+from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
@@ -91,6 +92,7 @@ class Trainer:
         self.stop_requested, self.observe = stop_requested, observe
         self.view, self.on_validation = view, on_validation
         recipe, device, precision = task.recipe, task.device, task.precision
+        limit_onednn_cache(cached_products(precision))
         model = task.make_model()
         if transfer is not None:
             transfer.load_into(model)
@@ -100,7 +102,7 @@ class Trainer:
         shard = recipe.train.shard == "full" and world.size > 1
         self.parallel = (Sharded if shard else Replicated)(model, device, world)
         self.model = self.parallel.model
-        self.optimizer = make_optimizer(recipe.optim, self.model)
+        self.optimizer = make_optimizer(recipe.optim, self.model, precision)
         self.state = TrainState()
         if checkpoint is not None:
             self.state = checkpoint.state
@@ -131,6 +133,16 @@ class Trainer:
     def use_cuda_graphs(self, capture: Capture) -> None:
         """Pad batches to a few sizes, and replay a graph for each size that occurs often."""
         self.cuda_graphs = CudaGraphs(self.forward_backward, self.model, capture, self.log.text)
+
+    @property
+    def pads_batches(self) -> bool:
+        """Return whether batches are padded to a few sizes.
+
+        CUDA graphs need it. On a CPU, oneDNN compiles each size of a bf16 product, which takes
+        several times as long as the product itself.
+        """
+        bf16_on_cpu = self.device.type == "cpu" and self.precision == "bf16"
+        return self.cuda_graphs is not None or bf16_on_cpu
 
     # --- the run --------------------------------------------------------------------------------
 
@@ -175,7 +187,7 @@ class Trainer:
         return updates(
             task.plan,
             task.tokens,
-            lambda epoch, rows: task.make_batch(epoch, rows, pad=self.cuda_graphs is not None),
+            lambda epoch, rows: task.make_batch(epoch, rows, pad=self.pads_batches),
             self.state.epoch,
             self.state.next_batch,
             self.recipe.optim.accumulate,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.buckets import bucket_for
+from nmt.data.buckets import buckets_for
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared
 from nmt.decoding.translator import Translator
@@ -91,7 +91,8 @@ class Translation(Task[Transformer, Batch]):
         if not pad:
             return collate(corpus, rows).to(self.device)
         src_len, tgt_len = lengths.src_len[rows] + 1, lengths.tgt_len[rows] + 1
-        bucket = bucket_for(src_len, tgt_len, self.recipe.data.batch_tokens)
+        buckets = buckets_for(self.device.type)
+        bucket = buckets.fit(src_len, tgt_len, self.recipe.data.batch_tokens)
         return collate(corpus, rows, bucket).pack(self.device)
 
     def loss(self, model: Transformer, batch: Batch) -> LossSums:

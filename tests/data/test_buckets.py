@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.buckets import MAX_LENGTHS, Bucket, bucket_for
+from nmt.data.buckets import CPU_BUCKETS, GPU_BUCKETS, Bucket, Buckets
 from nmt.data.layout import Layout
 from nmt.data.vocab import PAD
 from nmt.training.loss import label_smoothed_loss
@@ -38,18 +38,31 @@ def corpus() -> Corpus:
     return Corpus(src, np.clip(src * rng.lognormal(0, 0.25, 3000), 0, 700).astype(np.int32))
 
 
-def bucket_of(corpus: Corpus, rows: np.ndarray, limit: int) -> Bucket | None:
-    return bucket_for(corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1, limit)
+def bucket_of(
+    corpus: Corpus, rows: np.ndarray, limit: int, buckets: Buckets = GPU_BUCKETS
+) -> Bucket | None:
+    return buckets.fit(corpus.src_len[rows] + 1, corpus.tgt_len[rows] + 1, limit)
 
 
-@pytest.mark.parametrize(("limit", "most"), [(512, 70), (2048, 30)])
-def test_every_batch_fits_one_of_few_buckets(corpus, limit, most):
+def test_a_cpu_has_few_grids_and_few_numbers_of_tokens(corpus):
+    found = {
+        bucket_of(corpus, rows, 2048, CPU_BUCKETS)
+        for rows in make_batches(corpus.src_len, corpus.tgt_len, 2048, seed=1, epoch=0)
+    }
+    buckets = [bucket for bucket in found if bucket is not None]
+    assert len({(b.sentences, b.max_length) for b in buckets}) <= len(CPU_BUCKETS.max_lengths)
+    assert len({n for b in buckets for n in (b.src_tokens, b.tgt_tokens)}) <= 16
+
+
+@pytest.mark.parametrize("kind", [GPU_BUCKETS, CPU_BUCKETS], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("limit", [512, 2048])
+def test_every_batch_fits_a_bucket(corpus, limit, kind):
     buckets = set()
     for rows in make_batches(corpus.src_len, corpus.tgt_len, limit, seed=1, epoch=0):
-        bucket = bucket_of(corpus, rows, limit)
+        bucket = bucket_of(corpus, rows, limit, kind)
         longest = max(corpus.src_len[rows].max(), corpus.tgt_len[rows].max()) + 1
         if bucket is None:
-            assert longest > min(limit, MAX_LENGTHS[-1])
+            assert longest > min(limit, kind.max_lengths[-1])
             continue
         buckets.add(bucket)
         padded, plain = collate(corpus, rows, bucket), collate(corpus, rows)
@@ -64,8 +77,9 @@ def test_every_batch_fits_one_of_few_buckets(corpus, limit, most):
         assert (padded.tgt_out[real:] == PAD).all()
         assert padded.weights is not None
         assert padded.weights.tolist() == [1.0] * real + [0.0] * (bucket.tgt_tokens - real)
-        assert bucket.tgt_tokens - real < -(-limit // 8)
-    assert 5 < len(buckets) < most
+        assert bucket.tgt_tokens - real < -(-limit // kind.steps)
+    if kind is GPU_BUCKETS:  # each may become a CUDA graph
+        assert 5 < len(buckets) < (70 if limit == 512 else 30)
 
 
 def test_padded_layout_keeps_every_token_in_its_sentence():
