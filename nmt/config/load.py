@@ -198,10 +198,8 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
         )
     file, variants = _read_variants(path, document, problems)
     if overrides:
-        folders = [_run_folder(path, variant.name) for variant in variants]
         variants = [
-            replace(variant, recipe=_resolve(variant.document, overrides, folder))
-            for variant, folder in zip(variants, folders, strict=True)
+            replace(variant, recipe=variant_recipe(variant, overrides)) for variant in variants
         ]
     search = None
     if file.search is not None:
@@ -210,6 +208,19 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     raise_problems(problems, str(path))
     baseline = file.baseline or next(iter(file.variants))
     return Sweep(variants, file.seeds, baseline, file.budget, search)
+
+
+def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
+    """Return the recipe of a variant with other overrides than it was read with.
+
+    Args:
+        variant: of a file of variants.
+        overrides: ``key=value``, applied last.
+
+    Raises:
+        UserError: all errors of the recipe.
+    """
+    return _resolve(variant.document, overrides, Path(variant.recipe.out))
 
 
 def _search_space(

@@ -1,0 +1,288 @@
+"""nmt-sweep: train all variants of a file with several seeds, and tabulate the results."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.common import enable_gc, run_command
+from nmt.errors import NmtError, RunError, Terminated, UserError
+
+if TYPE_CHECKING:
+    from nmt.config.load import Sweep
+    from nmt.sweep.plan import PlannedRun
+    from nmt.sweep.pool import Pool
+    from nmt.sweep.results import SearchResult, SweepResult
+
+FORMATS = ("text", "markdown", "latex", "csv", "json")
+METRICS = ("bleu", "chrf", "ter", "tokenized_bleu", "ppl")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-sweep."""
+    p = argparse.ArgumentParser(
+        prog="nmt-sweep",
+        description="Train each variant of a file with each seed, and print mean, standard "
+        "deviation and best score, with the significance of each difference. The same command "
+        "continues an interrupted sweep; runs that have ended are not repeated.",
+        epilog="exit code 3: runs failed or diverged; the table and the folder logs have reasons",
+    )
+    p.add_argument("file", help="a file of variants, such as those in recipes/sweeps/")
+    p.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="recipe keys to override in each run, for example train.max_validations=2",
+    )
+    p.add_argument(
+        "--seeds", nargs="+", type=int, metavar="N", help="seeds; default: seeds of the file"
+    )
+    p.add_argument(
+        "--baseline", metavar="NAME", help="variant to compare with; default: that of the file"
+    )
+    p.add_argument(
+        "--hours", type=_positive, metavar="H", help="training time of each run, see budget.hours"
+    )
+    p.add_argument(
+        "--tokens", type=_positive, metavar="N", help="tokens of each run, see budget.tokens"
+    )
+    p.add_argument(
+        "--out", metavar="DIR", help="folder of the sweep; default: runs/NAME of the file"
+    )
+    where = p.add_argument_group("where to train")
+    where.add_argument(
+        "--jobs",
+        type=_count,
+        metavar="N",
+        help="runs at the same time, which share the CPU threads; default: one for each device",
+    )
+    where.add_argument(
+        "--devices",
+        nargs="+",
+        metavar="N",
+        default=[],
+        help="GPUs by number; each run sees one of them",
+    )
+    results = p.add_argument_group("results")
+    results.add_argument(
+        "--metric", choices=METRICS, help="score on test; default: score.select_by of the recipe"
+    )
+    results.add_argument(
+        "--resamples",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="resamples of the significance tests; 0 = no tests (default: 1000)",
+    )
+    results.add_argument(
+        "--format", choices=FORMATS, default="text", help="of the printed table (default: text)"
+    )
+    only = p.add_mutually_exclusive_group()
+    only.add_argument(
+        "--dry-run", action="store_true", help="list the runs and their commands, and train nothing"
+    )
+    only.add_argument(
+        "--results", action="store_true", help="print the results so far, and train nothing"
+    )
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """Check everything, train what has not ended, and print the results.
+
+    Raises:
+        UserError: the file or an argument is wrong.
+        RunError: a run failed or diverged.
+    """
+    from nmt.sweep.plan import refuse_budget_twice
+
+    enable_gc()
+    sweep = _sweep(args)
+    refuse_budget_twice(sweep.budget, args.overrides)
+    out = Path(args.out) if args.out else Path("runs") / Path(args.file).stem
+    bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
+    if bad:
+        again = "the same command trains failed runs again, and a diverged one after its folder is "
+        raise RunError(
+            f"{len(bad)} runs ended without a result: {', '.join(bad)}",
+            fix=f"read the reasons above and in {out / 'logs'}"
+            + ("" if sweep.search else f"; {again}deleted"),
+        )
+
+
+def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
+    """Train each variant with each seed; return the names of the runs that failed or diverged."""
+    from nmt.run.results import read_result
+    from nmt.sweep.plan import grid
+    from nmt.sweep.pool import ListedRuns
+    from nmt.sweep.results import collect
+
+    runs = grid(args.file, sweep, out, args.overrides)
+    if args.dry_run:
+        _list(runs)
+        return []
+    known = {run.name: run.outcome() for run in runs}
+    waiting = [run for run in runs if known[run.name] is None]
+    source = ListedRuns(waiting)
+    if waiting and not args.results:
+        with _training(args, out, len(runs)) as pool:
+            for run in runs:
+                if outcome := known[run.name]:
+                    hours = read_result(run.folder).hours
+                    seconds = hours * 3600 if hours and outcome.status == "finished" else None
+                    pool.display.skipped(outcome.status, seconds)
+            _download(waiting, pool.slots)
+            pool.run(source)
+    outcomes = {**{name: found for name, found in known.items() if found}, **source.outcomes}
+    result = collect(args.file, runs, outcomes, sweep.baseline, args.metric, args.resamples)
+    _write(args, result, out)
+    first = [
+        next(run.folder for run in system.runs if run.finished)
+        for system in next(iter(result.groups.values()))
+        if any(run.finished for run in system.runs)
+    ]
+    if len(first) > 1:
+        command = shlex.join(["nmt-report", *first, "-o", str(out / "report.html")])
+        print(f"curves and translations side by side: {command}", file=sys.stderr)
+    return [name for name, found in outcomes.items() if found.status in ("failed", "diverged")]
+
+
+def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
+    """Train the trials of a search; return the names of those that failed."""
+    from nmt.sweep.search import SearchRuns
+
+    source = SearchRuns(args.file, sweep, out, args.overrides)
+    assert sweep.search is not None
+    ended, total = source.ended_trials(), sweep.search.trials * len(sweep.variants)
+    if args.dry_run:
+        print(f"{len(ended)} of {total} trials have ended")
+        return []
+    if len(ended) < total and not args.results:
+        with _training(args, out, total) as pool:
+            for trial in ended:
+                pool.display.skipped(trial.state)
+            pool.run(source)
+    _write(args, source.result(), out)
+    return [name for name, found in source.outcomes.items() if found.status == "failed"]
+
+
+def _sweep(args: argparse.Namespace) -> Sweep:
+    """Return the sweep of the file with the changes of the command line.
+
+    Raises:
+        UserError: all errors of the file, or an argument is wrong.
+    """
+    from dataclasses import replace
+
+    from nmt.config.load import load_sweep
+    from nmt.config.variants import Budget, check_baseline
+
+    sweep = load_sweep(args.file, args.overrides)
+    baseline = args.baseline or sweep.baseline
+    if wrong := check_baseline(baseline, [variant.own_name for variant in sweep.variants]):
+        raise UserError(wrong.removeprefix("baseline: "), at="--baseline")
+    seeds = args.seeds or sweep.seeds
+    if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
+        raise UserError(f"{twice[0]} is listed twice", at="--seeds", fix="list each seed once")
+    if args.resamples < 0 or args.resamples == 1:
+        raise UserError(
+            f"{args.resamples} is not a number of resamples",
+            at="--resamples",
+            fix="use --resamples 1000, or 0 for no tests",
+        )
+    given = {key: getattr(args, key) for key in ("hours", "tokens") if getattr(args, key)}
+    old = {} if sweep.budget is None else sweep.budget.model_dump()
+    budget = Budget(**{**old, **given}) if given else sweep.budget
+    return replace(sweep, baseline=baseline, seeds=seeds, budget=budget)
+
+
+def _list(runs: Sequence[PlannedRun]) -> None:
+    """Print the state and the command of each run."""
+    for run in runs:
+        outcome = run.outcome()
+        state = "to train" if outcome is None else outcome.status
+        print(f"{state:<9} {shlex.join(['nmt-train', *run.words, '--resume'])}")
+
+
+@contextlib.contextmanager
+def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]:
+    """Yield a pool that trains in the locked folder of the sweep.
+
+    Args:
+        total: number of all runs, for the display.
+
+    Raises:
+        KeyboardInterrupt, Terminated: a stop was requested; all runs have saved their state.
+        MachineError: another nmt-sweep uses the folder.
+    """
+    from nmt.run.lock import FolderLock
+    from nmt.runtime.cpus import num_threads
+    from nmt.runtime.files import disk_errors
+    from nmt.runtime.signals import stop_signals
+    from nmt.sweep.pool import Pool
+    from nmt.sweep.progress import Display
+
+    slots = args.jobs or max(1, len(args.devices))
+    threads = max(1, num_threads() // slots)
+    with disk_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with FolderLock(out), stop_signals() as stop:
+        display = Display(sys.stderr, total, slots)
+        display.say(f"{total} runs, {slots} at a time with {threads} CPU threads each, in {out}")
+        yield Pool(slots, args.devices, threads, out / "logs", display, stop)
+        if stop.requested is None:
+            return
+        display.say("to continue, run the same command again; results so far: --results")
+        if stop.requested == "SIGINT":
+            raise KeyboardInterrupt
+        raise Terminated(stop.requested)
+
+
+def _download(runs: Sequence[PlannedRun], slots: int) -> None:
+    """Download corpora before several processes would do so at the same time."""
+    from nmt.cli.corpus import obtain_corpus
+
+    for run in runs if slots > 1 else ():
+        with contextlib.suppress(NmtError):  # nmt-train reports it, for this run only
+            obtain_corpus(run.recipe)
+
+
+def _write(args: argparse.Namespace, result: SweepResult | SearchResult, out: Path) -> None:
+    """Print the results, and write them in all formats to the folder of the sweep."""
+    from nmt.runtime.files import write_atomic
+    from nmt.sweep.tables import FORMATS as RENDERERS
+
+    print(RENDERERS[args.format][1](result), end="")
+    if not out.is_dir():
+        return
+    for ending, render in RENDERERS.values():
+        write_atomic(out / f"results.{ending}", render(result))
+    print(f"results: {out}/results.txt, .md, .tex, .csv, .json", file=sys.stderr)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

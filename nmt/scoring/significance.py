@@ -1,0 +1,142 @@
+"""Compare two systems that were each trained with several seeds.
+
+A test on one run of each system answers whether the test set separates two models. With several
+seeds the systems themselves are compared: the score of a system is the mean over its runs, and
+both tests are about the difference of these means (Clark et al. 2011,
+https://aclanthology.org/P11-2031). With one run of each, the p-values are those of
+``sacrebleu --paired-bs`` and ``--paired-ar``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from nmt.scoring.metrics import METRICS, RESAMPLES
+
+SEED = 12345  # of the resamples; sacreBLEU's
+_CHUNK = 1 << 24  # numbers that a step of resampling holds in memory
+
+Runs: TypeAlias = Sequence[Sequence[np.ndarray]]
+"""Sentence statistics [N, K] of a system, by test set and then by run."""
+
+
+@dataclass(frozen=True)
+class PairedTests:
+    """The difference of two systems, and how likely one of its size is by chance.
+
+    Attributes:
+        difference: mean score of the system minus that of the baseline.
+        bootstrap: p-value of paired bootstrap resampling (Koehn 2004).
+        randomization: p-value of approximate randomization (Riezler and Maxwell 2005).
+    """
+
+    difference: float
+    bootstrap: float
+    randomization: float
+
+
+@dataclass(frozen=True)
+class SentenceScorer:
+    """A metric of METRICS as sums over sentences.
+
+    Attributes:
+        metric: key of METRICS.
+        tgt_lang: language code; decides BLEU's tokenizer.
+    """
+
+    metric: str
+    tgt_lang: str
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[str]) -> np.ndarray:
+        """Return [N, K]: what the metric counts in each of N sentences."""
+        metric = METRICS[self.metric].create(self.tgt_lang)
+        counts = metric._extract_corpus_statistics(list(hyps), [list(refs)])
+        return np.array(counts, dtype=np.float64)
+
+    def scores(self, sums: np.ndarray) -> np.ndarray:
+        """Return the corpus score of each row of sums: [R, K] -> [R]."""
+        metric = METRICS[self.metric].create(self.tgt_lang)
+        return np.array([metric._compute_score_from_stats(list(row)).score for row in sums])
+
+
+def paired_tests(
+    scores: Callable[[np.ndarray], np.ndarray],
+    baseline: Runs,
+    system: Runs,
+    resamples: int = RESAMPLES,
+) -> PairedTests:
+    """Test the difference of two systems in both ways.
+
+    Args:
+        scores: the corpus score of each row of summed statistics, [R, K] -> [R].
+        baseline: statistics by test set and run; all runs of a set have the same sentences.
+        system: the same sets, and as many runs; run i of both has the same seed.
+        resamples: bootstrap resamples, and trials of the randomization.
+    """
+    difference = _mean_score(scores, system) - _mean_score(scores, baseline)
+    if difference == 0:
+        return PairedTests(0.0, 1.0, 1.0)
+    of_baseline, of_system = (_bootstrap(scores, runs, resamples) for runs in (baseline, system))
+    differences = np.abs(of_system - of_baseline)
+    shuffled = np.abs(_shuffled_differences(scores, baseline, system, resamples))
+    return PairedTests(
+        float(difference),
+        _p_value(differences - differences.mean(), abs(difference)),
+        _p_value(shuffled, abs(difference)),
+    )
+
+
+def _p_value(sampled: np.ndarray, observed: float) -> float:
+    """Return the share of samples above the observed difference, with 1 added to both counts."""
+    return float((np.sum(sampled > observed) + 1) / (len(sampled) + 1))
+
+
+def _mean_score(scores: Callable[[np.ndarray], np.ndarray], runs: Runs) -> float:
+    return float(np.mean([scores(stats.sum(0)[None])[0] for of_set in runs for stats in of_set]))
+
+
+def _bootstrap(
+    scores: Callable[[np.ndarray], np.ndarray], runs: Runs, resamples: int
+) -> np.ndarray:
+    """Return the mean score of each resample of the sentences; all runs have the same resamples."""
+    rng = np.random.default_rng(SEED)
+    of_sets = []
+    for of_set in runs:
+        count = len(of_set[0])
+        sums: list[list[np.ndarray]] = [[] for _ in of_set]
+        for size in _chunks(resamples, count):
+            chosen = rng.choice(count, size=(size, count), replace=True)
+            rows = np.arange(size)[:, None]
+            times = np.bincount((rows * count + chosen).ravel(), minlength=size * count)
+            for kept, stats in zip(sums, of_set, strict=True):
+                kept.append(times.reshape(size, count) @ stats)
+        of_sets += [scores(np.concatenate(kept)) for kept in sums]
+    return np.mean(of_sets, axis=0)
+
+
+def _shuffled_differences(
+    scores: Callable[[np.ndarray], np.ndarray], baseline: Runs, system: Runs, trials: int
+) -> np.ndarray:
+    """Return the mean difference after swapping sentences of run i of both at random, per trial."""
+    rng = np.random.default_rng(SEED)
+    differences = []
+    for before, after in zip(baseline, system, strict=True):
+        for one, other in zip(before, after, strict=True):
+            first, both = [], one.sum(0) + other.sum(0)
+            for size in _chunks(trials, len(one)):
+                kept = rng.integers(2, size=(size, len(one)), dtype=bool)
+                first.append(kept @ one + ~kept @ other)
+            mixed = np.concatenate(first)
+            differences.append(scores(mixed) - scores(both - mixed))
+    return np.mean(differences, axis=0)
+
+
+def _chunks(total: int, sentences: int) -> Iterator[int]:
+    """Yield parts of ``total`` resamples that fit in memory."""
+    most = max(1, _CHUNK // max(1, sentences))
+    for start in range(0, total, most):
+        yield min(most, total - start)

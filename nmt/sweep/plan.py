@@ -1,0 +1,156 @@
+"""What a sweep trains: one run for each variant and seed, and the state that each has reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from nmt.config.errors import join_or
+from nmt.config.load import Sweep, Variant, dump_recipe, variant_recipe
+from nmt.config.recipe import Recipe
+from nmt.config.variants import Budget
+from nmt.errors import UserError
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
+
+Status: TypeAlias = Literal["finished", "diverged", "failed", "pruned", "stopped"]
+"""How a run ended; stopped = it saved its state and continues when the sweep does."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, and why if it did not finish."""
+
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One training.
+
+    Attributes:
+        variant: what it trains.
+        seed: of the recipe.
+        recipe: complete, with seed, budget and run folder.
+        words: arguments of nmt-train, which train the same without a sweep.
+    """
+
+    variant: Variant
+    seed: int
+    recipe: Recipe
+    words: list[str]
+
+    @property
+    def folder(self) -> Path:
+        """Return the run folder."""
+        return Path(self.recipe.out)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the run folder."""
+        return self.folder.name
+
+    def outcome(self) -> Outcome | None:
+        """Return how the run has ended; None if it must be started or continued.
+
+        A run that ended under another recipe must be started: nmt-train then says what differs.
+        """
+        run = RunFolder(self.folder)
+        summary = read_summary(run)
+        status, reason = summary.get("status"), str(summary.get("reason", ""))
+        known = status is not None and run.config_file.is_file()
+        if not known or run.config_text() != dump_recipe(self.recipe):
+            return None
+        return Outcome("diverged", reason) if status == "diverged" else Outcome("finished", reason)
+
+
+def planned_run(
+    file: str, variant: Variant, folder: Path, seed: int, overrides: Sequence[str]
+) -> PlannedRun:
+    """Return a run of a variant.
+
+    Args:
+        file: the file of variants.
+        folder: the run folder.
+        overrides: ``key=value`` besides seed and run folder.
+
+    Raises:
+        UserError: the recipe is not valid with these overrides.
+    """
+    changes = [*overrides, f"seed={seed}", f"out={folder}"]
+    recipe = variant_recipe(variant, changes)
+    return PlannedRun(variant, seed, recipe, [file, "--variant", variant.name, *changes])
+
+
+def grid(file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> list[PlannedRun]:
+    """Return one run for each variant and seed; the run folders are ``out``/VARIANT.seed-N.
+
+    All runs are in one folder, so that they share the cache of prepared corpora.
+
+    Args:
+        file: the file of variants.
+        sweep: its content.
+        out: folder of the sweep.
+        overrides: ``key=value`` for each run.
+    """
+    runs = []
+    for variant in sweep.variants:
+        limits = budget_overrides(sweep.budget, variant.recipe)
+        for seed in sweep.seeds or [variant.recipe.seed]:
+            folder = out / f"{file_name(variant)}.seed-{seed}"
+            runs.append(planned_run(file, variant, folder, seed, [*overrides, *limits]))
+    return runs
+
+
+def file_name(variant: Variant) -> str:
+    """Return the name of a variant as a part of a file name."""
+    return variant.name.replace("/", ".")
+
+
+def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
+    """Return the ``key=value`` that limit a run to a budget.
+
+    Tokens become updates of full batches. A linear schedule ends after them; any other run ends
+    with a validation, so its updates are rounded to whole validations.
+
+    Args:
+        budget: None = no limits.
+        recipe: of the run.
+    """
+    changes: list[str] = []
+    if budget is None:
+        return changes
+    if budget.hours is not None:
+        changes.append(f"time_limit={budget.hours:g}")
+    if budget.tokens is not None:
+        every = recipe.train.validate_every
+        updates = round(budget.tokens / (recipe.data.batch_tokens * recipe.optim.accumulate))
+        updates = max(1, updates)
+        if recipe.schedule.kind == "linear":
+            changes.append(f"schedule.total_updates={updates}")
+            if updates > every * recipe.train.max_validations:
+                changes.append(f"train.max_validations={-(-updates // every)}")
+        elif updates < every:
+            changes += [f"train.validate_every={updates}", "train.max_validations=1"]
+        else:
+            changes.append(f"train.max_validations={round(updates / every)}")
+    return changes
+
+
+def refuse_budget_twice(budget: Budget | None, overrides: Sequence[str]) -> None:
+    """Raise UserError if an override sets a key that the budget sets."""
+    if budget is None:
+        return
+    keys = ["time_limit"] if budget.hours else []
+    if budget.tokens:
+        keys += ["schedule.total_updates", "train.max_validations", "train.validate_every"]
+    names = [override.partition("=")[0] for override in overrides]
+    if both := [key for key in keys if key in names]:
+        raise UserError(
+            f"the budget of the sweep sets {join_or(both)} already",
+            at=both[0],
+            fix="remove it from the command, or remove the budget",
+        )

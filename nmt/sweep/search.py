@@ -1,0 +1,233 @@
+"""Search over recipe keys with optuna: one study for each variant, stored in the sweep's folder.
+
+A trial is a run of nmt-train. Its value is the best dev score. A trial that was interrupted stays
+open in the study, and the next command continues its run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.config.errors import join_or
+from nmt.config.load import SearchPlan, Sweep, Variant
+from nmt.config.variants import Range
+from nmt.errors import UserError
+from nmt.run.results import LOWER_IS_BETTER, read_result
+from nmt.sweep.plan import Outcome, PlannedRun, budget_overrides, file_name, planned_run
+from nmt.sweep.progress import RunProgress
+from nmt.sweep.results import SearchResult, TrialResult
+
+if TYPE_CHECKING:
+    import optuna
+
+STORAGE = "search.log"  # optuna's journal
+STARTUP_TRIALS = 5  # complete trials before one is pruned
+
+
+class SearchRuns:
+    """Trains the trials of a search; a source of runs for a Pool.
+
+    Args:
+        file: the file of variants.
+        sweep: its content, with a search.
+        out: folder of the sweep.
+        overrides: ``key=value`` of each run.
+
+    Attributes:
+        outcomes: how the trials of this command ended, by name.
+
+    Raises:
+        UserError: optuna is missing, an override sets a key of the search, or the folder has a
+            search with another space.
+    """
+
+    def __init__(self, file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> None:
+        assert sweep.search is not None
+        self.file, self.sweep, self.out, self.overrides = file, sweep, out, list(overrides)
+        self.plan: SearchPlan = sweep.search
+        self.outcomes: dict[str, Outcome] = {}
+        self._open: dict[str, tuple[Variant, optuna.Trial]] = {}  # run name -> its trial
+        self._check_overrides()
+        self.studies = {variant.name: self._study(variant) for variant in sweep.variants}
+        self._interrupted = [
+            (variant, trial.number)
+            for variant, trial in self._trials()
+            if trial.state.name == "RUNNING"
+        ]
+
+    def ended_trials(self) -> list[TrialResult]:
+        """Return the trials that need no training."""
+        return [t for t in self.result().trials if t.state != "stopped"]
+
+    def next_run(self) -> PlannedRun | None:
+        """Return an interrupted trial, or a new one; None if all have been started."""
+        while self._interrupted:
+            variant, number = self._interrupted.pop(0)
+            study = self.studies[variant.name]
+            return self._run(variant, self._trial(study, number))
+        for variant in self.sweep.variants:
+            study = self.studies[variant.name]
+            while len(study.get_trials(deepcopy=False)) < self.plan.trials:
+                trial = self._ask(variant, study)
+                try:
+                    return self._run(variant, trial)
+                except UserError as error:  # values that do not fit each other
+                    trial.set_user_attr("reason", str(error))
+                    self._tell(study, trial, "FAIL")
+        return None
+
+    def hopeless(self, progress: RunProgress) -> bool:
+        """Report the dev scores of a trial; return whether it must be pruned."""
+        _, trial = self._open[progress.run.name]
+        reported = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+        new = [(update, dev) for update, dev in progress.dev.items() if update not in reported]
+        for update, dev in new:
+            trial.report(dev, update)
+        return bool(new) and self.plan.prune and trial.should_prune()
+
+    def ended(self, run: PlannedRun, progress: RunProgress, outcome: Outcome) -> None:
+        """Store the value of a trial, or why it has none; one that was stopped stays open."""
+        self.hopeless(progress)
+        variant, trial = self._open.pop(run.name)
+        study = self.studies[variant.name]
+        self.outcomes[run.name] = outcome
+        if outcome.status == "stopped":
+            return
+        if outcome.reason:
+            trial.set_user_attr("reason", outcome.reason)
+        trial.set_user_attr("status", outcome.status)
+        dev = read_result(run.folder).dev if outcome.status == "finished" else None
+        if dev is not None:
+            study.tell(trial.number, dev)
+        else:  # a sampler learns from a pruned trial, and ignores a failed one
+            self._tell(study, trial, "FAIL" if outcome.status == "failed" else "PRUNED")
+
+    def result(self) -> SearchResult:
+        """Return all trials so far."""
+        trials = [
+            TrialResult(
+                variant=variant.name,
+                number=trial.number,
+                state=_state(trial),
+                reason=trial.user_attrs.get("reason", ""),
+                folder=str(self._folder(variant, trial.number)),
+                keys=dict(trial.params),
+                dev=trial.value if trial.state.name == "COMPLETE" else None,
+                validations={str(k): v for k, v in trial.intermediate_values.items()},
+            )
+            for variant, trial in self._trials()
+        ]
+        metric = self.sweep.variants[0].recipe.score.select_by
+        return SearchResult(self.file, metric, list(self.plan.space), self.plan.trials, trials)
+
+    def _check_overrides(self) -> None:
+        names = [override.partition("=")[0] for override in self.overrides]
+        if both := [key for key in self.plan.space if key in names]:
+            raise UserError(
+                f"{join_or(both)} is chosen by the search",
+                at="command line",
+                fix="remove it from the command or from search.space",
+            )
+
+    def _study(self, variant: Variant) -> optuna.Study:
+        try:
+            import optuna
+            from optuna.storages.journal import JournalFileBackend
+        except ImportError:
+            raise UserError(
+                "a search needs the package optuna, which is not installed",
+                at=self.file,
+                fix="install it with: pip install 'nmt[sweep]'",
+            ) from None
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.out.mkdir(parents=True, exist_ok=True)
+        lower = variant.recipe.score.select_by in LOWER_IS_BETTER
+        study = optuna.create_study(
+            storage=optuna.storages.JournalStorage(JournalFileBackend(str(self.out / STORAGE))),
+            study_name=variant.name,
+            direction="minimize" if lower else "maximize",
+            load_if_exists=True,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
+        )
+        space = {
+            key: values.model_dump() if isinstance(values, Range) else values
+            for key, values in self.plan.space.items()
+        }
+        before = study.user_attrs.get("space")
+        if before is None:
+            study.set_user_attr("space", space)
+        elif json.dumps(before) != json.dumps(space):
+            raise UserError(
+                "the folder has a search over other keys or values",
+                at=str(self.out),
+                fix="search in another folder with --out DIR, or restore search.space",
+            )
+        return study
+
+    def _trials(self) -> Iterator[tuple[Variant, optuna.trial.FrozenTrial]]:
+        for variant in self.sweep.variants:
+            for trial in self.studies[variant.name].get_trials(deepcopy=False):
+                yield variant, trial
+
+    def _trial(self, study: optuna.Study, number: int) -> optuna.Trial:
+        """Return an open trial of an earlier command."""
+        import optuna
+
+        return optuna.trial.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
+
+    def _ask(self, variant: Variant, study: optuna.Study) -> optuna.Trial:
+        """Return a new trial with values for each key.
+
+        The sampler starts with the number of the trial as a seed, so that an interrupted search
+        with one run at a time proposes what one without interruption would.
+        """
+        import optuna
+
+        number = len(study.get_trials(deepcopy=False))
+        seed = (variant.recipe.seed * 100_003 + number) % 2**32
+        study.sampler = optuna.samplers.TPESampler(seed=seed)
+        trial = study.ask()
+        for key, values in self.plan.space.items():
+            if not isinstance(values, Range):
+                trial.suggest_categorical(key, values)
+            elif values.integer:
+                trial.suggest_int(key, int(values.low), int(values.high), log=values.log)
+            else:
+                trial.suggest_float(key, values.low, values.high, log=values.log)
+        return trial
+
+    def _run(self, variant: Variant, trial: optuna.Trial) -> PlannedRun:
+        """Return the run of a trial.
+
+        Raises:
+            UserError: the values of the trial do not fit each other.
+        """
+        seed = self.sweep.seeds[0] if self.sweep.seeds else variant.recipe.seed
+        limits = budget_overrides(self.sweep.budget, variant.recipe)
+        changes = [*self.overrides, *limits, *key_words(trial.params)]
+        folder = self._folder(variant, trial.number)
+        run = planned_run(self.file, variant, folder, seed, changes)
+        self._open[run.name] = (variant, trial)
+        return run
+
+    def _folder(self, variant: Variant, number: int) -> Path:
+        return self.out / f"{file_name(variant)}.trial-{number}"
+
+    def _tell(self, study: optuna.Study, trial: optuna.Trial, state: str) -> None:
+        import optuna
+
+        study.tell(trial.number, state=optuna.trial.TrialState[state])
+
+
+def key_words(values: dict[str, Any]) -> list[str]:
+    """Return values of recipe keys as ``key=value``, in full precision."""
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def _state(trial: optuna.trial.FrozenTrial) -> str:
+    """Return the state of a trial in the words of a sweep."""
+    names = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}
+    return str(trial.user_attrs.get("status") or names.get(trial.state.name, "stopped"))

@@ -1,0 +1,83 @@
+"""Stands in for nmt-train: writes the files of a run at once; a variant's name says how it ends.
+
+``diverges``, ``fails`` and ``killed`` end so. ``slow`` waits for SIGTERM, saves, and finishes when
+it is started again. Any other finishes. In a search the dev score is best for a learning rate of
+0.003; trial 3 waits until it is stopped once, and trial 6 has the lowest score and waits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from nmt.config.load import dump_recipe, load_recipe
+
+
+def main() -> int:
+    file, _, variant, *overrides, last = sys.argv[1:]
+    assert last == "--resume"
+    own = variant.rpartition("/")[2]
+    if own == "fails":
+        print("nmt-train: toy.yaml:3: wrong\n  -> do it right")
+        return 2
+    if own == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    recipe = load_recipe(file, overrides, variant)
+    run = Path(recipe.out)
+    resumed = (run / "saved").exists()
+    (run / "dev").mkdir(parents=True, exist_ok=True)
+    (run / "config.yaml").write_text(dump_recipe(recipe), encoding="utf-8")
+    (run / "environment.json").write_text(json.dumps(dict(os.environ)))
+    (run / "checkpoints" / "u000008").mkdir(parents=True, exist_ok=True)
+    (run / "best").write_text("u000008\n")
+    trial = run.name.partition(".trial-")[2]
+    dev = 10.0 + recipe.seed
+    if trial:
+        dev = 1.0 if trial == "6" else 20 - abs(math.log(recipe.schedule.lr(1, (), 1) / 0.003))
+    records: list[dict[str, Any]] = [
+        {"kind": "train", "update": 4, "seconds_left": 3.0},
+        {"kind": "dev", "update": 4, recipe.score.select_by: dev / 2, "ppl": 9.0},
+        {"kind": "dev", "update": 8, recipe.score.select_by: dev, "ppl": 8.0},
+    ]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (run / "metrics.jsonl").write_text(lines)
+    if own == "diverges":
+        write(run, status="diverged", reason="the loss exploded")
+        return 3
+    if (not resumed and (own == "slow" or trial == "3")) or trial == "6":
+        return wait(run)
+    if recipe.data.test:
+        for name in ("test.hyp", "test.words"):
+            refs = Path(recipe.data.test[0].path + f".{recipe.tgt}").read_text().splitlines()
+            kept = [ref if i % (2 + recipe.seed) else "0" for i, ref in enumerate(refs)]
+            (run / name).write_text("".join(f"{line}\n" for line in kept))
+    test = [{"name": "bleu", "value": 2 * dev}, {"name": "ppl", "value": 7.0}]
+    write(run, status="finished", reason="done", hours=0.5, dev=dev, test=test)
+    return 0
+
+
+def wait(run: Path) -> int:
+    """Save and end at SIGTERM, as nmt-train does."""
+
+    def save(*_: object) -> None:
+        (run / "saved").write_text("")
+        os._exit(143)
+
+    signal.signal(signal.SIGTERM, save)
+    (run / "waiting").write_text("")
+    time.sleep(60)
+    return 3
+
+
+def write(run: Path, **summary: Any) -> None:
+    (run / "summary.json").write_text(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""nmt-sweep with runs that end at once: what it starts, repeats, stops, prints and writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.cli import sweep
+from nmt.config.load import load_recipe
+from nmt.sweep import pool
+from tests.toy import toy_corpus, toy_recipe
+
+FAKE = Path(__file__).with_name("fake_train.py")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory: toy.yaml and its corpus; a stand-in replaces nmt-train."""
+    toy_corpus(tmp_path, {"train": 10, "dev": 4, "test": 12})
+    toy_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "TRAIN", (sys.executable, str(FAKE)))
+    monkeypatch.setattr(pool, "POLL", 0.02)
+    monkeypatch.setenv("PYTHONPATH", str(FAKE.parents[2]))
+    return tmp_path
+
+
+def variants(*names: str, **keys: object) -> str:
+    """Write v.yaml with variants that differ in their number of layers."""
+    listed = {name: {"about": name, "model": {"dec_layers": i + 1}} for i, name in enumerate(names)}
+    content = {"base": "toy.yaml", "variants": listed, **keys}
+    Path("v.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return "v.yaml"
+
+
+def started(err: str) -> list[str]:
+    return [line.partition(":")[0] for line in err.splitlines() if line.endswith(": started")]
+
+
+def result() -> dict[str, list[dict[str, object]]]:
+    return json.loads(Path("runs/v/results.json").read_text())
+
+
+@pytest.fixture
+def stop_when() -> Iterator:
+    """Yield a function that sends this process a signal as soon as a file exists."""
+    threads = []
+
+    def watch(file: str, *numbers: int) -> None:
+        def wait() -> None:
+            while not Path(file).exists():
+                time.sleep(0.02)
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                time.sleep(0.3)
+
+        threads.append(threading.Thread(target=wait, daemon=True))
+        threads[-1].start()
+
+    yield watch
+    for thread in threads:
+        thread.join(10)
+
+
+def test_each_variant_is_trained_with_each_seed_and_never_again(folder, capsys):
+    file = variants("a", "b", seeds=[1, 2])
+    assert sweep.main([file]) == 0
+    out, err = capsys.readouterr()
+    assert started(err) == ["a.seed-1", "a.seed-2", "b.seed-1", "b.seed-2"]
+    assert "4 finished of 4 runs; about 0:00 left" in err
+    assert "nmt-report runs/v/a.seed-1 runs/v/b.seed-1 -o runs/v/report.html" in err
+    lines = [line.split() for line in out.splitlines()]
+    # dev of a seed is 10 + seed, test twice that; the standard deviations are sqrt(1/2), sqrt(2)
+    assert ["a", "2", "11.50", "±", "0.71", "8.00", "±", "0.00", "23.00", "±", "1.41"] in [
+        line[:11] for line in lines
+    ]
+    assert sweep.main([file, "--seeds", "2", "3"]) == 0
+    assert started(capsys.readouterr().err) == ["a.seed-3", "b.seed-3"]
+    assert sweep.main([file, "--seeds", "2", "3"]) == 0
+    assert started(capsys.readouterr().err) == []
+
+
+def test_the_best_seed_is_the_one_that_is_best_on_dev(folder, capsys):
+    assert sweep.main([variants("a", seeds=[1, 3]), "--resamples", "0"]) == 0
+    (system,) = result()["systems"]
+    assert system["test"] == {
+        "count": 2,
+        "mean": 24.0,
+        "deviation": pytest.approx(2**1.5),
+        "best": 26,
+    }
+
+
+def test_every_format_has_the_numbers(folder, capsys):
+    file = variants("a", "b", seeds=[1, 2])
+    assert sweep.main([file, "--format", "markdown"]) == 0
+    assert "| a | 2 | 11.50 ± 0.71 |" in capsys.readouterr().out
+    latex = Path("runs/v/results.tex").read_text()
+    assert r"a & 2 & 11.50 $\pm$ 0.71 &" in latex
+    assert latex.count(r"\\") == 3
+    rows = list(csv.DictReader(Path("runs/v/results.csv").read_text().splitlines()))
+    assert [(row["variant"], float(row["test_mean"])) for row in rows] == [("a", 23), ("b", 23)]
+    # both have the same output
+    difference = result()["systems"][1]["to_baseline"]
+    assert difference == {
+        "versus": "a", "value": 0.0, "seeds": 2, "bootstrap": 1.0, "randomization": 1.0
+    }  # fmt: skip
+    for ending in ("txt", "md", "tex", "csv", "json"):
+        assert Path(f"runs/v/results.{ending}").stat().st_size > 0
+
+
+def test_failed_and_diverged_runs_have_reasons_and_the_others_continue(folder, capsys):
+    file = variants("fails", "diverges", "killed", "good", baseline="good")
+    assert sweep.main([file]) == 3
+    out, err = capsys.readouterr()
+    assert len(started(err)) == 4
+    assert "3 runs ended without a result: fails.seed-1, diverges.seed-1, killed.seed-1" in err
+    reasons = [line for line in out.splitlines() if line.startswith("runs/v/")]
+    assert reasons == [
+        "runs/v/fails.seed-1: failed: toy.yaml:3: wrong -> do it right (exit code 2)",
+        "runs/v/diverges.seed-1: diverged: the loss exploded",
+        "runs/v/killed.seed-1: failed: killed by SIGKILL, perhaps because the memory was full; "
+        "use fewer --jobs",
+    ]
+    states = {s["variant"]: s["runs"][0]["status"] for s in result()["systems"]}
+    assert states == {
+        "fails": "failed", "diverges": "diverged", "killed": "failed", "good": "finished"
+    }  # fmt: skip
+    # what diverged would diverge again; what failed may have been repaired
+    assert sweep.main([file]) == 3
+    assert started(capsys.readouterr().err) == ["fails.seed-1", "killed.seed-1"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_sweep_saves_its_runs_and_continues(folder, capsys, stop_when, number, code):
+    file = variants("good", "slow", "later")
+    stop_when("runs/v/slow.seed-1/waiting", number)
+    assert sweep.main([file]) == code
+    err = capsys.readouterr().err
+    assert started(err) == ["good.seed-1", "slow.seed-1"]
+    assert "slow.seed-1: stopped" in err
+    assert "to continue, run the same command again" in err
+    assert Path("runs/v/slow.seed-1/saved").exists()
+    assert sweep.main([file, "--results"]) == 0
+    assert "0 of 1, stopped" in capsys.readouterr().out
+    assert sweep.main([file]) == 0
+    assert started(capsys.readouterr().err) == ["slow.seed-1", "later.seed-1"]
+
+
+def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeypatch):
+    monkeypatch.setattr(pool.Pool, "_ask_to_end", lambda self, children: None)
+    stop_when("runs/v/slow.seed-1/waiting", signal.SIGINT, signal.SIGINT)
+    assert sweep.main([variants("slow")]) == 130
+    assert not Path("runs/v/slow.seed-1/saved").exists()
+
+
+def test_jobs_share_threads_and_devices(folder, capsys, monkeypatch):
+    monkeypatch.setattr("nmt.runtime.cpus.num_threads", lambda: 5)
+    file = variants("a", "b", "c")
+    assert sweep.main([file, "--devices", "4", "6"]) == 0
+    places = set()
+    for name in "abc":
+        environment = json.loads(Path(f"runs/v/{name}.seed-1/environment.json").read_text())
+        places.add((environment["CUDA_VISIBLE_DEVICES"], environment["OMP_NUM_THREADS"]))
+    assert places == {("4", "2"), ("6", "2")}
+
+
+def test_corpora_are_columns_of_the_first_table(folder, capsys):
+    toy_corpus(folder / "other", {"train": 10, "dev": 4, "test": 9})
+    data = {split: f"other/{split}" for split in ("train", "dev", "test")}
+    file = variants("a", "b", corpora={"digits": {}, "other": {"data": data}})
+    assert sweep.main([file, "--jobs", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["variant", "digits", "other", "mean", "difference"]
+    assert lines[4].split() == ["b", "22.00", "22.00", "+0.00"]
+    assert Path("runs/v/other.b.seed-1/summary.json").exists()
+
+
+def test_perplexities_have_no_bootstrap_and_the_lowest_is_best(folder, capsys):
+    toy_recipe(folder, {"score": {"metrics": ["bleu"], "select_by": "ppl"}})
+    assert sweep.main([variants("a", "b", seeds=[1, 2])]) == 0
+    out = capsys.readouterr().out
+    assert "lower is better" in out
+    assert "bootstrap" not in out
+    a, b = result()["systems"]
+    assert a["dev"]["best"] == 11  # of seed 1; seed 2 has a perplexity of 12
+    assert b["to_baseline"]["bootstrap"] is None
+
+
+def test_a_dry_run_prints_commands_that_train_the_same(folder, capsys):
+    file = variants("a", "b")
+    options = [file, "model.dim=32", "--hours", "0.5", "--dry-run"]
+    assert sweep.main(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        "to train  nmt-train v.yaml --variant a model.dim=32 time_limit=0.5 seed=1 "
+        "out=runs/v/a.seed-1 --resume"
+    )
+    assert not Path("runs").exists()
+    assert sweep.main(options[:-1]) == 0
+    capsys.readouterr()
+    assert sweep.main(options) == 0
+    listed = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert [words[0] for words in listed] == ["finished", "finished"]
+
+
+SPACE = {"schedule.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.norm": ["rmsnorm"]}
+
+
+def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop_when):
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 7, "space": SPACE})
+    stop_when("runs/v/a.trial-3/waiting", signal.SIGTERM)
+    assert sweep.main([file]) == 143
+    assert started(capsys.readouterr().err) == [f"a.trial-{n}" for n in range(4)]
+    assert sweep.main([file, "--results"]) == 0
+    assert result()["trials"][3]["state"] == "stopped"
+    capsys.readouterr()
+    assert sweep.main([file]) == 0
+    out, err = capsys.readouterr()
+    assert started(err) == [f"a.trial-{n}" for n in range(3, 7)]
+    assert "6 finished + 1 pruned of 7 runs" in err
+    trials = result()["trials"]
+    assert [trial["state"] for trial in trials] == ["finished"] * 6 + ["pruned"]
+    best = max(trials, key=lambda trial: trial["dev"] or 0)
+    assert out.splitlines()[3].split()[:2] == [str(best["number"]), "finished"]
+    assert f"best: trial {best['number']} with schedule.lr={best['keys']['schedule.lr']}" in out
+    for trial in trials:
+        recipe = load_recipe(f"{trial['folder']}/config.yaml")
+        assert recipe.schedule.lr(1, (), 1) == trial["keys"]["schedule.lr"]
+        assert recipe.model.norm == "rmsnorm"
+    assert sweep.main([file, "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), started(err)) == (8, [])
+    other = {**SPACE, "model.norm": ["layernorm"]}
+    assert sweep.main([variants("a", search={"trials": 7, "space": other})]) == 2
+    assert "search over other keys or values" in capsys.readouterr().err
+
+
+def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
+    pytest.importorskip("optuna")
+    space = {"model.dim": [16, 30], "model.heads": [2, 4]}  # 30 is no multiple of 4
+    assert sweep.main([variants("a", search={"trials": 3, "space": space})]) == 0
+    for trial in result()["trials"]:
+        fits = int(trial["keys"]["model.dim"]) % int(trial["keys"]["model.heads"]) == 0
+        assert trial["state"] == ("finished" if fits else "failed")
+        assert fits or "model.heads (4) must divide model.dim (30)" in trial["reason"]
+
+
+def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    assert sweep.main([file, "schedule.lr=1e-3"]) == 2
+    assert "schedule.lr is chosen by the search" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert sweep.main([file]) == 2
+    assert "pip install 'nmt[sweep]'" in capsys.readouterr().err
+
+
+ERRORS = {
+    ("--baseline", "x"): '--baseline: there is no variant "x"; the variants are a, b',
+    ("--seeds", "1", "1"): "--seeds: 1 is listed twice",
+    ("--resamples", "1"): "--resamples: 1 is not a number of resamples",
+    ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
+    ("model.dimm=1",): 'command line: unknown key "model.dimm"',
+    ("model.heads=3",): "model.heads (3) must divide model.dim (16)",
+}
+
+
+@pytest.mark.parametrize("options", ERRORS, ids=list(ERRORS.values()))
+def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, options):
+    assert sweep.main([variants("a", "b"), *options]) == 2
+    assert ERRORS[options] in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_two_sweeps_do_not_share_a_folder(folder, capsys):
+    from nmt.run.lock import FolderLock
+
+    Path("runs/v").mkdir(parents=True)
+    with FolderLock(Path("runs/v")):
+        assert sweep.main([variants("a")]) == 4
+    assert "in use by pid" in capsys.readouterr().err
