@@ -40,6 +40,21 @@ def test_packed_linear_equals_the_linear_layer(bias, rows, packable, monkeypatch
             torch.testing.assert_close(found.float(), result, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+def test_few_and_many_rows_have_the_same_results_and_share_no_more_memory(bias, relu):
+    plain = torch.nn.Linear(24, 37, bias=bias)
+    layer = InferenceLinear(plain, torch.float32, relu)
+    x = torch.randn(inference.FEW_ROWS + 1, 24, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = plain(x).relu() if relu else plain(x)
+        torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(layer(x[:-1]), expected[:-1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(layer(x[None, :3]), expected[None, :3], rtol=0, atol=1e-5)
+    assert torch.equal(layer.weight, plain.weight)
+    assert layer.weight.t().is_contiguous()  # a view of what few rows are multiplied with
+
+
 @pytest.mark.parametrize(("types", "computed"), [(64, 64), (127, 128), (129, 129), (1025, 1088)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_logits_are_padded_to_a_multiple_of_types(types, computed, dtype, monkeypatch):
