@@ -18,6 +18,7 @@ from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, Terminated
+from nmt.report import final
 from nmt.run.checkpoint import (
     checkpoints_to_keep,
     load_checkpoint,
@@ -266,6 +267,7 @@ class Training:
                     raise Stopped
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
+                final.write_final_report(run, log)
             except Stopped:
                 view.end()
                 saved = f"saved update {trainer.state.update}; to continue, run"
@@ -275,6 +277,7 @@ class Training:
                 raise Terminated(stop.requested) from None
             except Diverged as error:
                 write_diverged(trainer, error.what)
+                final.write_final_report(run, log)
                 raise
             finally:
                 view.end()

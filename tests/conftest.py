@@ -5,6 +5,8 @@ import signal
 
 from hypothesis import settings
 
+from tests import final_reports
+
 # one thread, here and in the commands that tests start; must be set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -14,3 +16,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # property tests have no deadline, because the machine may be busy
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+# each training ends with a report, which takes seconds; tests/report writes those it looks at
+final_reports.leave_out()

@@ -34,6 +34,7 @@ FLOORS = {
     "nmt.training": 7,
     "nmt.export": 8,
     "nmt.analysis": 8,
+    "nmt.report": 8,
     "nmt.suggest": 8,
     "nmt.sweep": 8,
     "nmt.serve": 8,

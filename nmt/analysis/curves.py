@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,11 @@ class RunMetrics:
         records = [r for r in self._records if r.get("kind") == kind and name in r]
         values = [np.nan if r[name] is None else r[name] for r in records]
         return Curve(np.array([r["update"] for r in records]), np.array(values, dtype=float))
+
+    def last(self, kind: str, update: int | None = None) -> dict[str, Any]:
+        """Return the last record of a kind, of one update if given; empty if there is none."""
+        records = (r for r in reversed(self._records) if r.get("kind") == kind)
+        return next((r for r in records if update in (None, r.get("update"))), {})
 
     def by_layer(self, observer: str, stack: str, module: str) -> list[Curve]:
         """Return an observer's curves of a module in each layer of a stack, first layer first.

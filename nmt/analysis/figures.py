@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from io import BytesIO
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,18 +188,28 @@ def draw(name: str, runs: Sequence[RunMetrics], selected: str | None, file_forma
     Raises:
         UserError: matplotlib is missing, or a run has not logged what the figure shows.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise UserError(
-            f"matplotlib cannot be imported: {error}", fix="pip install matplotlib"
-        ) from error
+    matplotlib = require_matplotlib()
     data = BytesIO()
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with matplotlib.rc_context(STYLE):
         figure = FIGURES[name](runs, selected)
         figure.savefig(data, format=file_format, dpi=160, metadata=without_date.get(file_format))
     return data.getvalue()
+
+
+def require_matplotlib() -> ModuleType:
+    """Import matplotlib.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UserError(
+            f"matplotlib cannot be imported: {error}", fix="pip install matplotlib"
+        ) from error
+    return matplotlib
 
 
 def metric_label(name: str) -> str:
@@ -303,12 +314,12 @@ def _set_axes(axes: Axes, x_label: str, y_label: str, logarithmic: bool = False)
     axes.set_ylabel(y_label)
     if logarithmic:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(_log_tick)
-        axes.yaxis.set_minor_formatter(_log_tick)
+        axes.yaxis.set_major_formatter(format_log_tick)
+        axes.yaxis.set_minor_formatter(format_log_tick)
     axes.legend(fontsize=7)
 
 
-def _log_tick(value: float, position: float) -> str:
+def format_log_tick(value: float, position: float) -> str:
     """Format a tick as 200 instead of 2 x 10^2; label only 1, 2, 3 and 5 of each decade."""
     first_digit = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
     return f"{value:g}" if first_digit in (1, 2, 3, 5) else ""

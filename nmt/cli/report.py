@@ -1,4 +1,4 @@
-"""nmt-report: compare the results of a file's variants with the paper's figures."""
+"""nmt-report: the report of runs as HTML, or the table of a file's variants."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nmt.cli.common import enable_gc, run_command
+from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.config.load import Variant
@@ -36,23 +37,39 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-report."""
     p = argparse.ArgumentParser(
         prog="nmt-report",
-        description="List the result of each variant of a file: status, best dev score with its "
-        "perplexity, BLEU on test, and the paper's figures. To test whether the difference of two "
-        "runs is significant, use nmt-score.",
-        epilog="The output is a table on a terminal and tab-separated lines in a pipe.",
+        usage="%(prog)s RUN [RUN ...] [-o FILE]\n"
+        "       %(prog)s --table FILE [--runs DIR ...] [--json]",
+        description="Write the report of one or several runs, finished or in progress, as one HTML "
+        "file: scores, learning curves, translations, recipe, data and environment. Several runs "
+        "are compared with the first. With --table, list the result of each variant of a file next "
+        "to the paper's figures.",
+        epilog="The output of --table is a table on a terminal and tab-separated lines in a pipe.",
     )
     p.add_argument(
-        "file", help="a file with variants of a recipe, such as those in recipes/ablations/"
+        "paths",
+        nargs="+",
+        metavar="RUN",
+        help="run folders that nmt-train wrote; with --table, a file with variants of a recipe, "
+        "such as those in recipes/ablations/",
+    )
+    p.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the HTML file, replaced if it exists; default: report.html in the run folder, or in "
+        "the working directory for several runs",
+    )
+    p.add_argument(
+        "--table", action="store_true", help="list the variants of a file instead of a report"
     )
     p.add_argument(
         "--runs",
         nargs="+",
-        default=[None],
         metavar="DIR",
-        help="folders that contain the run folders, for example one for each seed; default: the "
-        "folders that nmt-train writes to",
+        help="with --table: folders that contain the run folders, for example one for each seed; "
+        "default: the folders that nmt-train writes to",
     )
-    p.add_argument("--json", action="store_true", help="print one JSON object")
+    p.add_argument("--json", action="store_true", help="with --table: print one JSON object")
     return p
 
 
@@ -62,13 +79,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
+    """Write a report, or print the table of a file of variants."""
+    if args.table:
+        _print_table(args)
+        return
+    for flag in ("runs", "json"):
+        if getattr(args, flag):
+            raise UserError(f"--{flag} requires --table", fix=f"add --table, or remove --{flag}")
+    from nmt.report.runs import read_runs
+
+    runs = read_runs(args.paths)  # reports a bad folder before slow imports
+    from nmt.report.page import write_report
+
+    enable_gc()
+    name = runs[0].folder.report_file
+    output = Path(args.output or (name if len(runs) == 1 else name.name))
+    size = write_report(runs, output)
+    print(f"wrote {output} ({size / 1e6:.1f} MB)")
+
+
+def _print_table(args: argparse.Namespace) -> None:
     """Print one row for each variant and folder of runs, including variants without a run."""
     from nmt.config.load import load_variants
 
+    if len(args.paths) > 1:
+        raise UserError("--table takes one file of variants", fix="name one file")
+    if args.output:
+        raise UserError("--output is for a report", fix="redirect the table: > FILE")
     enable_gc()
-    rows = [_row(variant, runs) for variant in load_variants(args.file) for runs in args.runs]
+    (file,) = args.paths
+    folders = args.runs or [None]
+    rows = [_row(variant, runs) for variant in load_variants(file) for runs in folders]
     if args.json:
-        print(json.dumps({"file": args.file, "variants": rows}, indent=1, ensure_ascii=False))
+        print(json.dumps({"file": file, "variants": rows}, indent=1, ensure_ascii=False))
     elif sys.stdout.isatty():
         print(table(rows))
     else:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch, collate
-from nmt.data.vocab import UNK
+from nmt.data.vocab import EOS, UNK
 from nmt.decoding.batching import HalvingBatcher
 from nmt.decoding.codec import (
     BLANK,
@@ -139,6 +139,52 @@ def forced_decode(
             results[row] = one
         progress(len(indices))
     return results
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The cross-attention of a model for one pair.
+
+    Attributes:
+        source: the source pieces and EOS: S.
+        target: the target pieces and EOS: T.
+        weights: [T, S], of the step that predicts each target piece, mean over the heads of one
+            layer; each row adds up to 1.
+    """
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
+
+
+@torch.no_grad()
+def attention_maps(
+    model: Transformer | Ensemble,
+    codec: TextCodec,
+    pairs: Sequence[tuple[str, str]],
+    device: torch.device,
+    tag: str | None = None,
+) -> list[AttentionMap]:
+    """Return the cross-attention of given pairs, at the layer that word alignments use.
+
+    Args:
+        model: in eval mode.
+        pairs: source and target, plain text; not blank.
+        device: of the model.
+        tag: what each source begins with; it is the first of the source pieces.
+    """
+    mark = codec.tag_ids(tag)
+    maps = []
+    for number, (source, target) in enumerate(pairs, 1):
+        src, tgt = codec.source_pieces(source), codec.target_pieces(target)
+        src_ids = np.concatenate([mark, codec.source_ids(number, src)])
+        encoded = EncodedPairs([(src_ids, np.array(codec.vocab.ids(tgt), np.int64), number)])
+        with _recorded_attention(model) as attention:
+            model(collate(encoded, np.zeros(1, dtype=np.int64)).to(device))
+        weights = torch.stack(attention).mean(0)[0].float().cpu().numpy()
+        eos = codec.vocab.pieces([EOS])
+        maps.append(AttentionMap([*([tag] if tag else []), *src, *eos], [*tgt, *eos], weights))
+    return maps
 
 
 @contextlib.contextmanager

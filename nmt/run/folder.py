@@ -10,7 +10,7 @@ No file contains the folder's own path, so a run folder can be moved and still t
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
     RUN/init.json            what the run took from  RUN/parent/vocab.txt      the parent's, under
                              its parent (init.from)                            init.vocab: parent
-    RUN/lock, RUN/lock.json  see lock.py
+    RUN/report.html          the report              RUN/lock, RUN/lock.json   see lock.py
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class RunFolder:
         test_hyp: hypotheses of the test set, by the best checkpoint.
         data_report_file: what the corpus checks found.
         summary_file: how the run ended: status, reason, scores.
+        report_file: the report for people, written when training ends.
         init_file: the parent, and what the run took from it.
         parent_dir: the vocabulary of the parent, if the run uses it.
     """
@@ -61,6 +62,7 @@ class RunFolder:
         self.test_hyp = self.path / "test.hyp"
         self.data_report_file = self.path / "data_report.json"
         self.summary_file = self.path / "summary.json"
+        self.report_file = self.path / "report.html"
         self.init_file = self.path / "init.json"
         self.parent_dir = self.path / "parent"
 

@@ -1,4 +1,4 @@
-"""nmt-report: every state of a variant's run, next to the paper's figures."""
+"""nmt-report --table: every state of a variant's run, next to the paper's figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
-    assert report.main([str(folder / "v.yaml"), "--runs", str(folder / "runs")]) == 0
+    assert report.main(["--table", str(folder / "v.yaml"), "--runs", str(folder / "runs")]) == 0
     header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     return {line[0]: dict(zip(header, line, strict=True)) for line in lines}
 
@@ -85,7 +85,10 @@ def test_a_run_that_has_not_started_has_no_figures(folder, capsys):
 
 
 def test_json_has_full_precision(folder, capsys):
-    assert report.main([str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")]) == 0
+    assert (
+        report.main(["--table", str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)["variants"]
     assert [v["variant"] for v in found] == ["plain", "wild", "later"]
     assert found[0]["about"] == "the base recipe"
@@ -96,7 +99,7 @@ def test_json_has_full_precision(folder, capsys):
 
 def test_each_folder_of_runs_has_its_own_row(folder, tmp_path, capsys):
     dirs = [str(folder / "runs"), str(tmp_path)]
-    assert report.main([str(folder / "v.yaml"), "--runs", *dirs]) == 0
+    assert report.main(["--table", str(folder / "v.yaml"), "--runs", *dirs]) == 0
     header, *lines = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert header[:3] == ["variant", "runs", "status"]
     assert lines[0][:3] == ["plain", dirs[0], "finished"]

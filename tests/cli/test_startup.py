@@ -72,6 +72,7 @@ def test_help_needs_no_torch(command: str) -> None:
         (["translate", "RUN", "--beam", "0"], "beam: 0 is not an integer"),
         (["translate", "RUN", "--force", "--resume"], "not allowed with"),
         (["export", "NONE"], "no such run folder"),
+        (["report", "NONE"], "no such run folder"),
         (["average", "NONE", "--last", "2"], "no such run folder"),
         (["serve", "NONE"], "no such run folder"),
         (["serve", "RUN", "--host", "0.0.0.0"], "--api-key-file"),

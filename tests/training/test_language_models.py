@@ -284,7 +284,7 @@ def test_nmt_report_lists_language_models(folder, tmp_path, capsys):
     run = tmp_path / "runs" / "a"
     assert main([str(folder / "causal_lm.yaml"), f"out={run}"]) == 0
     capsys.readouterr()
-    assert report.main([str(variants), "--runs", str(tmp_path / "runs"), "--json"]) == 0
+    assert report.main(["--table", str(variants), "--runs", str(tmp_path / "runs"), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["variants"]
     assert row["dev"] == row["ppl"] == pytest.approx(read_summary(RunFolder(run))["dev"])
     assert (row["bleu"], row["status"]) == (None, "finished")

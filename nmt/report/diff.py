@@ -1,0 +1,87 @@
+"""Compare a translation with its reference word by word."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+# scripts that do not separate words by spaces are compared character by character
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+
+class Part(NamedTuple):
+    """A part of a text that differs from another text, or does not."""
+
+    text: str
+    differs: bool
+
+
+def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
+    """Return both texts as parts, with the words marked that the other one lacks at its place.
+
+    A word is text between spaces without its punctuation, which is compared separately. Text of
+    scripts without spaces is compared character by character. The parts of a text add up to it,
+    with runs of white space as one space.
+    """
+    words, others = split_words(text), split_words(other)
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
+    kept, kept_other = [False] * len(words), [False] * len(others)
+    for start, start_other, size in matcher.get_matching_blocks():
+        kept[start : start + size] = [True] * size
+        kept_other[start_other : start_other + size] = [True] * size
+    return _parts(text, words, kept), _parts(other, others, kept_other)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, each punctuation mark and each character of some scripts."""
+    words = [""]
+    for char in text:
+        if char.isspace():
+            words.append("")
+        elif _is_alone(char):
+            words += [char, ""]
+        else:
+            words[-1] += char
+    return list(filter(None, words))
+
+
+@functools.cache
+def _is_alone(char: str) -> bool:
+    if char.isascii():
+        return not char.isalnum()
+    return unicodedata.category(char)[0] in "PS" or unicodedata.name(char, "").startswith(_UNSPACED)
+
+
+def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:
+    """Return the parts of a text; a space between two words that differ belongs to their part."""
+    text = " ".join(text.split())
+    parts: list[Part] = []
+    start = 0
+    for word, same in zip(words, kept, strict=True):
+        end = text.index(word, start) + len(word)
+        space, of_word = text[start : end - len(word)], text[end - len(word) : end]
+        if parts and parts[-1].differs == (not same):
+            parts[-1] = Part(parts[-1].text + space + of_word, not same)
+        elif space and parts and parts[-1].differs:
+            parts += [Part(space, differs=False), Part(of_word, not same)]
+        elif same and parts:
+            parts.append(Part(space + of_word, differs=False))
+        else:
+            parts += [Part(space, differs=False)] if space else []
+            parts.append(Part(of_word, not same))
+        start = end
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Return parts of which no two in a row are of the same kind."""
+    joined: list[Part] = []
+    for part in parts:
+        if joined and joined[-1].differs == part.differs:
+            joined[-1] = Part(joined[-1].text + part.text, part.differs)
+        else:
+            joined.append(part)
+    return joined

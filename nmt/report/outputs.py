@@ -1,0 +1,320 @@
+"""The outputs of the runs on a test or dev set: their scores, their faults, and examples."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+from nmt.data.bitext import set_names
+from nmt.data.convert import ConvertLines
+from nmt.data.text import OPENERS, find_side, is_blank, read_lines
+from nmt.data.tokenizer import Moses
+from nmt.errors import NmtError
+from nmt.report.diff import Part, compare, split_words
+from nmt.report.runs import ReportedRun
+from nmt.scoring import buckets
+from nmt.scoring.metrics import check_lines, sentence_scores
+from nmt.scoring.systems import Systems, from_runs
+
+EXAMPLES = 5  # of each kind
+MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
+MAX_TRAINING_BYTES = 1e8  # of target text whose words are counted; more takes over ten seconds
+COMPRESSION = 3  # of an archive, roughly
+LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
+LONGEST_REPETITION = 5  # words
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Outputs with a certain fault.
+
+    Attributes:
+        name: the fault.
+        meaning: what counts as one.
+        counts: of each run; None = the run has not recorded it.
+        first: the number of the first line with it in each run, from 1; None = no line is known.
+    """
+
+    name: str
+    meaning: str
+    counts: list[int | None]
+    first: list[int | None]
+
+
+@dataclass(frozen=True)
+class Output:
+    """The output of a run for a line.
+
+    Attributes:
+        label: of the run.
+        parts: the text, with the words marked that the reference lacks.
+        score: chrF of the sentence.
+    """
+
+    label: str
+    parts: list[Part]
+    score: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """A line with its reference and the outputs of all runs.
+
+    Attributes:
+        line: its number, from 1.
+        reference: with the words marked that the output lacks, if there is one run.
+    """
+
+    line: int
+    source: str
+    reference: list[Part]
+    outputs: list[Output]
+
+
+class Outputs:
+    """The outputs of runs on one set.
+
+    Args:
+        runs: all have outputs on the set.
+        split: as nmt-score takes it: test, dev, or test.NAME of several sets.
+
+    Raises:
+        UserError: outputs or references are missing, or the runs have different references.
+    """
+
+    def __init__(self, runs: Sequence[ReportedRun], split: str) -> None:
+        self.runs, self.split = runs, split
+        self.systems: Systems = from_runs([run.name for run in runs], split)
+        self.texts = [self.systems.texts[run.name] for run in runs]
+        role, _, name = split.partition(".")
+        recipe = runs[0].recipe
+        entries = (recipe.data.dev if role == "dev" else recipe.data.test) or []
+        names = [entry.label(recipe) if len(entries) > 1 else "" for entry in entries]
+        self._entry = entries[names.index(name)]
+        self.src_lang, self.tgt_lang = self._entry.langs(recipe)
+        self.tag = self._entry.tag
+
+    @cached_property
+    def source_lines(self) -> list[str]:
+        """The source lines in the form of the recipe, tokenized or plain."""
+        recipe, entry = self.runs[0].recipe, self._entry
+        lines = list(read_lines(find_side(entry.path, self.src_lang), clean=False))
+        check_lines(lines, self.systems.refs, entry.path)
+        if entry.is_tokenized(recipe.data) == recipe.data.tokenized:
+            return lines
+        convert = ConvertLines(recipe.data.tokenized, entry.langs(recipe))
+        return [convert.line(line, self.src_lang) for line in lines]
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """The source lines as plain text."""
+        moses = Moses(self.runs[0].recipe.data.tokenized, nfc=False)
+        return [moses.detokenize_reference(line, self.src_lang) for line in self.source_lines]
+
+    def output_line(self, run: ReportedRun, row: int) -> str:
+        """Return the output of a run for a line in the form of its recipe."""
+        systems, tokenized = self.systems, run.recipe.data.tokenized
+        return (systems.words if tokenized else systems.texts)[run.name][row]
+
+    @cached_property
+    def scores(self) -> list[list[float]]:
+        """chrF of each sentence, of each run."""
+        return [
+            sentence_scores(of_run, self.systems.refs, ["chrf"], self.tgt_lang)[0].values
+            for of_run in self.texts
+        ]
+
+    def by_length(self) -> list[list[buckets.LengthBucket]]:
+        """Return BLEU by length of the reference, of each run."""
+        refs, lang = self.systems.refs, self.tgt_lang
+        return [buckets.by_length(hyps, refs, ["bleu"], lang) for hyps in self.texts]
+
+    def by_frequency(self) -> list[list[buckets.FrequencyBucket]] | None:
+        """Return how well each run produces the words of each frequency in its training text.
+
+        In tokenized corpora, words are those of the text; in others, those of sacreBLEU.
+
+        Returns:
+            None if the training text is too large to count its words here.
+
+        Raises:
+            UserError: the training text is no longer where the recipe says.
+        """
+        counts = [self._training_counts(run) for run in self.runs]
+        found = []
+        for run, of_run in zip(self.runs, counts, strict=True):
+            if of_run is None:
+                return None
+            if run.recipe.data.tokenized:
+                hyps = [line.split() for line in self.systems.words[run.name]]
+                refs = [line.split() for line in self.systems.ref_words]
+            else:
+                hyps = buckets.split_words(self.systems.texts[run.name], self.tgt_lang)
+                refs = buckets.split_words(self.systems.refs, self.tgt_lang)
+            found.append(buckets.by_frequency(hyps, refs, of_run))
+        return found
+
+    def _training_counts(self, run: ReportedRun) -> Counter[str] | None:
+        recipe, tokenized = run.recipe, run.recipe.data.tokenized
+        files = {
+            find_side(entry.path, self.tgt_lang): entry
+            for entry in recipe.data.train
+            if entry.langs(recipe)[1] == self.tgt_lang
+            and entry.is_tokenized(recipe.data) == tokenized
+        }
+        size = sum(
+            path.stat().st_size * (COMPRESSION if path.suffix in OPENERS and path.suffix else 1)
+            for path in files
+        )
+        if size > MAX_TRAINING_BYTES:
+            return None
+        lines = (line for path in files for line in read_lines(path))
+        if tokenized:
+            return Counter(word for line in lines for word in line.split())
+        return buckets.count_words(lines, self.tgt_lang)
+
+    # ------------------------------------------------------------------ faults
+
+    def faults(self) -> list[Fault]:
+        """Return what may be wrong with outputs, with the counts of each run."""
+        found = [
+            self._fault("Empty", "the output is blank and the reference is not", _is_empty),
+            self._recorded("Cut off", "ended by the length limit, not by the model", "cut_off"),
+            self._recorded("Unknown", "contains the unknown token", "unknown"),
+            self._fault("Repetition", "the same one to five words three times in a row", _repeats),
+            self._fault(
+                "Too long", "over twice as many words as a reference of at least 4", _is_long
+            ),
+            self._fault(
+                "Too short", "under half as many words as a reference of at least 4", _is_short
+            ),
+            self._copies(),
+        ]
+        return [fault for fault in found if fault is not None]
+
+    def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
+        rows = [
+            [i for i, pair in enumerate(zip(of, self.systems.refs, strict=True), 1) if has(*pair)]
+            for of in self.texts
+        ]
+        return Fault(name, meaning, [len(of) for of in rows], [next(iter(of), None) for of in rows])
+
+    def _copies(self) -> Fault | None:
+        """Return the outputs that repeat the source; None if the source is missing."""
+        try:
+            sources = self.sources
+        except NmtError:
+            return None
+        rows = [
+            [
+                i
+                for i, (hyp, src) in enumerate(zip(of, sources, strict=True), 1)
+                if hyp == src and not is_blank(hyp) and hyp != self.systems.refs[i - 1]
+            ]
+            for of in self.texts
+        ]
+        meaning = "the output is the source, and the reference is not"
+        return Fault(
+            "Source", meaning, [len(of) for of in rows], [next(iter(of), None) for of in rows]
+        )
+
+    def _recorded(self, name: str, meaning: str, key: str) -> Fault:
+        """Return what only the training knew."""
+        role, _, of_set = self.split.partition(".")
+        counts: list[int | None] = []
+        for run in self.runs:
+            best = re.match(r"u(\d+)", run.folder.best() or "")
+            update = int(best[1]) if role == "dev" and best else None
+            value = run.metrics.last(role, update).get(f"{of_set}/{key}" if of_set else key)
+            counts.append(None if value is None else int(value))
+        return Fault(name, meaning, counts, [None] * len(counts))
+
+    # ------------------------------------------------------------------ examples
+
+    def examples(self, seed: int = 1) -> dict[str, list[Example]]:
+        """Return the best, the worst and random outputs; with several runs, also where they differ.
+
+        Lines with short references are left out, if there are enough others.
+        """
+        refs = self.systems.refs
+        rows = [i for i, ref in enumerate(refs) if len(split_words(ref)) >= MIN_WORDS]
+        if len(rows) < 4 * EXAMPLES:
+            rows = [i for i, ref in enumerate(refs) if not is_blank(ref)]
+        mean = {i: sum(of[i] for of in self.scores) / len(self.scores) for i in rows}
+        gap = {i: max(of[i] for of in self.scores) - min(of[i] for of in self.scores) for i in rows}
+        ranked = sorted(rows, key=lambda i: (-mean[i], i))
+        groups = {
+            "Random": sorted(Random(seed).sample(rows, min(EXAMPLES, len(rows)))),
+            "Best": ranked[:EXAMPLES],
+            "Worst": ranked[::-1][:EXAMPLES],
+        }
+        if len(self.runs) > 1:
+            groups["Largest difference"] = sorted(rows, key=lambda i: (-gap[i], i))[:EXAMPLES]
+        return {name: [self._example(i) for i in of] for name, of in groups.items()}
+
+    def _example(self, row: int) -> Example:
+        reference = self.systems.refs[row]
+        compared = [compare(of[row], reference) for of in self.texts]
+        outputs = [
+            Output(run.label, parts, scores[row])
+            for run, (parts, _), scores in zip(self.runs, compared, self.scores, strict=True)
+        ]
+        one = len(self.runs) == 1
+        return Example(
+            row + 1,
+            self.sources[row],
+            compared[0][1] if one else [Part(reference, differs=False)],
+            outputs,
+        )
+
+
+def split_of(runs: Sequence[ReportedRun]) -> str | None:
+    """Return the set to show: the first test set, or dev if a run has no outputs on test yet.
+
+    None if a run has no outputs at all.
+    """
+    for role in ("test", "dev"):
+        name = set_names(runs[0].recipe, role)[0] if runs[0].recipe.data.entries.get(role) else None
+        if name is not None and all(_has_outputs(run, name) for run in runs):
+            return name
+    return None
+
+
+def _has_outputs(run: ReportedRun, split: str) -> bool:
+    role, _, name = split.partition(".")
+    ending = f".{name}.hyp" if name else ".hyp"
+    if role == "test":
+        return (run.folder.path / f"test{ending}").is_file()
+    return (run.folder.dev_dir / f"{run.folder.best()}{ending}").is_file()
+
+
+def _is_empty(hyp: str, ref: str) -> bool:
+    return is_blank(hyp) and not is_blank(ref)
+
+
+def _repeats(hyp: str, ref: str) -> bool:
+    return _has_repetition(hyp) and not _has_repetition(ref)
+
+
+def _has_repetition(text: str) -> bool:
+    """Return whether one to five words, without punctuation, follow themselves twice."""
+    words = [word for word in split_words(text) if word.isalnum()]
+    return any(
+        words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
+        for n in range(1, LONGEST_REPETITION + 1)
+        for i in range(len(words) - 3 * n + 1)
+    )
+
+
+def _is_long(hyp: str, ref: str) -> bool:
+    words = len(split_words(ref))
+    return words >= MIN_WORDS and len(split_words(hyp)) > LENGTH_FACTOR * words
+
+
+def _is_short(hyp: str, ref: str) -> bool:
+    words, found = len(split_words(ref)), len(split_words(hyp))
+    return words >= MIN_WORDS and 0 < LENGTH_FACTOR * found < words

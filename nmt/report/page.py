@@ -1,0 +1,394 @@
+"""Write the report of one or several runs as one HTML file that needs no other file."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+import nmt
+from nmt.analysis.figures import metric_label
+from nmt.errors import NmtError
+from nmt.report import figures
+from nmt.report.attention import CELL, HeatMap, heat_maps
+from nmt.report.data_card import data_cards
+from nmt.report.figures import Panel
+from nmt.report.outputs import Example, Fault, Outputs, split_of
+from nmt.report.recipes import key_rows
+from nmt.report.runs import ReportedRun
+from nmt.runtime.files import write_atomic
+from nmt.scoring.buckets import FrequencyBucket, LengthBucket
+from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
+from nmt.scoring.report import report as compare_systems
+
+TEMPLATES = Path(__file__).parent / "templates"
+NOTHING = "\N{EN DASH}"  # where there is no value
+UNKNOWN = "not recorded"
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The scores of all runs on one set, in one metric.
+
+    Attributes:
+        title: the set and the metric.
+        remark: what a reader should know about the metric.
+        signature: the settings of the metric; of the first run.
+        rows: label of each run with its score; None = it has none.
+    """
+
+    title: str
+    remark: str
+    signature: str
+    rows: list[tuple[str, Comparison | None]]
+
+    @property
+    def compared(self) -> bool:
+        """Return whether a run was compared with the first."""
+        return any(entry is not None and entry.p_value is not None for _, entry in self.rows)
+
+
+@dataclass(frozen=True)
+class OutputSection:
+    """What the report shows about the outputs of the runs on one set; a note replaces what fails.
+
+    Attributes:
+        split: the set.
+        lengths, frequencies: by run.
+        panels: figures of both.
+        maps: heat maps of attention, by run.
+        notes: why a part is missing.
+    """
+
+    split: str
+    src: str
+    tgt: str
+    lines: int
+    faults: list[Fault]
+    examples: dict[str, list[Example]]
+    lengths: list[list[LengthBucket]]
+    frequencies: list[list[FrequencyBucket]] | None
+    panels: list[Panel]
+    maps: list[HeatMap]
+    notes: list[str]
+
+
+def write_report(runs: Sequence[ReportedRun], output: Path) -> int:
+    """Write the report of some runs; an existing file is replaced.
+
+    Args:
+        runs: in any state; the first is the baseline of comparisons.
+        output: the HTML file.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        UserError: matplotlib is missing.
+        MachineError: the file cannot be written.
+    """
+    page = render(runs).encode("utf-8")
+    write_atomic(output, page, "choose another --output")
+    return len(page)
+
+
+def render(runs: Sequence[ReportedRun]) -> str:
+    """Return the report of some runs as HTML."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=number, thousands=thousands, hours=hours, metric=metric_label, plain=plain
+    )
+    with figures.style():
+        context = _context(runs)
+    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    return environment.get_template("report.html").render(style=style, **context)
+
+
+def _context(runs: Sequence[ReportedRun]) -> dict[str, Any]:
+    several = len(runs) > 1
+    outputs, notes = _outputs(runs)
+    tables, score_notes = _scores(runs, outputs)
+    return {
+        "title": _title(runs),
+        "runs": runs,
+        "several": several,
+        "keys": [figures.key(number) for number in range(len(runs))],
+        "facts": _facts(runs),
+        "score_tables": tables,
+        "notes": [*score_notes, *notes],
+        "significance": SIGNIFICANCE_LEVEL,
+        "resamples": RESAMPLES,
+        "by_update": figures.learning_curves(runs, by_time=False),
+        "by_time": figures.learning_curves(runs, by_time=True),
+        "outputs": _output_section(runs, outputs) if outputs is not None else None,
+        "cell": CELL,
+        "recipe_rows": key_rows([run.recipe for run in runs]),
+        "cards": data_cards(runs),
+        "environment": _environment(runs),
+        "version": nmt.__version__,
+        "written": time.strftime("%Y-%m-%d %H:%M"),
+    }
+
+
+def _title(runs: Sequence[ReportedRun]) -> str:
+    names = dict.fromkeys(run.recipe.languages.replace("-", " → ", 1) for run in runs)
+    languages = ", ".join(names)
+    if len(runs) > 1:
+        return f"{languages}: comparison of {len(runs)} runs"
+    return f"{languages}: {runs[0].label}"
+
+
+# ---------------------------------------------------------------- facts
+
+
+def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
+    """Return the main figures of each run by name, without those that no run has."""
+    rows: dict[str, list[str]] = {}
+    for i, run in enumerate(runs):
+        recipe, summary = run.recipe, run.summary
+        select_by = recipe.score.select_by
+        values = {
+            "Status": run.status,
+            "Reason": summary.get("reason"),
+            "Task": None if recipe.translates else recipe.task,
+            "Best checkpoint": summary.get("best"),
+            f"Dev {metric_label(select_by).partition(' (')[0]}": number(run.result.dev),
+            "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
+            "Updates": thousands(summary.get("updates", run.result.updates)),
+            "Training time": hours(summary.get("hours")),
+            "Target tokens": thousands(summary.get("target_tokens")),
+            "Parameters": thousands(summary.get("parameters")),
+            "Seed": str(recipe.seed),
+        }
+        for name, value in values.items():
+            rows.setdefault(name, [NOTHING] * len(runs))[i] = value or NOTHING
+    return {name: row for name, row in rows.items() if set(row) != {NOTHING}}
+
+
+def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
+    """Return hardware, versions and times of each run by name."""
+    rows: dict[str, list[str]] = {}
+    for i, run in enumerate(runs):
+        summary = run.summary
+        versions = summary.get("versions") or {}
+        texts = run.corpora.versions if run.corpora else {}
+        times = run.times() or (None, None)
+        values = {
+            "Run folder": str(run.folder.path.absolute()),
+            "Started": times[0],
+            "Last log line": times[1],
+            "Training time": hours(summary.get("hours")),
+            "Device": summary.get("device"),
+            "Processor": summary.get("processor"),
+            "Threads": summary.get("threads"),
+            "Processes": summary.get("processes"),
+            "Precision": summary.get("precision"),
+            "Seed": run.recipe.seed,
+            "Commit": versions.get("commit"),
+            **{name: value for name, value in versions.items() if name != "commit"},
+            **{name: value for name, value in texts.items() if name not in versions},
+        }
+        for name, value in values.items():
+            row = rows.setdefault(name, [UNKNOWN] * len(runs))
+            row[i] = UNKNOWN if value is None else str(value)
+    return rows
+
+
+# ---------------------------------------------------------------- scores
+
+
+def _scores(
+    runs: Sequence[ReportedRun], outputs: Outputs | None
+) -> tuple[list[ScoreTable], list[str]]:
+    """Return the scores of the runs, with paired significance if the runs can be compared."""
+    if len(runs) > 1 and outputs is not None:
+        metrics = [name for name in ("bleu", "chrf", "tokenized_bleu") if name in METRICS]
+        try:
+            compared = compare_systems(outputs.systems, metrics, RESAMPLES)
+        except NmtError as error:
+            tables, notes = _logged_scores(runs)
+            return tables, [*notes, str(error.what)]
+        of_runs = [compared.scores[run.name] for run in runs]
+        labels = [run.label for run in runs]
+        tables = [
+            _score_table(outputs.split, list(zip(labels, entries, strict=True)))
+            for entries in zip(*of_runs, strict=True)
+        ]
+        return tables, []
+    return _logged_scores(runs)
+
+
+def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> ScoreTable:
+    first = next(entry.score for _, entry in rows if entry is not None)
+    metric = METRICS.get(first.name)
+    return ScoreTable(
+        f"{split.capitalize()} {metric_label(first.name)}",
+        metric.remark if metric else "lower is better",  # a perplexity
+        first.signature,
+        rows,
+    )
+
+
+def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[str]]:
+    """Return the scores that the runs wrote at their end, or else those of the last validation."""
+    found: dict[tuple[str, str], dict[str, Score]] = {}
+    notes = []
+    for run in runs:
+        sets = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
+        sets = {name: scores for name, scores in sets.items() if scores}
+        if not sets:
+            last = run.metrics.last("dev")
+            names = [*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"]
+            of_dev = [
+                Score(name, last[name], "") for name in dict.fromkeys(names) if last.get(name)
+            ]
+            if of_dev:
+                place = f"dev, update {last['update']:,}"
+                notes.append(f"{run.label} has no test scores; those of {place} are shown.")
+                for score in of_dev:
+                    found.setdefault(("dev", score.name), {})[run.label] = score
+        for name, scores in sets.items():
+            for values in scores:
+                score = Score(**values)
+                found.setdefault((name, score.name), {})[run.label] = score
+    labels = [run.label for run in runs]
+    tables = [
+        _score_table(
+            name,
+            [(label, Comparison(of_runs[label]) if label in of_runs else None) for label in labels],
+        )
+        for (name, _), of_runs in found.items()
+    ]
+    return tables, notes
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def _outputs(runs: Sequence[ReportedRun]) -> tuple[Outputs | None, list[str]]:
+    """Return the outputs of the runs on one set, or why they cannot be shown."""
+    if not all(run.recipe.translates for run in runs):
+        return None, []
+    split = split_of(runs)
+    if split is None:
+        return None, ["Translations are not shown: a run has none of its best checkpoint yet."]
+    try:
+        return Outputs(runs, split), []
+    except NmtError as error:
+        return None, [f"Translations are not shown: {_place(error)}"]
+
+
+def _output_section(runs: Sequence[ReportedRun], outputs: Outputs) -> OutputSection:
+    notes = []
+    lengths = outputs.by_length()
+    panels = [_length_panel(runs, lengths)]
+    frequencies = None
+    try:
+        frequencies = outputs.by_frequency()
+        if frequencies is None:
+            notes.append("Words by frequency are not shown: the training text is over 100 MB.")
+        else:
+            panels.append(_frequency_panel(runs, frequencies))
+    except NmtError as error:
+        notes.append(f"Words by frequency are not shown: {_place(error)}")
+    examples: dict[str, list[Example]] = {}
+    maps: list[HeatMap] = []
+    try:
+        examples = outputs.examples()
+    except NmtError as error:
+        notes.append(f"Examples are not shown: {_place(error)}")
+    for run in runs if examples else ():
+        of_run, problem = heat_maps(run, outputs, [e for of in examples.values() for e in of])
+        maps += of_run
+        if problem:
+            notes.append(f"The attention of {run.label} is not shown: {problem}")
+    return OutputSection(
+        outputs.split,
+        outputs.src_lang,
+        outputs.tgt_lang,
+        len(outputs.systems.refs),
+        outputs.faults(),
+        examples,
+        lengths,
+        frequencies,
+        panels,
+        maps,
+        notes,
+    )
+
+
+def _length_panel(runs: Sequence[ReportedRun], lengths: list[list[LengthBucket]]) -> Panel:
+    groups = [str(bucket.words).replace(">=", "≥") for bucket in lengths[0]]
+    return figures.bars(
+        "BLEU by sentence length",
+        groups,
+        [[bucket.scores[0].value for bucket in of_run] for of_run in lengths],
+        "Words of the reference",
+        "BLEU (0 to 100)",
+        f"BLEU of sentences of {', '.join(groups)} words",
+    )
+
+
+def _frequency_panel(
+    runs: Sequence[ReportedRun], frequencies: list[list[FrequencyBucket]]
+) -> Panel:
+    groups = [str(bucket.count).replace(">=", "≥") for bucket in frequencies[0]]
+    return figures.bars(
+        "Words by training frequency",
+        groups,
+        [
+            [None if bucket.f1 is None else 100 * bucket.f1 for bucket in of_run]
+            for of_run in frequencies
+        ],
+        "Occurrences in the training text",
+        "F1 of the words (%)",
+        f"F1 of words that occur {', '.join(groups)} times in the training text",
+    )
+
+
+def _place(error: NmtError) -> str:
+    return f"{error.at}: {error.what}" if error.at else error.what
+
+
+# ---------------------------------------------------------------- formats
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Format ``12.34``; a dash if there is no value."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:,.{digits}f}" if abs(value) < 1e6 else f"{value:.1e}"
+
+
+def thousands(value: int | None) -> str:
+    """Format ``12,345``; a dash if there is no value."""
+    return NOTHING if value is None else f"{value:,}"
+
+
+def hours(value: float | None) -> str | None:
+    """Format hours as ``2 h 05 min``, ``12 min`` or ``40 s``; None if there is no value."""
+    if value is None:
+        return None
+    seconds = round(value * 3600)
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+
+
+def plain(value: float) -> str:
+    """Format as few digits as needed: ``12.5``, ``3``."""
+    return f"{value:,.1f}".removesuffix(".0")

@@ -1,0 +1,107 @@
+"""The recipes of a report as a table: all keys, with the differences from the defaults marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from nmt.config.errors import format_value
+from nmt.config.recipe import Recipe, default_kind, groups, keys_of
+
+# keys that say what is translated: their defaults are not settings that a run departs from
+SUBJECT = ("src", "tgt", "data.train", "data.dev", "data.test")
+PLACE = "out"
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """A recipe key.
+
+    Attributes:
+        name: with its group: ``model.dim``.
+        values: of each recipe, as text; None = the recipe does not have the key.
+        default: as text; None = the key is required.
+        changed: whether each value differs from the default; False of a required key.
+        differs: whether the recipes differ.
+        meaning: what the key does.
+    """
+
+    name: str
+    values: list[str | None]
+    default: str | None
+    changed: list[bool]
+    differs: bool
+    meaning: str
+
+    @property
+    def marked(self) -> bool:
+        """Return whether a value differs from the default or from that of another recipe."""
+        return any(self.changed) or self.differs
+
+    @property
+    def essential(self) -> bool:
+        """Return whether a short table has the key: it is marked, or says what is translated."""
+        return self.marked or self.name in SUBJECT
+
+
+def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
+    """Return the keys that at least one recipe has, in the order of docs/recipe-keys.md."""
+    of_recipes = [_values(recipe) for recipe in recipes]
+    names = list(dict.fromkeys(name for values in of_recipes for name in values))
+    order = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    rows = []
+    for name in sorted(names, key=lambda name: ("." in name, order.index(name.partition(".")[0]))):
+        found = [values.get(name) for values in of_recipes]
+        texts = [None if one is None else one[0] for one in found]
+        field = next(one[1] for one in found if one is not None)
+        defaults = [None if one is None else one[2] for one in found]
+        rows.append(
+            KeyRow(
+                name,
+                texts,
+                next((default for default in defaults if default is not None), None),
+                [
+                    default is not None and text != default and name not in (*SUBJECT, PLACE)
+                    for text, default in zip(texts, defaults, strict=True)
+                ],
+                name != PLACE and len(set(texts)) > 1,
+                str(field.description or ""),
+            )
+        )
+    return rows
+
+
+def _values(recipe: Recipe) -> dict[str, tuple[str, FieldInfo, str | None]]:
+    """Return the text of each key of a recipe, the key's field, and the text of its default."""
+    dump = recipe.model_dump(by_alias=True)
+    found = {}
+    for name, field in keys_of(Recipe).items():
+        if name not in groups():
+            found[name] = (_text(dump[name]), field, _default(field))
+            continue
+        if not isinstance(dump[name], dict):  # a group that the recipe leaves out
+            continue
+        kinds = groups()[name]
+        kind = "" if "" in kinds else dump[name]["kind"]
+        for key, inner in _keys(kinds[kind]).items():
+            default = default_kind(name) if kind and key == "kind" else _default(inner)
+            found[f"{name}.{key}"] = (_text(dump[name].get(key)), inner, default)
+    return found
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return keys_of(model)
+
+
+def _default(field: FieldInfo) -> str | None:
+    return None if field.is_required() else _text(field.get_default(call_default_factory=True))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(by_alias=True)
+    return format_value(value) or "empty"

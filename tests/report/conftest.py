@@ -1,0 +1,37 @@
+"""Trained toy runs that the tests of reports share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import train
+from tests import final_reports
+from tests.toy import toy_corpus, toy_recipe
+
+HOSTILE = '<script>alert(1)</script> & "4" <b>5</b>'
+HEBREW = "שלום עולם ."
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    """A folder with ``plain``, which ended with its report, and ``layernorm``, without.
+
+    A test line is markup, and another one is Hebrew.
+    """
+    folder = tmp_path_factory.mktemp("runs")
+    toy_corpus(folder, {"train": 60, "dev": 4, "test": 12})
+    for lang in ("gl", "en"):
+        path = folder / f"test.{lang}"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        lines[1], lines[2] = HOSTILE, HEBREW
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / "README.md").write_text("# Digits\n\n- Licence: CC0, see <b>LICENSE</b>\n")
+    recipe = toy_recipe(folder, {"data": {"checks": "warn"}})
+    with pytest.MonkeyPatch.context() as patch:
+        final_reports.write(patch)
+        assert train.main([str(recipe), f"out={folder / 'plain'}"]) == 0
+    changes = ["model.norm=layernorm", "seed=2"]
+    assert train.main([str(recipe), f"out={folder / 'layernorm'}", *changes]) == 0
+    return folder

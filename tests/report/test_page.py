@@ -1,0 +1,306 @@
+"""The report of runs in every state: its content, and that it is one safe, complete file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import report, train
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
+from tests import final_reports
+from tests.report.conftest import HEBREW, HOSTILE
+from tests.report.page import Page
+from tests.text_toy import text_corpus, text_recipe
+
+OLD_RUN = Path(__file__).parents[1] / "fixtures" / "run-0.2" / "fastbpe"
+CURVES = 8  # three of the loss, BLEU, tokenized BLEU, learning rate, gradient norm, speed
+
+
+@pytest.fixture(scope="session")
+def plain(folder) -> Page:
+    """The report that the training of ``plain`` ended with."""
+    return Page.read(folder / "plain" / "report.html")
+
+
+@pytest.fixture(scope="session")
+def both(folder) -> Page:
+    output = folder / "both.html"
+    runs = [str(folder / name) for name in ("plain", "layernorm")]
+    assert report.main([*runs, "-o", str(output)]) == 0
+    return Page.read(output)
+
+
+def written(run: Path, output: Path) -> Page:
+    assert report.main([str(run), "-o", str(output)]) == 0
+    return Page.read(output)
+
+
+# ---------------------------------------------------------------- the file
+
+
+def test_the_file_is_complete_and_asks_for_nothing(plain, both):
+    for page in (plain, both):
+        assert len(page.source.encode()) < 5e6
+        assert not re.search(r"(?:src|href)=\"(?!#)|url\((?!#)|@import|<link", page.source)
+        assert not page.all("script")
+        assert page.all("meta", content="width=device-width, initial-scale=1")
+        (policy,) = page.all("meta", http_equiv="x") or page.all(
+            "meta", **{"http-equiv": "Content-Security-Policy"}
+        )
+        assert str(policy["content"]).startswith("default-src 'none'")
+
+
+def test_ids_are_unique_and_references_resolve(plain, both):
+    for page in (plain, both):
+        ids = page.ids()
+        assert len(set(ids)) == len(ids)
+        assert set(re.findall(r"(?:href=\"|url\()#([^\")]+)", page.source)) <= set(ids)
+
+
+def test_figures_have_the_colors_of_the_page(plain):
+    drawings = re.findall(r"<svg.*?</svg>", plain.source, re.DOTALL)
+    assert "var(--series-1)" in "".join(drawings)
+    fixed = set(re.findall(r"#[0-9a-f]{6}\b", "".join(drawings)))
+    assert fixed <= {"#000000"}  # the color of what is not visible
+
+
+def test_text_of_the_corpus_is_text(plain):
+    assert "<script>" not in plain.source
+    assert HOSTILE in plain.section("outputs").text
+    assert "<b>LICENSE" not in plain.source
+    assert "CC0, see <b>LICENSE</b>" in plain.section("data").text
+
+
+def test_the_direction_of_text_is_that_of_its_script(plain):
+    cells = re.findall(r"<dd([^>]*)>([^<]*)", plain.section("outputs").source)
+    (attributes,) = {attributes for attributes, text in cells if text.replace(".", " .") == HEBREW}
+    assert 'dir="auto"' in attributes
+    assert 'lang="gl"' in attributes
+
+
+# ---------------------------------------------------------------- one run
+
+
+def test_scores_are_those_of_the_run_with_signatures_and_intervals(folder, plain):
+    text = plain.section("scores").text
+    bleu, tokenized = read_summary(RunFolder(folder / "plain"))["test"]
+    assert f"Test BLEU {bleu['value']:.2f} {bleu['low']:.2f} to {bleu['high']:.2f}" in text
+    assert bleu["signature"] in text
+    assert tokenized["signature"] in text
+    assert "not comparable with BLEU" in text
+
+
+def test_curves_are_drawn_by_update_and_by_time(plain):
+    curves = plain.section("curves")
+    labels = [str(figure["aria-label"]) for figure in curves.all("figure")]
+    assert len(labels) == 2 * CURVES
+    assert sum("over update" in label for label in labels) == CURVES
+    assert sum("over training time" in label for label in labels) == CURVES
+    assert "BLEU (0 to 100)" in curves.text
+    assert "Target tokens per second" in curves.text
+    assert len(curves.all("input", type_="radio")) == 2
+
+
+def test_lengths_and_frequencies_are_those_of_the_scoring_functions(plain):
+    parts = plain.section("parts")
+    assert len(parts.all("figure")) == 2
+    assert "12 lines of test" in parts.text
+    assert "Occurrences in training" in parts.text
+
+
+def test_faults_are_counted(folder, plain):
+    text = plain.section("outputs").text
+    records = map(json.loads, (folder / "plain/metrics.jsonl").read_text().splitlines())
+    test = next(record for record in records if record["kind"] == "test")
+    assert f"Cut off ended by the length limit, not by the model {test['cut_off']} " in text
+    assert "Unknown contains the unknown token 0 " in text
+
+
+def test_examples_are_compared_word_by_word(plain):
+    outputs = plain.section("outputs")
+    assert [name for name in ("Random", "Best", "Worst") if f"{name} Line" in outputs.text]
+    assert outputs.all("mark", class_="extra")
+    assert outputs.all("mark", class_="missing")
+
+
+def test_attention_is_drawn_for_three_sentences(plain):
+    attention = plain.section("attention")
+    assert len(attention.all("figure")) == 3
+    for svg in re.findall(r"<svg.*?</svg>", attention.source, re.DOTALL):
+        rows: dict[str, float] = {}
+        for y, weight in re.findall(r' y="([^"]+)"[^>]*fill-opacity="([^"]+)"', svg):
+            rows[y] = rows.get(y, 0) + float(weight)
+        assert rows
+        for total in rows.values():  # but for weights that are too small to see
+            assert 0.7 < total < 1.01
+
+
+def test_the_recipe_marks_what_differs_from_the_defaults(plain):
+    marked = re.findall(
+        r"<code>([\w.]+)</code>(?:(?!</tr>).)*?class=\"changed\">([^<]+)<",
+        plain.section("recipe").source,
+        re.DOTALL,
+    )
+    assert ("model.dim", "16") in marked
+    assert ("segment.kind", "whitespace") in marked
+    assert not {"out", "src", "data.test", "model.norm", "seed"} & {name for name, _ in marked}
+
+
+def test_the_data_card_has_sizes_lengths_and_hashes(folder, plain):
+    data = plain.section("data")
+    assert "train 60 60 0" in data.text
+    assert "Lengths in pieces" in data.text
+    hashes = json.loads((folder / "plain/data_report.json").read_text())["inputs"]
+    assert len(hashes) == 6
+    for path, digest in hashes.items():
+        assert f"{path}" in data.text
+        assert digest in data.text
+
+
+def test_the_environment_names_versions_and_hardware(folder, plain):
+    text = plain.section("environment").text
+    summary = read_summary(RunFolder(folder / "plain"))
+    for value in (summary["processor"], summary["versions"]["torch"], "fp32", "Seed 1"):
+        assert value in text
+
+
+# ---------------------------------------------------------------- several runs
+
+
+def test_several_runs_are_compared_with_the_first(both):
+    scores = both.section("scores").text
+    assert re.search(r"plain [\d.]+ [\d.]+ to [\d.]+ baseline", scores)
+    assert re.search(r"layernorm [\d.]+ [\d.]+ to [\d.]+ [+-][\d.]+ [01]\.\d{3}", scores)
+    assert "Koehn 2004" in scores
+    recipe = both.section("recipe").source
+    assert re.search(r'model\.norm.*?changed">scalenorm<.*?changed">layernorm<', recipe, re.DOTALL)
+    assert "Largest difference" in both.section("outputs").text
+    assert len(both.section("attention").all("figure")) == 6
+    assert len(both.section("curves").all("figure")) == 2 * CURVES
+
+
+def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_path):
+    corpus = tmp_path / "old"
+    shutil.copytree(OLD_RUN, corpus)
+    config = corpus / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("/corpus", str(corpus)))
+    output = tmp_path / "page.html"
+    assert report.main([str(folder / "plain"), str(corpus / "run"), "-o", str(output)]) == 0
+    page = Page.read(output)
+    assert "differs from" in page.text
+    assert "Test BLEU" in page.section("scores").text
+
+
+# ---------------------------------------------------------------- other states
+
+
+def test_a_stored_run_of_an_old_version(tmp_path):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(OLD_RUN, corpus)
+    config = corpus / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("/corpus", str(corpus)))
+    page = written(corpus / "run", tmp_path / "page.html")
+    assert "no training times" in page.section("curves").text
+    assert "not by the model not recorded" in page.section("outputs").text
+    assert len(page.section("attention").all("figure")) == 3
+
+
+def test_a_run_whose_corpus_and_checkpoints_are_gone(folder, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "plain", run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace(str(folder), str(tmp_path / "gone")))
+    page = written(run, tmp_path / "page.html")
+    assert "Translations are not shown" in page.text
+    assert "no such file" in page.text
+    assert "Test BLEU" in page.section("scores").text
+    shutil.copyfile(folder / "plain" / "config.yaml", config)
+    next((run / "checkpoints").glob("*/model.safetensors")).write_bytes(b"damaged")
+    page = written(run, tmp_path / "page.html")
+    assert "The attention of run is not shown" in page.section("outputs").text
+    assert "Best" in page.section("outputs").text
+
+
+def test_a_run_in_progress(folder, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "plain", run)
+    for name in ("summary.json", "test.hyp", "test.words"):
+        (run / name).unlink()
+    page = written(run, tmp_path / "page.html")
+    assert "Status stopped" in page.text
+    assert "has no test scores" in page.text
+    assert "Dev BLEU" in page.section("scores").text
+    assert "Faults in 4 lines of dev" in page.section("outputs").text
+    (run / "metrics.jsonl").unlink()
+    (run / "best").unlink()
+    page = written(run, tmp_path / "page.html")
+    assert "Nothing is logged yet." in page.section("curves").text
+    assert "No scores yet." in page.section("scores").text
+
+
+def test_language_models_have_no_translations(tmp_path):
+    text_corpus(tmp_path)
+    assert train.main([str(text_recipe(tmp_path, "causal_lm"))]) == 0
+    page = written(tmp_path / "causal_lm", tmp_path / "page.html")
+    assert not re.search('id="(outputs|parts|attention)"', page.source)
+    assert "Test perplexity per word" in page.section("scores").text
+    assert "Lines Used" in page.section("data").text
+
+
+# ---------------------------------------------------------------- at the end of a training
+
+
+def test_a_report_that_fails_costs_nothing(folder, tmp_path, monkeypatch, capsys):
+    final_reports.write(monkeypatch)
+    monkeypatch.setattr("nmt.report.page.render", lambda runs: 1 / 0)
+    run = tmp_path / "my run"
+    keys = [f"out={run}", "train.max_validations=1", "data.test=none"]
+    assert train.main([str(folder / "toy.yaml"), *keys]) == 0
+    err = capsys.readouterr().err
+    assert "warning: the report was not written: ZeroDivisionError" in err
+    assert f"  -> to write it, run nmt-report '{run}'\n" in err
+    assert read_summary(RunFolder(run))["status"] == "finished"
+    monkeypatch.undo()
+    assert report.main([str(run)]) == 0  # this run has no test set
+    page = Page.read(run / "report.html")
+    assert "lines of dev" in page.section("outputs").text
+
+
+def test_a_diverged_training_ends_with_a_report(folder, tmp_path, monkeypatch):
+    final_reports.write(monkeypatch)
+    keys = ["schedule.lr=1e30", "train.max_bad_updates=1", f"out={tmp_path / 'run'}"]
+    assert train.main([str(folder / "toy.yaml"), *keys]) == 3
+    page = Page.read(tmp_path / "run" / "report.html")
+    assert "Status diverged" in page.text
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["TOY"], "nmt-report --table"),
+        (["NONE"], "no such run folder"),
+        (["FOLDER"], "not a run folder"),
+        (["RUN", "RUN"], "given twice"),
+        (["RUN", "--json"], "--json requires --table"),
+        (["RUN", "--runs", "FOLDER"], "--runs requires --table"),
+        (["--table", "TOY", "TOY"], "--table takes one file"),
+        (["--table", "TOY", "-o", "x.html"], "--output is for a report"),
+    ],
+)
+def test_wrong_arguments(folder, capsys, argv, message):
+    names = {
+        "TOY": folder / "toy.yaml",
+        "NONE": folder / "none",
+        "FOLDER": folder,
+        "RUN": folder / "plain",
+    }
+    assert report.main([str(names.get(word, word)) for word in argv]) == 2
+    assert message in capsys.readouterr().err
