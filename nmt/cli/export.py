@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.common import enable_gc, run_command
+from nmt.errors import UserError
 
 QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
@@ -20,7 +21,8 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="nmt-export",
         description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
-        "vocabulary, and a short Python program that translates without this toolkit.",
+        "vocabulary, and a short Python program that translates without this toolkit. With --hub, "
+        "add a model card made from the run.",
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
     p.add_argument(
@@ -40,7 +42,24 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="new folder; default: RUN/ctranslate2 or RUN/ctranslate2-TYPE",
     )
-    p.add_argument("--force", action="store_true", help="replace an exported model at --output")
+    p.add_argument(
+        "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
+    )
+    p.add_argument(
+        "--license",
+        metavar="ID",
+        help="license of the model for the card of --hub, such as apache-2.0 or cc-by-4.0",
+    )
+    p.add_argument(
+        "--example",
+        action="append",
+        metavar="TEXT",
+        help="source sentence of the example in the card of --hub, again for more; default: lines "
+        "of the dev set",
+    )
+    p.add_argument(
+        "--force", action="store_true", help="replace an exported model at --output or --hub"
+    )
     p.add_argument(
         "--checkpoint",
         default="best",
@@ -60,22 +79,55 @@ def body(args: argparse.Namespace) -> None:
     from nmt.run.folder import RunFolder
     from nmt.runtime.files import human_bytes
 
+    _check_options(args)
     run = RunFolder.open(args.run)
     run.require_translation()
     name = args.format + (f"-{args.quantization}" if args.quantization else "")
-    output = Path(args.output) if args.output else run.path / name
+    output = Path(args.hub or args.output or run.path / name)
     recipe = run.recipe()
     from nmt.decoding.translator import Translator
     from nmt.export.folder import check_output, export
     from nmt.export.spec import check_supported, require_ctranslate2
 
     enable_gc()
-    check_supported(recipe.model)
-    require_ctranslate2()
-    check_output(output, args.force)
-    export(Translator.load(args.run, "cpu", args.checkpoint), output, args.quantization, args.force)
+    if args.hub:
+        from nmt.export.hub import export_hub
+
+        export_hub(run, output, args.quantization, args.force, args.license, args.example)
+    else:
+        check_supported(recipe.model)
+        require_ctranslate2()
+        check_output(output, args.force)
+        translator = Translator.load(args.run, "cpu", args.checkpoint)
+        export(translator, output, args.quantization, args.force)
     size = human_bytes(sum(file.stat().st_size for file in output.iterdir()))
     print(f"wrote {output} ({size}); {output / 'README.md'} shows how to use it", file=sys.stderr)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Check which options go together.
+
+    Raises:
+        UserError: an option has no effect, or contradicts another one.
+    """
+    if not args.hub:
+        for name in ("license", "example"):
+            if getattr(args, name):
+                raise UserError(
+                    f"--{name} is only for the model card of --hub",
+                    fix=f"add --hub DIR, or leave out --{name}",
+                )
+        return
+    if args.output:
+        raise UserError(
+            "--hub and --output both name the folder to write", fix="leave out --output"
+        )
+    if args.checkpoint != "best":
+        raise UserError(
+            "--hub writes the best checkpoint, to which the scores of the card belong",
+            at=f"--checkpoint {args.checkpoint}",
+            fix="leave out --checkpoint",
+        )
 
 
 if __name__ == "__main__":

@@ -325,24 +325,17 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
 
 def _load(args: argparse.Namespace) -> Translator:
     from nmt.decoding.worker_pool import all_cores
-    from nmt.export.metadata import is_export
 
     workers = all_cores() if args.workers is None else args.workers
-    exported = args.engine is None and any(is_export(Path(run)) for run in args.run)
-    if args.engine == "ctranslate2" or exported:
-        from nmt.export.backend import load_exported
+    if args.engine == "ctranslate2":
+        from nmt.export.backend import open_exported
 
-        if len(args.run) > 1:
-            raise UserError(
-                "CTranslate2 does not support ensembles",
-                fix="pass one folder, or only run folders from nmt-train",
-            )
-        if args.precision != "fp32":
-            raise UserError(
-                "--precision is not supported with CTranslate2",
-                fix="run nmt-export with --quantization, and translate with the exported folder",
-            )
-        return load_exported(args.run[0], args.device, args.checkpoint, workers)
+        return open_exported(args.run, args.device, args.checkpoint, args.precision, workers)
+    if args.engine == "torch":
+        from nmt.run.folder import RunFolder
+
+        for run in args.run:  # an exported folder is an error
+            RunFolder.open(run)
     from nmt.decoding.translator import Translator
 
     return Translator.load(args.run, args.device, args.checkpoint, args.precision, workers)

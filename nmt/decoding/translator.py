@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
@@ -27,7 +28,7 @@ from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
 from nmt.decoding.mbr import MbrRanker
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.folder import RunFolder
+from nmt.run.folder import EXPORT_FILE, RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,11 +97,12 @@ class Translator:
         precision: str = "fp32",
         workers: int = 1,
     ) -> Translator:
-        """Return the translator of a run folder, or of several as an ensemble.
+        """Return the translator of a run folder, of several as an ensemble, or of an export.
 
         Args:
             run: a folder that nmt-train wrote, also if it was moved. Several folders must share
                 vocabulary, segmenter and languages; the ``decode`` keys of the first one apply.
+                Or one folder that nmt-export wrote, which CTranslate2 searches without torch.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
             precision: of matrix products with weights: fp32, bf16, fp16, or auto for the fastest
@@ -114,6 +116,11 @@ class Translator:
             MachineError: the device does not exist, or does not support bf16.
         """
         runs = [run] if isinstance(run, str | Path) else run
+        if any((Path(one) / EXPORT_FILE).is_file() for one in runs):
+            # by name, because the package of exports is built on this one
+            backend = importlib.import_module("nmt.export.backend")
+            found: Translator = backend.open_exported(runs, device, checkpoint, precision, workers)
+            return found
         for one in runs:  # report a bad folder before torch is imported, which takes seconds
             RunFolder.open(one).require_translation()
 

@@ -239,6 +239,32 @@ class ExportedTranslator(Translator):
         return options
 
 
+def open_exported(
+    runs: Sequence[str | Path],
+    device: str,
+    checkpoint: str,
+    precision: str,
+    workers: int,
+) -> Translator:
+    """Return what ``load_exported`` returns, for the arguments of ``Translator.load``.
+
+    Raises:
+        UserError: several folders, or a precision, which CTranslate2 does not support here; or an
+            error of ``load_exported``.
+    """
+    if len(runs) > 1:
+        raise UserError(
+            "CTranslate2 does not support ensembles",
+            fix="pass one folder, or only run folders from nmt-train",
+        )
+    if precision != "fp32":
+        raise UserError(
+            "--precision is not supported with CTranslate2",
+            fix="run nmt-export with --quantization, and translate with the exported folder",
+        )
+    return load_exported(runs[0], device, checkpoint, workers)
+
+
 def load_exported(
     path: str | Path, device: str = "auto", checkpoint: str = "best", workers: int = 1
 ) -> Translator:

@@ -130,29 +130,34 @@ def check_output(output: Path, force: bool) -> None:
         )
 
 
+def packages(segmenter: Segmenter) -> list[str]:
+    """Return the Python packages that translate.py needs."""
+    needed = ["ctranslate2"]
+    if segmenter.kind == "sentencepiece":
+        needed.append("sentencepiece")
+    if segmenter.kind != "sentencepiece" or segmenter.moses.tokenized:
+        needed.append("sacremoses")
+    if segmenter.kind == "fastbpe":
+        needed.append("subword-nmt")
+    return needed
+
+
 def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
     """Return the text of README.md."""
-    bpe, uses_moses = segmenter.kind == "fastbpe", True
-    packages = ["ctranslate2"]
-    if segmenter.kind == "sentencepiece":
-        packages.append("sentencepiece")
-        uses_moses = segmenter.moses.tokenized
-    if uses_moses:
-        packages.append("sacremoses")
-    if bpe:
-        packages.append("subword-nmt")
+    needed = packages(segmenter)
+    bpe = segmenter.kind == "fastbpe"
     note = _MOSES_NOTE.format(bpe=", and protects `@@` in the text" if bpe else "")
     template = Template((TEMPLATES / "README.md").read_text(encoding="utf-8"))
     text = template.substitute(
         src=metadata.src,
         tgt=metadata.tgt,
         quantization=metadata.quantization or "fp32",
-        packages=" ".join(packages),
+        packages=" ".join(needed),
         segmenter_files=", ".join(f"`{name}`" for name in ("segmenter.json", *segmenter.files())),
         positions=f"{positions:,}",
         length_alpha=f"{metadata.decode['length_alpha']:g}",
         length_penalty=metadata.length_penalty,
         typical_length=TYPICAL_LENGTH,
-        moses_note=note if uses_moses else "",
+        moses_note=note if "sacremoses" in needed else "",
     )
     return text.rstrip() + "\n"

@@ -9,8 +9,9 @@ from typing import Any
 
 from nmt.config.recipe import DecodeConfig
 from nmt.errors import UserError
+from nmt.run.folder import EXPORT_FILE
 
-METADATA = "nmt.json"
+METADATA = EXPORT_FILE
 
 
 @dataclass(frozen=True)

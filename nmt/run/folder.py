@@ -26,6 +26,7 @@ from nmt.runtime.files import REPLACED, disk_errors, write_atomic
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 CONFIG = "config.yaml"
+EXPORT_FILE = "nmt.json"  # an exported folder has this file, a run folder does not
 
 
 class RunFolder:

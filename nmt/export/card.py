@@ -1,0 +1,243 @@
+"""The model card of an exported model: YAML for the hub, and text for people.
+
+The YAML head follows Hugging Face's specification of model cards
+(https://huggingface.co/docs/hub/model-cards); the sections follow Mitchell et al. 2019, "Model
+Cards for Model Reporting" (https://arxiv.org/abs/1810.03993).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+import nmt
+from nmt.config.recipe import Recipe
+from nmt.data.tokenizer import base_language
+from nmt.scoring.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A training corpus: its name, languages, and what is known about its origin."""
+
+    name: str
+    langs: tuple[str, str]
+    licenses: list[str]
+    urls: list[str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a model card says about a run.
+
+    Attributes:
+        name: of the model.
+        recipe: of the run.
+        summary: summary.json of the run; without scores if they are of another checkpoint.
+        parameters: the number of values of the model.
+        corpora: the training corpora.
+        pairs: how many pairs the model was trained on; None = not known.
+        warnings: what the corpus checks warned about.
+        packages: what translate.py needs.
+        quantization: CTranslate2's type of the stored weights; None = fp32.
+        license_id: the hub's name of the model's license; None = not stated.
+        code: the usage example.
+        output: what it printed.
+    """
+
+    name: str
+    recipe: Recipe
+    summary: dict[str, Any]
+    parameters: int
+    corpora: list[Corpus]
+    pairs: int | None
+    warnings: list[str]
+    packages: list[str]
+    quantization: str | None
+    license_id: str | None
+    code: str
+    output: str
+
+    @property
+    def test_sets(self) -> dict[str, list[dict[str, Any]]]:
+        """The scores of each test set by name, without those of unknown metrics."""
+        several = self.summary.get("test_sets")
+        sets = several if isinstance(several, dict) else {"test": self.summary.get("test") or []}
+        return {
+            name: [score for score in scores if score.get("name") in METRICS]
+            for name, scores in sets.items()
+            if scores
+        }
+
+
+def model_card(facts: Facts) -> str:
+    """Return the text of the model card, Markdown with a YAML head."""
+    head = yaml.safe_dump(_head(facts), sort_keys=False, allow_unicode=True, width=1000)
+    recipe = facts.recipe
+    sections = {
+        f"{facts.name}": _summary(facts),
+        "Use": _usage(facts),
+        "Training data": _data(facts),
+        "Scores": _scores(facts),
+        "Training": _training(facts),
+        "Intended use": [
+            f"Translation of single sentences from {recipe.src} to {recipe.tgt}, of the kind of "
+            "text that the model was trained on.",
+        ],
+        "Limits": _limits(facts),
+    }
+    text = [f"---\n{head}---\n"]
+    for number, (title, lines) in enumerate(sections.items()):
+        text.append("\n".join([f"{'#' if number == 0 else '##'} {title}", "", *lines, ""]))
+    return "\n".join(text)
+
+
+def _head(facts: Facts) -> dict[str, Any]:
+    recipe = facts.recipe
+    languages = dict.fromkeys(base_language(lang) for lang in (recipe.src, recipe.tgt))
+    head: dict[str, Any] = {"language": list(languages)}
+    if facts.license_id:
+        head["license"] = facts.license_id
+    head |= {
+        "library_name": "ctranslate2",
+        "pipeline_tag": "translation",
+        "tags": ["translation", "ctranslate2", "nmt"],
+        "datasets": list(dict.fromkeys(corpus.name for corpus in facts.corpora)),
+    }
+    results = [
+        {
+            "task": {"type": "translation", "name": f"Translation {recipe.src}-{recipe.tgt}"},
+            "dataset": {"name": name, "type": facts.corpora[0].name, "split": "test"},
+            "metrics": [
+                {
+                    "type": score["name"].rstrip("+"),  # hubs know chrF++ as chrf
+                    "value": round(score["value"], 2),
+                    "name": METRICS[score["name"]].label,
+                    "args": {"signature": score["signature"]},
+                }
+                for score in scores
+                if not METRICS[score["name"]].on_words  # its name is not a metric of hubs
+            ],
+        }
+        for name, scores in facts.test_sets.items()
+    ]
+    if results:
+        head["model-index"] = [{"name": facts.name, "results": results}]
+    return head
+
+
+def _summary(facts: Facts) -> list[str]:
+    recipe = facts.recipe
+    weights = facts.quantization or "fp32"
+    return [
+        f"A Transformer with {facts.parameters:,} parameters that translates from {recipe.src} to "
+        f"{recipe.tgt}. It was trained with the toolkit nmt {nmt.__version__}, and is stored for "
+        f"CTranslate2 with weights in {weights}.",
+    ]
+
+
+def _usage(facts: Facts) -> list[str]:
+    return [
+        "Download the folder, and install the packages of the model:",
+        "",
+        "```sh",
+        f"pip install {' '.join(facts.packages)}",
+        "```",
+        "",
+        "In the folder, run this Python code:",
+        "",
+        "```python",
+        facts.code.rstrip(),
+        "```",
+        "",
+        "It was run when this card was written, and printed:",
+        "",
+        "```",
+        facts.output.rstrip(),
+        "```",
+        "",
+        "With the toolkit, `nmt-translate DIR < input.txt` translates a file, and `nmt-serve DIR` "
+        "opens a page to try the model on. DIR is this folder. [USAGE.md](USAGE.md) describes its "
+        "files.",
+    ]
+
+
+def _data(facts: Facts) -> list[str]:
+    lines = ["| corpus | languages | license | source |", "|---|---|---|---|"]
+    for corpus in facts.corpora:
+        cells = ["; ".join(corpus.licenses) or "not known", ", ".join(corpus.urls) or "not known"]
+        lines.append(f"| {corpus.name} | {'-'.join(corpus.langs)} | {' | '.join(cells)} |")
+    if facts.pairs is not None:
+        lines += ["", f"The model was trained on {facts.pairs:,} pairs of sentences."]
+    if not facts.license_id:
+        lines += ["", "The license of the model is not stated."]
+    return lines
+
+
+def _scores(facts: Facts) -> list[str]:
+    if not facts.test_sets:
+        return ["The run has no test scores of these weights."]
+    lines = [
+        "| test set | metric | score | 95 % interval | signature |",
+        "|---|---|---:|---|---|",
+    ]
+    for name, scores in facts.test_sets.items():
+        for score in scores:
+            low, high = score.get("low"), score.get("high")
+            interval = "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
+            # a bar would end the cell
+            signature = score["signature"].replace("|", "\\|")
+            label = METRICS[score["name"]].label
+            lines.append(f"| {name} | {label} | {score['value']:.2f} | {interval} | {signature} |")
+    lines += [
+        "",
+        "The scores are those of the trained weights, translated by the toolkit. The intervals are "
+        "by bootstrap. Scores with other signatures cannot be compared with these.",
+    ]
+    if facts.quantization:
+        lines[-1] += f" The weights here are stored in {facts.quantization}, which can change them."
+    return lines
+
+
+def _training(facts: Facts) -> list[str]:
+    summary, model = facts.summary, facts.recipe.model
+    rows = {
+        "layers": f"{model.enc_layers} of the encoder, {model.dec_layers} of the decoder",
+        "dimensions": f"{model.dim}, feed-forward {model.ffn_dim}, {model.heads} heads",
+        "norm": f"{model.norm}, {model.norm_place}-norm",
+        "segmentation": facts.recipe.segment.kind,
+        "seed": str(facts.recipe.seed),
+        "updates": _number(summary.get("updates")),
+        "hours": _number(summary.get("hours"), 2),
+        "processor": str(summary.get("processor", "not known")),
+        "versions": ", ".join(f"{k} {v}" for k, v in (summary.get("versions") or {}).items())
+        or "not known",
+    }
+    return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items())]
+
+
+def _limits(facts: Facts) -> list[str]:
+    return [f"- {line}" for line in _limit_lines(facts)]
+
+
+def _limit_lines(facts: Facts) -> Iterator[str]:
+    recipe = facts.recipe
+    yield "Text of another domain or dialect than the training data is translated worse."
+    yield (
+        "A translation can be fluent and wrong. A person who knows both languages must check it "
+        "before it is used where an error does harm."
+    )
+    yield "The model repeats what its training data contains, also prejudices."
+    yield "It translates each line by itself, without the sentences before it."
+    if recipe.data.tokenized:
+        yield "Its input must be Moses-tokenized text, as its training data was."
+    for warning in facts.warnings:
+        yield f"Check of the training data: {warning}"
+
+
+def _number(value: Any, digits: int = 0) -> str:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:,.{digits}f}" if usable else "not known"
