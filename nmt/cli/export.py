@@ -22,14 +22,15 @@ def parser() -> argparse.ArgumentParser:
         prog="nmt-export",
         description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
         "vocabulary, and a short Python program that translates without this toolkit. With --hub, "
-        "add a model card made from the run.",
+        "add a model card made from the run. --format transformers writes a folder for Hugging "
+        "Face's library, if one of its classes computes the model.",
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
     p.add_argument(
         "--format",
-        choices=["ctranslate2"],
+        choices=["ctranslate2", "transformers"],
         default="ctranslate2",
-        help="inference engine; default: %(default)s",
+        help="inference engine, or library; default: %(default)s",
     )
     p.add_argument(
         "--quantization",
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--output",
         metavar="DIR",
-        help="new folder; default: RUN/ctranslate2 or RUN/ctranslate2-TYPE",
+        help="new folder; default: RUN/FORMAT or RUN/ctranslate2-TYPE",
     )
     p.add_argument(
         "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
@@ -94,6 +95,13 @@ def body(args: argparse.Namespace) -> None:
         from nmt.export.hub import export_hub
 
         export_hub(run, output, args.quantization, args.force, args.license, args.example)
+    elif args.format == "transformers":
+        from nmt.export.marian import MARKER, check_fits, export_transformers
+
+        check_fits(recipe)
+        check_output(output, args.force, MARKER)
+        translator = Translator.load(args.run, "cpu", args.checkpoint)
+        export_transformers(translator, recipe, output, args.force)
     else:
         check_supported(recipe.model)
         require_ctranslate2()
@@ -110,6 +118,13 @@ def _check_options(args: argparse.Namespace) -> None:
     Raises:
         UserError: an option has no effect, or contradicts another one.
     """
+    if args.format == "transformers":
+        for name in ("quantization", "hub"):
+            if getattr(args, name):
+                raise UserError(
+                    f"--{name} is only for --format ctranslate2",
+                    fix=f"leave out --{name} or --format",
+                )
     if not args.hub:
         for name in ("license", "example"):
             if getattr(args, name):

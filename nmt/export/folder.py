@@ -24,7 +24,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
-from nmt.export.metadata import METADATA, Metadata, is_export
+from nmt.export.metadata import METADATA, Metadata
 from nmt.export.spec import (
     SPECIALS,
     TYPICAL_LENGTH,
@@ -102,8 +102,11 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
 
 
-def check_output(output: Path, force: bool) -> None:
+def check_output(output: Path, force: bool, marker: str = METADATA) -> None:
     """Check that a folder can be written here without deleting other files.
+
+    Args:
+        marker: the file by which an exported folder of this format is known.
 
     Raises:
         UserError: the parent folder is missing, the output exists and is not an exported folder,
@@ -117,7 +120,8 @@ def check_output(output: Path, force: bool) -> None:
         )
     if not os.path.lexists(output):
         return
-    replaceable = output.is_dir() and (is_export(output) or not any(output.iterdir()))
+    is_same = (output / marker).is_file()
+    replaceable = output.is_dir() and (is_same or not any(output.iterdir()))
     if not replaceable:
         raise UserError(
             "exists and is not an exported model", at=str(output), fix="choose another --output"
