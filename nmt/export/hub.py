@@ -28,7 +28,7 @@ from nmt.runtime.files import atomic_folder
 from nmt.runtime.memory import parameter_count
 
 EXAMPLES = 3
-_EXAMPLE_WORDS = range(3, 16)
+_EXAMPLE_CHARACTERS = range(5, 101)  # not words, which some scripts do not separate
 _LFS = "filter=lfs diff=lfs merge=lfs -text"
 _CODE = """\
 from translate import Translator
@@ -102,14 +102,16 @@ def example_lines(run: RunFolder) -> list[str]:
     fix = "pass --example TEXT"
     try:
         path = find_side(entry.path, entry.langs(recipe)[0])
-        fitting = (line for line in read_lines(path) if len(line.split()) in _EXAMPLE_WORDS)
+        fitting = (line for line in read_lines(path) if len(line) in _EXAMPLE_CHARACTERS)
         lines = list(itertools.islice(fitting, EXAMPLES))
     except UserError as error:
         raise UserError(
             f"the usage example needs a sentence: {error.what}", at=error.at, fix=fix
         ) from error
     if not lines:
-        raise UserError("has no line of 3 to 15 words for the usage example", at=str(path), fix=fix)
+        raise UserError(
+            "has no line of 5 to 100 characters for the usage example", at=str(path), fix=fix
+        )
     return lines
 
 
