@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from nmt.cli.train import main
-from nmt.config.load import dump_recipe, load_recipe, load_variants
+from nmt.config.load import dump_recipe, load_recipe, load_sweep, load_variants
 from nmt.config.recipe import InverseSqrt
 from nmt.data.prepare import prepare
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
+from nmt.sweep.plan import grid
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
@@ -215,3 +216,18 @@ def test_losses_of_twenty_updates(name, tmp_path):
     assert main([str(recipe), "precision=fp32"]) == 0
     losses = [r["loss"] for r in records(tmp_path / "run", "train")]
     assert losses == pytest.approx([float(loss) for loss in expected.split()], rel=1e-4)
+
+
+SWEEPS = sorted(
+    path
+    for folder in ("ablations", "lm", "sweeps")
+    for path in (RECIPES[0].parent / folder).glob("*.yaml")
+    if "\nvariants:" in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_nmt_sweep_reads_every_file_of_variants(path):
+    sweep = load_sweep(path)
+    assert sweep.baseline in {variant.own_name for variant in sweep.variants}
+    assert grid(str(path), sweep, Path("runs"), [])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.sweep.results import SearchResult, SweepResult
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
-METRICS = ("bleu", "chrf", "ter", "tokenized_bleu", "ppl")
+METRICS = ("bleu", "chrf", "chrf++", "ter", "tokenized_bleu", "ppl")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -200,10 +200,29 @@ def _sweep(args: argparse.Namespace) -> Sweep:
             at="--resamples",
             fix="use --resamples 1000, or 0 for no tests",
         )
+    if args.metric:
+        _check_metric(args.metric, sweep)
     given = {key: getattr(args, key) for key in ("hours", "tokens") if getattr(args, key)}
     old = {} if sweep.budget is None else sweep.budget.model_dump()
     budget = Budget(**{**old, **given}) if given else sweep.budget
     return replace(sweep, baseline=baseline, seeds=seeds, budget=budget)
+
+
+def _check_metric(metric: str, sweep: Sweep) -> None:
+    """Raise UserError if the runs do not measure a metric."""
+    for variant in sweep.variants:
+        score = variant.recipe.score
+        known = ["ppl"]
+        if variant.recipe.translates:
+            known += [*score.metrics, "tokenized_bleu"] if variant.recipe.data.test else []
+            known += [score.select_by] if score.select_by not in known else []
+        if metric not in known:
+            raise UserError(
+                f"the runs of {variant.name} do not measure {metric}; they measure "
+                f"{', '.join(known)}",
+                at="--metric",
+                fix="choose one of these, or name more in score.metrics",
+            )
 
 
 def _list(runs: Sequence[PlannedRun]) -> None:
@@ -250,7 +269,7 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
 
 def _download(runs: Sequence[PlannedRun], slots: int) -> None:
     """Download corpora before several processes would do so at the same time."""
-    from nmt.cli.corpus import obtain_corpus
+    from nmt.data.download import obtain_corpus
 
     for run in runs if slots > 1 else ():
         with contextlib.suppress(NmtError):  # nmt-train reports it, for this run only

@@ -114,6 +114,13 @@ def format_number(value: float, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.1e}"
 
 
+def clock(seconds: float) -> str:
+    """Format seconds as ``1:02:03`` or ``2:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def _current_name(metric: Any) -> Any:
     return RENAMED_METRICS.get(metric, metric) if isinstance(metric, str) else metric
 

@@ -51,10 +51,15 @@ class SentenceScorer:
     metric: str
     tgt_lang: str
 
-    def statistics(self, hyps: Sequence[str], refs: Sequence[str]) -> np.ndarray:
-        """Return [N, K]: what the metric counts in each of N sentences."""
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> np.ndarray:
+        """Return [N, K]: what the metric counts in each of N sentences.
+
+        Args:
+            hyps: N sentences.
+            refs: one or several references of N sentences.
+        """
         metric = METRICS[self.metric].create(self.tgt_lang)
-        counts = metric._extract_corpus_statistics(list(hyps), [list(refs)])
+        counts = metric._extract_corpus_statistics(list(hyps), [list(lines) for lines in refs])
         return np.array(counts, dtype=np.float64)
 
     def scores(self, sums: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from nmt.run.folder import RunFolder
-from nmt.run.results import format_number
+from nmt.run.results import clock, format_number
 from nmt.sweep.plan import Outcome, PlannedRun
 
 REDRAW = 1.0  # seconds between two states of the live table
@@ -104,13 +104,6 @@ def estimate_left(
         max(0.0, typical - so_far) if finished or left is None else left for so_far, left in running
     ]
     return max([*rest, (sum(rest) + waiting * typical) / slots, 0.0])
-
-
-def clock(seconds: float) -> str:
-    """Format seconds as ``1:02:03`` or ``2:03``."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Display:

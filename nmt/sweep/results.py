@@ -101,6 +101,7 @@ class SystemResult:
         paper: figures that a paper prints: dev, test, ppl.
         runs: one for each seed.
         dev, ppl, test: statistics of the runs that finished; None if none did.
+        score: the one of these that the differences are about.
         to_baseline: the difference to the baseline; None for the baseline itself.
         to_above: the difference to the variant before it, if that is not the baseline.
     """
@@ -114,13 +115,9 @@ class SystemResult:
     dev: Statistics | None
     ppl: Statistics | None
     test: Statistics | None
+    score: Statistics | None
     to_baseline: Difference | None = None
     to_above: Difference | None = None
-
-    @property
-    def main(self) -> Statistics | None:
-        """Return the statistics on test, or on dev without a test set."""
-        return self.test or self.dev
 
     @property
     def hours(self) -> float:
@@ -243,11 +240,11 @@ def collect(
     recipes = {run.variant.name: run.recipe for run in runs}
     dev_metric = next(iter(recipes.values())).score.select_by
     metric = metric or dev_metric
-    split = "test" if all(recipe.data.test for recipe in recipes.values()) else "dev"
+    split = "test" if all(_tests(recipe, metric) for recipe in recipes.values()) else "dev"
     of_variant: dict[str, list[PlannedRun]] = {}
     for run in runs:
         of_variant.setdefault(run.variant.name, []).append(run)
-    systems = [_system(planned, failures, metric) for planned in of_variant.values()]
+    systems = [_system(planned, failures, metric, split) for planned in of_variant.values()]
     notes: list[str] = []
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
         notes.append("the variants select their best checkpoints by different metrics")
@@ -277,8 +274,13 @@ def summarize(
     return Statistics(len(known), statistics.fmean(known), deviation, best)
 
 
+def _tests(recipe: Recipe, metric: str) -> bool:
+    """Return whether a run measures a metric on a test set."""
+    return bool(recipe.data.test) and (metric != "ppl" or not recipe.translates)
+
+
 def _system(
-    planned: Sequence[PlannedRun], failures: Mapping[str, Outcome], metric: str
+    planned: Sequence[PlannedRun], failures: Mapping[str, Outcome], metric: str, split: str
 ) -> SystemResult:
     variant, dev_metric = planned[0].variant, planned[0].recipe.score.select_by
     runs = [_scores(run, failures.get(run.name)) for run in planned]
@@ -294,6 +296,7 @@ def _system(
         dev=summarize(dev, dev, dev_metric),
         ppl=summarize([run.ppl for run in done], dev, dev_metric),
         test=summarize([run.test.get(metric) for run in done], dev, dev_metric),
+        score=summarize([_value(run, metric, split) for run in done], dev, dev_metric),
     )
 
 
@@ -391,7 +394,10 @@ def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -
 
     systems = from_runs([*folders[0], *folders[1]], split)
     on_words = METRICS[metric].on_words
-    texts, refs = (systems.words, systems.ref_words) if on_words else (systems.texts, systems.refs)
+    if on_words:
+        texts, refs = systems.words, [systems.ref_words, *systems.other_ref_words]
+    else:
+        texts, refs = systems.texts, [systems.refs, *systems.other_refs]
     scorer = SentenceScorer(metric, systems.tgt_lang)
     first, second = ([scorer.statistics(texts[f], refs) for f in side] for side in folders)
     return scorer.scores, first, second
@@ -404,7 +410,9 @@ def _sets(recipe: Recipe, split: str) -> list[str]:
 
 
 def _value(run: RunScores, metric: str, split: str) -> float | None:
-    return run.test.get(metric) if split == "test" else run.dev
+    if split == "test":
+        return run.test.get(metric)
+    return run.ppl if metric == "ppl" else run.dev
 
 
 def problems(systems: Iterable[SystemResult]) -> list[str]:

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,23 +133,22 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
         "variant": [system.variant for system in systems],
         "runs": [_runs_cell(system) for system in systems],
         f"dev {result.dev_metric}": [_spread(system.dev) for system in systems],
-        "dev ppl": [
-            _spread(system.ppl) if result.dev_metric != "ppl" else NOTHING for system in systems
-        ],
+        "dev ppl": [_spread(system.ppl) for system in systems],
         f"test {result.metric}": [_spread(system.test) for system in systems],
-        "best": [_number(system.main.best if system.main else None) for system in systems],
+        "best": [_number(system.score.best if system.score else None) for system in systems],
         "difference": [_difference_cell(system) for system in systems],
         "p bootstrap": [_p(system.to_baseline, "bootstrap") for system in systems],
         "p randomization": [_p(system.to_baseline, "randomization") for system in systems],
         "printed": [_printed(result, system) for system in systems],
+        "updates": [_updates(system) for system in systems],
         "hours": [_number(system.hours or None) for system in systems],
     }
-    for name in (f"test {result.metric}", f"dev {result.dev_metric}"):
-        if any(cell != NOTHING for cell in columns[name]):
-            columns[name] = [
-                cell + _marks(system) for cell, system in zip(columns[name], systems, strict=True)
-            ]
-            break
+    compared = f"{result.split} {result.metric}"
+    if compared in columns:
+        pairs = zip(columns[compared], systems, strict=True)
+        columns[compared] = [cell + _marks(system) for cell, system in pairs]
+    if len(set(columns["updates"])) == 1:
+        del columns["updates"]
     kept = {name: cells for name, cells in columns.items() if set(cells) - {NOTHING}}
     rows = [list(row) for row in zip(*kept.values(), strict=True)]
     title = " ".join(filter(None, (f"{result.file}:", group or result.split)))
@@ -184,7 +184,7 @@ def _trials(result: SearchResult, variant: str) -> Table:
 
 def _legend(result: SweepResult) -> list[str]:
     lines = ["mean ± standard deviation over the seeds that finished"]
-    if any(system.main for system in result.systems):
+    if any(system.score for system in result.systems):
         lines.append("best: the seed that is best on dev")
     differences = [system.to_baseline for system in result.systems if system.to_baseline]
     if differences:
@@ -204,7 +204,7 @@ def _main_cell(system: SystemResult) -> str:
     if not done:
         return _state(system)
     partial = "" if done == len(system.runs) else f" ({done} of {len(system.runs)})"
-    return _spread(system.main) + _marks(system) + partial
+    return _spread(system.score) + _marks(system) + partial
 
 
 def _runs_cell(system: SystemResult) -> str:
@@ -241,6 +241,12 @@ def _p(difference: Difference | None, name: str) -> str:
 
 def _number(value: float | None) -> str:
     return NOTHING if value is None else format_number(value)
+
+
+def _updates(system: SystemResult) -> str:
+    """Return the mean updates of the runs that finished, as early stopping and ramps differ."""
+    done = [run.updates for run in system.runs if run.finished]
+    return f"{statistics.fmean(done):,.0f}" if done else NOTHING
 
 
 def _printed(result: SweepResult, system: SystemResult) -> str:

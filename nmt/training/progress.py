@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import IntervalState, TrainState
-from nmt.run.results import as_score, format_number
+from nmt.run.results import as_score, clock, format_number
 from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
@@ -381,13 +381,6 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
         f"dev {len(state.history):>3}  update {state.update:>6}  {result.line()}  "
         f"{_bar(result.share(select_by))}{'  best' if improved else ''}"
     )
-
-
-def clock(seconds: float) -> str:
-    """Format seconds as ``1:02:03`` or ``2:03``."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _bar(share: float, width: int = 20) -> str:

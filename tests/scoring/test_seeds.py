@@ -54,7 +54,10 @@ def test_with_one_run_of_each_the_p_values_are_those_of_sacrebleu(noise: float):
     (first, refs), (second, _) = sentences(1, 0.3), sentences(2, noise)
     scorer = SentenceScorer("bleu", "en")
     ours = paired_tests(
-        scorer.scores, [[scorer.statistics(first, refs)]], [[scorer.statistics(second, refs)]], 200
+        scorer.scores,
+        [[scorer.statistics(first, [refs])]],
+        [[scorer.statistics(second, [refs])]],
+        200,
     )
     expected = {}
     for kind in ("bs", "ar"):
