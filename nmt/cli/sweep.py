@@ -189,11 +189,18 @@ def _sweep(args: argparse.Namespace) -> Sweep:
 
     sweep = load_sweep(args.file, args.overrides)
     baseline = args.baseline or sweep.baseline
-    if wrong := check_baseline(baseline, [variant.own_name for variant in sweep.variants]):
+    names = list(dict.fromkeys(variant.own_name for variant in sweep.variants))
+    if wrong := check_baseline(baseline, names):
         raise UserError(wrong.removeprefix("baseline: "), at="--baseline")
     seeds = args.seeds or sweep.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         raise UserError(f"{twice[0]} is listed twice", at="--seeds", fix="list each seed once")
+    if sweep.search is not None and len(seeds) > 1:
+        raise UserError(
+            "a search trains with one seed",
+            at="--seeds",
+            fix="give one seed; train the best values with several seeds as a variant",
+        )
     if args.resamples < 0 or args.resamples == 1:
         raise UserError(
             f"{args.resamples} is not a number of resamples",

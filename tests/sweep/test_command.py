@@ -275,6 +275,8 @@ def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
     file = variants("a", search={"trials": 2, "space": SPACE})
     assert sweep.main([file, "schedule.lr=1e-3"]) == 2
     assert "schedule.lr is chosen by the search" in capsys.readouterr().err
+    assert sweep.main([file, "--seeds", "1", "2"]) == 2
+    assert "--seeds: a search trains with one seed" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert sweep.main([file]) == 2
     assert "pip install 'nmt[sweep]'" in capsys.readouterr().err
