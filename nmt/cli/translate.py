@@ -160,8 +160,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"choices": get_args(choices[0])}
         elif float in types:
             kind = {"type": float, "metavar": "X"}
-        elif name == "tag":
-            kind = {"metavar": "TAG"}
+        elif name in ("tag", "src"):
+            kind = {"metavar": "TAG" if name == "tag" else "LANG"}
         elif str in types:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one a line"
         group_of.get(name, search).add_argument(as_flag(name), default=None, help=meaning, **kind)
@@ -294,6 +294,7 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
     translator = _load(args)
     enable_gc()
     options = translator.check_options(chosen, constraints.keys())
+    _note_tags(translator, options)
     signature = _signature(args, translator, options)
     if corpus is None:
         output_format, complete = _output_format(args, options), None
@@ -373,6 +374,18 @@ def _write(
         cut += not of_line[0].finished
         finished += 1
     return cut, finished
+
+
+def _note_tags(translator: Translator, options: SearchOptions) -> None:
+    """Print that a model which always saw a tag gets input without one."""
+    recipe = translator.recipe
+    if options.tag is None and recipe and all(entry.tag for entry in recipe.data.train):
+        tags = ", ".join(f'"{tag}"' for tag in translator.vocab.tags)
+        print(
+            "note: all training data of this model had a tag before the source, and this input has "
+            f"none; choose one with --tag: {tags}",
+            file=sys.stderr,
+        )
 
 
 def _note_cut(cut: int, number: int) -> None:

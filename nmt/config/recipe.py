@@ -1097,8 +1097,11 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
         for i, entry in enumerate(entries):
             if not recipe.translates:
                 unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
-                text = f"{key}[{i}]: {', '.join(unused)} has no effect with task: {recipe.task}"
-                yield bool(unused), text
+                what, it = (" and ".join(unused), "it" if len(unused) == 1 else "them")
+                yield (
+                    bool(unused),
+                    f"{key}[{i}]: {what} has no effect with task: {recipe.task}; remove {it}",
+                )
                 continue
             src, tgt = entry.langs(recipe)
             side = "tgt" if entry.tgt else "src"
@@ -1113,8 +1116,6 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
                     unknown + (known if tags else none),
                 )
     for key, held_out in (("data.dev", recipe.data.dev), ("data.test", recipe.data.test or [])):
-        several = f"{key}: task: {recipe.task} takes one set, not {len(held_out)}; keep one"
-        yield not recipe.translates and len(held_out) > 1, several
         labels = [entry.label(recipe) for entry in held_out]
         for i, label in enumerate(labels):
             twice = f"{key}[{i}]: two sets are called {label}; give each a name"
@@ -1215,6 +1216,11 @@ class Recipe(ConfigBase):
     def languages(self) -> str:
         """Return ``gl-en``, or the language of a language model."""
         return "-".join(filter(None, (self.src, self.tgt)))
+
+    @property
+    def sources(self) -> list[str]:
+        """Return the source languages of the training entries."""
+        return list(dict.fromkeys(entry.langs(self)[0] for entry in self.data.train))
 
     @property
     def stacks(self) -> tuple[str, ...]:

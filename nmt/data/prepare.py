@@ -126,8 +126,8 @@ def prepare(
     if recipe.translates:  # a language model reads blocks, which divide lines
         longest = np.maximum(train.src_len, train.tgt_len) + 1  # with EOS
         report.over_batch_tokens = int(np.count_nonzero(longest > recipe.data.batch_tokens))
-    raise_on_failures(report, recipe.data)
-    report.warnings = all_warnings(report, recipe.data)
+    raise_on_failures(report, recipe.data, recipe.segment)
+    report.warnings = all_warnings(report, recipe.data, recipe.segment)
     inputs.require_unchanged()
     return prepared
 

@@ -14,13 +14,14 @@ from nmt.data.near_duplicates import MIN_WORDS, Recurrence
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import DataConfig
+    from nmt.config.recipe import DataConfig, SegmentConfig
 
 MAX_LISTED = 100  # places listed in the report for each finding
 MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 # shares above which there is a warning or an error
 LACKING_THRESHOLD = 0.1  # pieces of a side that its training text does not have
 UNKNOWN_THRESHOLD = 0.5  # source pieces that are UNK
+SMALLEST_VOCAB = 500  # types that the advice about unknown pieces recommends
 FIXED_VOCAB_THRESHOLD = 0.02  # training pieces of a side that the parent's vocabulary does not have
 RECURRING_THRESHOLD = 0.1  # texts of a side that are in the training data, also nearly
 
@@ -319,9 +320,9 @@ class CorpusReport:
 _REPORT: TypeAdapter[Any] = TypeAdapter(CorpusReport)
 
 
-def raise_on_failures(report: CorpusReport, data: DataConfig) -> None:
+def raise_on_failures(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> None:
     """Raise UserError if a check failed and ``data.checks`` is "error"."""
-    problems = failures(report, data.max_overlap)
+    problems = failures(report, data.max_overlap, segment)
     if problems and data.checks == "error":
         raise UserError(
             "\n  ".join(["corpus checks failed:", *problems]),
@@ -330,11 +331,11 @@ def raise_on_failures(report: CorpusReport, data: DataConfig) -> None:
         )
 
 
-def all_warnings(report: CorpusReport, data: DataConfig) -> list[str]:
+def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
     """Return all warnings; with ``data.checks=warn`` this includes failed checks."""
     if data.checks == "off":
         return []
-    found = [*failures(report, data.max_overlap), *warnings(report, data.max_overlap)]
+    found = [*failures(report, data.max_overlap, segment), *warnings(report, data.max_overlap)]
     if over := report.over_batch_tokens:
         share = over / report.splits["train"].kept
         found.append(
@@ -345,11 +346,15 @@ def all_warnings(report: CorpusReport, data: DataConfig) -> list[str]:
     return found
 
 
-def failures(report: CorpusReport, max_overlap: float) -> list[str]:
+def failures(
+    report: CorpusReport, max_overlap: float, segment: SegmentConfig | None = None
+) -> list[str]:
     """Return the findings that make scores meaningless, one sentence each.
 
     Args:
         max_overlap: share of a held-out split that may be in the training data.
+        segment: keys of the segmentation, which may be the cause of unknown pieces; None = it is
+            not.
     """
     found = [
         f"{name}: {overlap.share:.1%} of the {report.unit}s ({overlap.pairs:,}) are also in the "
@@ -364,17 +369,37 @@ def failures(report: CorpusReport, max_overlap: float) -> list[str]:
     for name, split in report.splits.items():
         source = split.coverage and split.coverage["src"]
         if name != "train" and source and source.unknown > UNKNOWN_THRESHOLD:
+            if fixed_vocab:
+                cause = "the vocabulary of the parent does not fit it, so set init.vocab=new"
+            else:
+                cause = _cause_of_unknown(segment, train.kept if train else 0, report.unit)
             found.append(
                 f"{name}: {source.unknown:.0%} of the {_of_side('src', report.unit)}pieces are "
-                f"unknown (UNK), for example {' '.join(source.pieces)}; "
-                + (
-                    "the vocabulary of the parent does not fit it, so set init.vocab=new"
-                    if fixed_vocab
-                    else "check that its language and script are those of the training data, and "
-                    "that segment.codes or segment.model fits the corpus"
-                )
+                f"unknown (UNK), for example {' '.join(source.pieces)}; {cause}"
             )
     return found + (_form_problems(report) if _is_mixed(report) else [])
+
+
+def _cause_of_unknown(segment: SegmentConfig | None, size: int, unit: str) -> str:
+    """Return the likely cause of many unknown pieces, and what to do.
+
+    SentencePiece merges until it has ``vocab_size`` types. In a small corpus it ends with pieces
+    that are complete words, and the characters of other words get no embedding.
+
+    Args:
+        size: number of training pairs, or lines, each a ``unit``.
+    """
+    check = "check that its language and script are those of the training data"
+    if segment is not None and segment.kind == "sentencepiece" and segment.file is None:
+        if segment.vocab_size > size:
+            smaller = max(SMALLEST_VOCAB, size // 200 * 100)
+            return (
+                f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for "
+                f"{_count(size, unit)}, so most pieces are complete words: set "
+                f"segment.vocab_size={smaller}; if that does not help, {check}"
+            )
+        return check
+    return f"{check}, and that segment.codes or segment.model fits the corpus"
 
 
 def _forms(report: CorpusReport) -> list[CorpusForm]:

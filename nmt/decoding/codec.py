@@ -159,6 +159,7 @@ class TextCodec:
         constraints: LineConstraints = UNCONSTRAINED,
         banned: Sequence[str] = (),
         tag: str | None = None,
+        src: str | None = None,
     ) -> list[SearchInput]:
         """Return the search inputs of a line: one for each part, none for a blank line.
 
@@ -168,6 +169,7 @@ class TextCodec:
             number: of the line, from 1.
             banned: patterns that no line may contain, to compare with the required phrases.
             tag: what each part begins with.
+            src: language of the line; None = the source language of the model.
 
         Raises:
             UserError: the line or a constraint is too long, or a phrase is required and forbidden.
@@ -175,7 +177,7 @@ class TextCodec:
         at = f"line {number}"
         if problem := too_long(line):
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
-        pieces = self.source_pieces(line)
+        pieces = self.source_pieces(line, src)
         ids = self.source_ids(number, pieces)
         mark = self.tag_ids(tag)
         ends = part_ends(list(map(self.segmenter.surface, pieces)), MAX_SOURCE_PIECES)
@@ -291,9 +293,13 @@ class TextCodec:
             )
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
-    def source_pieces(self, line: str) -> list[str]:
-        """Segment a line to translate; a blank line has no pieces."""
-        return self._segment(line, self.src)
+    def source_pieces(self, line: str, src: str | None = None) -> list[str]:
+        """Segment a line to translate; a blank line has no pieces.
+
+        Args:
+            src: its language; None = the source language of the model.
+        """
+        return self._segment(line, src or self.src)
 
     def target_pieces(self, line: str) -> list[str]:
         """Segment a translation; a blank line has no pieces."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import sys
@@ -340,7 +341,7 @@ def score_pairs(
         return np.array(codec.vocab.ids(pieces), dtype=np.int64)
 
     tag = codec.tag_ids(options.tag)
-    segmented = [_segment_pair(codec, number, *pair) for number, pair in pairs]
+    segmented = [_segment_pair(codec, number, *pair, options.src) for number, pair in pairs]
     usable = [
         (np.concatenate([tag, ids(pieces[0])]), ids(pieces[1]), number)
         for (number, _), pieces in zip(pairs, segmented, strict=True)
@@ -371,9 +372,13 @@ def score_pairs(
 
 
 def _segment_pair(
-    codec: TextCodec, number: int, source: str | None, target: str | None
+    codec: TextCodec, number: int, source: str | None, target: str | None, src: str | None
 ) -> tuple[list[str], list[str]] | None:
-    """Return the pieces of both sides, none of a blank one; None if a side is too long."""
+    """Return the pieces of both sides, none of a blank one; None if a side is too long.
+
+    Args:
+        src: language of the source; None = that of the model.
+    """
     if source is None or target is None:
         ended, other = ("source", "target") if source is None else ("target", "source")
         raise UserError(
@@ -382,7 +387,7 @@ def _segment_pair(
         )
     sides = []
     for side, line, segment, limit in (
-        ("source", source, codec.source_pieces, MAX_SOURCE_PIECES),
+        ("source", source, functools.partial(codec.source_pieces, src=src), MAX_SOURCE_PIECES),
         ("target", target, codec.target_pieces, MAX_TARGET_PIECES),
     ):
         problem = too_long(line)
@@ -393,9 +398,9 @@ def _segment_pair(
             print(f"note: line {number} is not scored: its {side} has {problem}", file=sys.stderr)
             return None
         sides.append(pieces)
-    src, tgt = sides
-    codec.source_ids(number, src)
-    return src, tgt
+    source_pieces, target_pieces = sides
+    codec.source_ids(number, source_pieces)
+    return source_pieces, target_pieces
 
 
 def _scored(

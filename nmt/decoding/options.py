@@ -66,6 +66,13 @@ class SearchOptions(DecodeConfig):
         "tag before each source, such as <bt>; one that an entry of data.train had",
         "Johnson 2017",
     )
+    src: str | None = option(
+        None,
+        "source language, for the rules of the tokenizer; one of those of data.train, if they "
+        "are several; none = src of the recipe",
+        "O",
+        pattern=r"^[A-Za-z0-9_-]+$",
+    )
     token_scores: bool = option(
         False, "write one JSON object per translation, with the log-probability of each piece", "O"
     )

@@ -45,7 +45,7 @@ BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, 
 
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
 MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
-SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag"}
+SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag", "src"}
 
 
 class Translator:
@@ -54,7 +54,12 @@ class Translator:
     The options of every method are the fields of ``nmt.decoding.options.SearchOptions``; the
     recipe's ``decode`` keys are their defaults. The text does not depend on how lines are batched
     or ordered.
+
+    Attributes:
+        recipe: of the run that was loaded, the first of an ensemble; None = not known.
     """
+
+    recipe: Recipe | None = None
 
     def __init__(
         self,
@@ -135,7 +140,7 @@ class Translator:
         _check_same_text(loaded)
         models = [one.model.to(resolved).prepare_for_inference(DTYPES[precision]) for one in loaded]
         first = loaded[0]
-        return cls(
+        translator = cls(
             models[0] if len(models) == 1 else Ensemble(models),
             first.segmenter,
             first.vocab,
@@ -147,6 +152,8 @@ class Translator:
             source=", ".join(str(one.checkpoint) for one in loaded),
             workers=workers,
         )
+        translator.recipe = first.recipe
+        return translator
 
     @property
     def transformer(self) -> Transformer:
@@ -239,7 +246,9 @@ class Translator:
         ranker = MbrRanker(options.mbr, self.tgt) if options.mbr else None
         banned = self.codec.patterns(options.forbid_all, "forbid_all")
         for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
-            parts = [self.codec.encode_line(*item, banned, options.tag) for item in chunk]
+            parts = [
+                self.codec.encode_line(*item, banned, options.tag, options.src) for item in chunk
+            ]
             progress(sum(not of_line for of_line in parts))  # blank lines
             results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
@@ -280,7 +289,7 @@ class Translator:
         log-probability 0; if only one is blank it is minus infinity.
 
         Args:
-            options: ``length_alpha``, ``batch_tokens``, ``align`` and ``tag``.
+            options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag`` and ``src``.
 
         Raises:
             UserError: another option, or one side has more lines.
@@ -362,10 +371,17 @@ class Translator:
 
         Raises:
             UserError: an option that is not allowed, options that exclude each other, or a tag
-                that the model does not have.
+                or a source language that the model does not have.
         """
         options = search_options(self.decode, given, constraints)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
+        if self.recipe is not None and options.src not in (None, *(langs := self.recipe.sources)):
+            raise UserError(
+                f"the model was not trained to translate {options.src}; its source languages are "
+                + ", ".join(langs),
+                at="src",
+                fix="choose one of these, or leave src out",
+            )
         return options
 
     def search(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -33,10 +32,11 @@ from nmt.export.spec import (
 )
 from nmt.model import MASKED_LOGIT
 from nmt.runtime.cpus import num_threads
+from nmt.runtime.device_names import parse_device
 
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "mbr", "candidates", "tag",
+    "no_repeat_ngram", "mbr", "candidates", "tag", "src",
 }  # fmt: skip
 
 
@@ -63,15 +63,16 @@ class CTranslate2Search:
     def __init__(
         self, folder: Path, vocab: Vocab, suppressed: Sequence[str], device: str, workers: int = 1
     ) -> None:
-        kind, index = resolve_device(device)
+        library = require_ctranslate2()
+        kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.suppressed = [[token] for token in suppressed]
         # several translators of one thread each are faster than one of several threads
-        self.translator = require_ctranslate2().Translator(
+        self.translator = library.Translator(
             str(folder),
             device=kind,
-            device_index=index,
+            device_index=index or 0,
             inter_threads=workers if kind == "cpu" else 1,
             intra_threads=max(1, num_threads() // workers),
         )
@@ -297,32 +298,6 @@ def load_exported(
         write_folder(original, Path(folder), None)
         assert original.source is not None
         return ExportedTranslator(Path(folder), device, original.source, workers)
-
-
-def resolve_device(name: str) -> tuple[str, int]:
-    """Return CTranslate2's device and its number; ``auto`` is a GPU if CTranslate2 finds one.
-
-    Raises:
-        UserError: the name is not a device's.
-        MachineError: CTranslate2 does not find this GPU.
-    """
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise UserError(
-            f'"{name}" is not auto, cpu, cuda or cuda:N',
-            at="device",
-            fix="pass one of these, for example --device cuda:0",
-        )
-    count = require_ctranslate2().get_cuda_device_count()
-    if name == "auto":
-        name = "cuda" if count else "cpu"
-    kind, _, number = name.partition(":")
-    if kind == "cuda" and int(number or 0) >= count:
-        raise MachineError(
-            f'"{name}" is not available: CTranslate2 finds {count} GPUs',
-            at="device",
-            fix="pass --device cpu, or --device auto to use a GPU only if there is one",
-        )
-    return kind, int(number or 0)
 
 
 def _batches(

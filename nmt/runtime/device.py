@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from typing import Any
 
 import torch
 
-from nmt.errors import MachineError, UserError
+from nmt.errors import MachineError
+from nmt.runtime.device_names import parse_device
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -20,23 +20,8 @@ def resolve_device(name: str) -> torch.device:
         UserError: the name is not a device.
         MachineError: torch does not see this GPU.
     """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise UserError(
-            f'"{name}" is not auto, cpu, cuda or cuda:N',
-            at="device",
-            fix="set device to one of these, such as device=cuda:0",
-        )
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise MachineError(
-            f'"{name}" does not exist: torch {torch.__version__} sees '
-            f"{torch.cuda.device_count()} GPUs",
-            at="device",
-            fix="set device=cpu, or device=auto to use a GPU only if there is one",
-        )
-    return device
+    kind, index = parse_device(name, torch.cuda.device_count, f"torch {torch.__version__}")
+    return torch.device(kind) if index is None else torch.device(kind, index)
 
 
 def resolve_precision(name: str, device: torch.device) -> str:

@@ -89,8 +89,8 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     recipe = _bare_recipe(paths, tokenized)
     files = CorpusFiles.of(recipe)
     report, training, _ = check_corpora(recipe, files, progress)
-    raise_on_failures(report, recipe.data)
-    report.warnings = all_warnings(report, recipe.data)
+    raise_on_failures(report, recipe.data, recipe.segment)
+    report.warnings = all_warnings(report, recipe.data, recipe.segment)
     pairs = report.splits["train"].kept
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)

@@ -25,7 +25,15 @@ from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
 from nmt.scoring import Score
 from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
-from nmt.training.task import BatchT, Evaluation, ModelT, Split, Task, score_line
+from nmt.training.task import (
+    BatchT,
+    Evaluation,
+    MeanEvaluation,
+    ModelT,
+    Split,
+    Task,
+    score_line,
+)
 from nmt.training.text_evaluation import TextEvaluation, TextLosses, text_losses
 
 HELD_OUT_SEED = 0  # of the masks and the noise on dev and test: the same in all runs
@@ -46,11 +54,9 @@ class TextTask(Task[ModelT, BatchT]):
     ) -> None:
         super().__init__(recipe, prepared, device, precision)
         self.train = self.pack(TokenStream.of(prepared.train), recipe.seed)
-        held_out = {"dev": prepared.dev, "test": prepared.test}
         self.held_out = {
-            split: self.pack(TokenStream.of(texts[0].corpus), HELD_OUT_SEED)
-            for split, texts in held_out.items()
-            if texts is not None
+            one.name: self.pack(TokenStream.of(one.corpus), HELD_OUT_SEED)
+            for one in [*prepared.dev, *(prepared.test or [])]
         }
         _require_predictions({"train": self.train, **self.held_out}, recipe)
 
@@ -119,8 +125,11 @@ class TextTask(Task[ModelT, BatchT]):
         split: Split,
         stop_requested: Callable[[], bool],
         intervals: bool = False,
-    ) -> TextEvaluation:
-        """Return the perplexities of the model on a split; they have no intervals."""
+    ) -> Evaluation:
+        """Return the perplexities of the model on a split; they have no intervals.
+
+        Of a split with several sets, these are the means over the sets.
+        """
         model.eval()
 
         def losses(batch: BatchT) -> tuple[LossSums, Tensor]:
@@ -132,12 +141,14 @@ class TextTask(Task[ModelT, BatchT]):
 
         texts = self.prepared.dev if split == "dev" else self.prepared.test
         assert texts is not None, "the caller checks has_test"
-        found = text_losses(
-            self.held_out[split], losses, self.recipe.data.batch_tokens, stop_requested
-        )
-        return TextEvaluation(
-            self.scores(found, texts[0]), found.smoothed_ppl, len(self.prepared.vocab)
-        )
+        results: dict[str, Evaluation] = {}
+        for one in texts:
+            packed = self.held_out[one.name]
+            found = text_losses(packed, losses, self.recipe.data.batch_tokens, stop_requested)
+            results[one.name.partition(".")[2]] = TextEvaluation(
+                self.scores(found, one), found.smoothed_ppl, len(self.prepared.vocab)
+            )
+        return MeanEvaluation.of(results) if len(results) > 1 else next(iter(results.values()))
 
     def describe(self) -> str:
         """Return the task and the languages of the text."""
@@ -147,6 +158,10 @@ class TextTask(Task[ModelT, BatchT]):
     def results(self, run: Path, test: Evaluation | None) -> str:
         """Return test scores and the command that starts a translation model from this one."""
         lines = [] if test is None else ["", "test scores", *map(score_line, test.scores), ""]
+        if isinstance(test, MeanEvaluation):
+            lines[1] += ", mean"
+            for name, of_set in test.sets.items():
+                lines += [f"test scores {name}", *map(score_line, of_set.scores), ""]
         folder = shlex.quote(str(run))
         return "\n".join(
             [

@@ -94,7 +94,9 @@ def test_errors_name_the_entry_and_its_place(data: str, message: str):
 
 def test_an_entry_has_no_pairs_in_a_language_model():
     text = "task: causal_lm\nsrc: en\ndata: {train: {path: a, tag: <x>}, dev: b}\n"
-    with pytest.raises(UserError, match=r"data\.train\[0\]: tag has no effect with task: causal"):
+    with pytest.raises(
+        UserError, match=r"data\.train\[0\]: tag has no effect with task: causal_lm; remove it"
+    ):
         recipe_from_text(text, "r.yaml")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.data.bitext import first_misaligned
 from nmt.data.checks import Limits, SplitCheck, pair_hash, reason_to_drop
 from nmt.data.near_duplicates import Recurrence, RecurringTexts
@@ -215,6 +217,27 @@ def test_pieces_that_training_lacks():
     assert warned.startswith(
         "dev: 60% of the source pieces are not in the training data, for example zz qq"
     )
+
+
+@pytest.mark.parametrize(
+    ("segment", "pairs", "advice"),
+    [
+        (
+            SentencePieceConfig(),
+            3000,
+            "so most pieces are complete words: set segment.vocab_size=1500",
+        ),
+        (SentencePieceConfig(), 300, "too large for 300 pairs, .* set segment.vocab_size=500; if"),
+        (SentencePieceConfig(), 8000, "qq; check that its language .* training data$"),
+        (SentencePieceConfig(model="x.model"), 300, "segment.codes or segment.model fits"),
+        (FastBpeConfig(), 300, "segment.codes or segment.model fits"),
+    ],
+)
+def test_a_vocabulary_that_is_too_large_is_named_as_the_cause(segment, pairs, advice):
+    dev, train = checked(PLAIN).report(), checked(PLAIN).report()
+    dev.coverage, train.kept = {"src": coverage(0.6, 0.6), "tgt": coverage(0, 0)}, pairs
+    (failed,) = failures(reported(train=train, dev=dev), 0.0, segment)
+    assert re.search(advice, failed), failed
 
 
 def test_summary_lists_the_findings():

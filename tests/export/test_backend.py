@@ -12,8 +12,7 @@ from nmt.data.vocab import EOS
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
-from nmt.errors import MachineError, UserError
-from nmt.export.backend import CTranslate2Search, resolve_device
+from nmt.export.backend import CTranslate2Search
 from nmt.export.folder import export
 from tests.export.cases import ids, made, their_search
 
@@ -95,11 +94,3 @@ def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path: Path) -> None:
     (found,) = engine.search(SOURCES[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
-
-
-def test_devices() -> None:
-    assert resolve_device("cpu") == ("cpu", 0)
-    with pytest.raises(UserError, match="auto, cpu, cuda"):
-        resolve_device("gpu")
-    with pytest.raises(MachineError, match="CTranslate2 finds"):
-        resolve_device("cuda:99")

@@ -88,6 +88,28 @@ def plain_nll(trainer: Trainer, batch: Any) -> tuple[float, int]:
 
 
 @TASKS
+def test_several_dev_and_test_sets_are_reported_each(start, folder, task, capsys):
+    """The mean selects; a set alone has the perplexity that it has among others."""
+    two = f"[{{path: {folder}/dev, name: a}}, {{path: {folder}/test, name: b}}]"
+    trainer = start(task, f"data.dev={two}", f"data.test={two}", "train.max_validations=1")
+    trainer.run()
+    found = trainer.evaluate("dev")
+    a, b = (found.record()[f"{name}/ppl"] for name in "ab")
+    assert a != b
+    assert found.value("ppl") == (a + b) / 2
+    assert -trainer.state.history[0][1] == pytest.approx(found.value("ppl"), rel=1e-5)
+    alone = start(task, f"data.dev={folder}/test")
+    alone.model.load_state_dict(trainer.model.state_dict())
+    assert alone.evaluate("dev").value("ppl") == pytest.approx(b, rel=1e-6)
+    lines = trainer.task.results(trainer.run_folder.path, trainer.evaluate("test")).splitlines()
+    assert [line for line in lines if "test scores" in line] == [
+        "test scores, mean",
+        "test scores a",
+        "test scores b",
+    ]
+
+
+@TASKS
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_cross_entropy_over_the_predictions(start, task, smoothing):
     trainer = start(task, f"optim.label_smoothing={smoothing}", "model.logit_mask=false")
@@ -363,4 +385,4 @@ def test_nmt_plot_draws_the_stack_of_a_language_model(folder, tmp_path):
     assert "decoder" in picture.read_text()
     assert "encoder" not in picture.read_text()
     assert plot.main(["curves", str(run), "-o", str(picture)]) == 0
-    assert "dev ppl" in picture.read_text()
+    assert "perplexity" in picture.read_text()
