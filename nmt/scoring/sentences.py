@@ -23,18 +23,13 @@ def sentence_table(
         documents: the document id of each line.
     """
     on_text = [name for name in metrics if not METRICS[name].on_words]
-    fixed = {"document": documents, "source": systems.sources, "reference": systems.refs}
-    given = {name: values for name, values in fixed.items() if values}
-    before = [name for name in given if name == "document"]
-    after = [name for name in given if name != "document"]
-    yield "\t".join(["system", "line", *before, *on_text, *after, "hypothesis"])
+    ids = [documents] if documents else []
+    sources = [systems.sources] if systems.sources else []
+    names = [*["document"] * len(ids), *on_text, *["source"] * len(sources)]
+    yield "\t".join(["system", "line", *names, "reference", "hypothesis"])
     for system, hyps in systems.texts.items():
         scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
-        columns = [
-            *(given[name] for name in before),
-            *([f"{value:.4f}" for value in of_metric.values] for of_metric in scores),
-            *(given[name] for name in after),
-            hyps,
-        ]
+        values = ([f"{value:.4f}" for value in of_metric.values] for of_metric in scores)
+        columns = [*ids, *values, *sources, systems.refs, hyps]
         for number, cells in enumerate(zip(*columns, strict=True), 1):
             yield "\t".join(" ".join(cell.split()) for cell in (system, str(number), *cells))
