@@ -87,14 +87,10 @@ def _values(recipe: Recipe) -> dict[str, tuple[str, FieldInfo, str | None]]:
             continue
         kinds = groups()[name]
         kind = "" if "" in kinds else dump[name]["kind"]
-        for key, inner in _keys(kinds[kind]).items():
+        for key, inner in keys_of(kinds[kind]).items():
             default = default_kind(name) if kind and key == "kind" else _default(inner)
             found[f"{name}.{key}"] = (_text(dump[name].get(key)), inner, default)
     return found
-
-
-def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return keys_of(model)
 
 
 def _default(field: FieldInfo) -> str | None:
