@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nmt.config.recipe import Recipe
@@ -245,14 +245,13 @@ def collect(
     for run in runs:
         of_variant.setdefault(run.variant.name, []).append(run)
     systems = [_system(planned, failures, metric, split) for planned in of_variant.values()]
-    notes: list[str] = []
+    compare = _Compare(systems, recipes, baseline, metric, split, resamples)
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
-        notes.append("the variants select their best checkpoints by different metrics")
-    compared = [
-        _compare(systems, i, recipes[system.name], baseline, metric, split, resamples, notes)
-        for i, system in enumerate(systems)
-    ]
-    return SweepResult(file, metric, dev_metric, split, baseline, resamples, compared, notes)
+        compare.notes.append("the variants select their best checkpoints by different metrics")
+    compared = [compare.system(system) for system in systems]
+    return SweepResult(
+        file, metric, dev_metric, split, baseline, resamples, compared, compare.notes
+    )
 
 
 def summarize(
@@ -321,69 +320,70 @@ def _scores(run: PlannedRun, failure: Outcome | None) -> RunScores:
     )
 
 
-def _compare(
-    systems: Sequence[SystemResult],
-    index: int,
-    recipe: Recipe,
-    baseline: str,
-    metric: str,
-    split: str,
-    resamples: int,
-    notes: list[str],
-) -> SystemResult:
-    """Return a system with its differences to the baseline and to the system above it."""
-    system = systems[index]
-    group = [other for other in systems if other.group == system.group]
-    position = group.index(system)
-    base = next((other for other in group if other.variant == baseline), None)
-    above = group[position - 1] if position else None
-    found: dict[str, Any] = {}
-    for name, other in (("to_baseline", base), ("to_above", above)):
-        if other is None or other is system or (name == "to_above" and other is base):
-            continue
-        found[name] = _difference(other, system, recipe, metric, split, resamples, notes)
-    return SystemResult(**{**vars(system), **found})
+@dataclass(frozen=True)
+class _Compare:
+    """Compares systems; see ``SweepResult`` for the attributes.
 
+    Attributes:
+        recipes: of each system, by name.
+        notes: what could not be compared is appended.
+    """
 
-def _difference(
-    before: SystemResult,
-    after: SystemResult,
-    recipe: Recipe,
-    metric: str,
-    split: str,
-    resamples: int,
-    notes: list[str],
-) -> Difference | None:
-    """Return how a system differs from another one on the seeds that both finished, if any."""
-    pairs = [
-        (one, other)
-        for one in before.runs
-        for other in after.runs
-        if one.seed == other.seed and one.finished and other.finished
-    ]
-    if not pairs:
-        return None
-    if metric == "ppl" or not resamples:
-        values = [(_value(a, metric, split), _value(b, metric, split)) for a, b in pairs]
-        differences = [b - a for a, b in values if a is not None and b is not None]
-        mean = statistics.fmean(differences) if differences else math.nan
-        return Difference(before.variant, mean, len(differences)) if differences else None
-    from nmt.errors import UserError
-    from nmt.scoring.significance import paired_tests
+    systems: Sequence[SystemResult]
+    recipes: Mapping[str, Recipe]
+    baseline: str
+    metric: str
+    split: str
+    resamples: int
+    notes: list[str] = field(default_factory=list)
 
-    folders = ([one.folder for one, _ in pairs], [other.folder for _, other in pairs])
-    try:
-        of_sets = [_statistics(folders, name, metric) for name in _sets(recipe, split)]
-    except UserError as error:  # another reference, or output that was deleted
-        notes.append(f"{after.name} is not compared with {before.name}: {error}")
-        return None
-    scores = of_sets[0][0]
-    tests = paired_tests(
-        scores, [first for _, first, _ in of_sets], [second for _, _, second in of_sets], resamples
-    )
-    return Difference(
-        before.variant, tests.difference, len(pairs), tests.bootstrap, tests.randomization
-    )
+    def system(self, system: SystemResult) -> SystemResult:
+        """Return a system with its differences to the baseline and to the system above it."""
+        group = [other for other in self.systems if other.group == system.group]
+        position = group.index(system)
+        base = next((other for other in group if other.variant == self.baseline), system)
+        above = group[position - 1] if position else system
+        return replace(
+            system,
+            to_baseline=None if base is system else self.difference(base, system),
+            to_above=None if above in (system, base) else self.difference(above, system),
+        )
+
+    def difference(self, before: SystemResult, after: SystemResult) -> Difference | None:
+        """Return how a system differs from another one on the seeds that both finished, if any."""
+        pairs = [
+            (one, other)
+            for one in before.runs
+            for other in after.runs
+            if one.seed == other.seed and one.finished and other.finished
+        ]
+        if not pairs:
+            return None
+        if self.metric == "ppl" or not self.resamples:
+            values = [[_value(run, self.metric, self.split) for run in pair] for pair in pairs]
+            known = [b - a for a, b in values if a is not None and b is not None]
+            return (
+                Difference(before.variant, statistics.fmean(known), len(known)) if known else None
+            )
+        from nmt.errors import UserError
+        from nmt.scoring.significance import paired_tests
+
+        folders = ([one.folder for one, _ in pairs], [other.folder for _, other in pairs])
+        names = _sets(self.recipes[after.name], self.split)
+        try:
+            of_sets = [_statistics(folders, name, self.metric) for name in names]
+        except UserError as error:  # another reference, or output that was deleted
+            self.notes.append(f"{after.name} is not compared with {before.name}: {error}")
+            return None
+        tests = paired_tests(
+            of_sets[0][0],
+            [first for _, first, _ in of_sets],
+            [second for _, _, second in of_sets],
+            self.resamples,
+        )
+        return Difference(
+            before.variant, tests.difference, len(pairs), tests.bootstrap, tests.randomization
+        )
 
 
 def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -> Any:
