@@ -135,8 +135,9 @@ def parser() -> argparse.ArgumentParser:
     )
     model.add_argument(
         "--engine",
-        choices=["torch", "ctranslate2"],
-        help="library that runs the model; default: ctranslate2 for an exported folder, else torch",
+        choices=["auto", "torch", "ctranslate2"],
+        help="library that runs the model; auto = ctranslate2 where it finds the same translations "
+        "faster (--beam 1), else torch; default: ctranslate2 for an exported folder, else torch",
     )
     _add_search_options(p)
     return p
@@ -326,20 +327,12 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
 
 def _load(args: argparse.Namespace) -> Translator:
     from nmt.decoding.worker_pool import all_cores
+    from nmt.export.engines import load_translator
 
     workers = all_cores() if args.workers is None else args.workers
-    if args.engine == "ctranslate2":
-        from nmt.export.backend import open_exported
-
-        return open_exported(args.run, args.device, args.checkpoint, args.precision, workers)
-    if args.engine == "torch":
-        from nmt.run.folder import RunFolder
-
-        for run in args.run:  # an exported folder is an error
-            RunFolder.open(run)
-    from nmt.decoding.translator import Translator
-
-    return Translator.load(args.run, args.device, args.checkpoint, args.precision, workers)
+    # the scores of the two engines differ slightly: see docs/export.md
+    engine = "torch" if args.engine == "auto" and args.scores else args.engine
+    return load_translator(args.run, engine, args.device, args.checkpoint, args.precision, workers)
 
 
 def _signature(

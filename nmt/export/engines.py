@@ -1,0 +1,155 @@
+"""Choose the engine that searches: this toolkit with torch, CTranslate2, or the faster of the two.
+
+CTranslate2's beam search ends by another rule and can find other hypotheses (docs/export.md), so
+``auto`` uses it only where both find the same: greedy search without constraints. There it takes a
+third of the time for a single sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nmt.decoding.codec import SearchInput
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
+from nmt.errors import NmtError, UserError
+from nmt.export.backend import CTranslate2Search, ExportedTranslator, open_exported
+from nmt.export.metadata import is_export, read_metadata
+from nmt.run.folder import RunFolder
+
+ENGINES = ("auto", "torch", "ctranslate2")
+# options that CTranslate2 gets, or that change nothing for it; others must have their defaults
+SAME_GREEDY = {
+    "beam",
+    "length_alpha",
+    "max_len_offset",
+    "allow_unk",
+    "batch_tokens",
+    "tag",
+    "align",
+}
+
+
+class AutoTranslator(Translator):
+    """A Translator of a run folder that lets CTranslate2 search where that is equal and faster.
+
+    The export is made when it is first needed, and kept in the cache of the user.
+    """
+
+    _greedy: CTranslate2Search | None = None
+    _tried = False
+
+    def search(
+        self,
+        inputs: Sequence[SearchInput],
+        options: SearchOptions,
+        stop: Callable[[], None] | None = None,
+        progress: Callable[[int], None] = lambda lines: None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each input, best first, from either engine."""
+        engine = self._engine() if is_greedy(inputs, options) else None
+        if engine is None:
+            return super().search(inputs, options, stop, progress)
+        if stop is not None:
+            stop()
+        with self._finite_scores(inputs):
+            results = engine.search([one.ids for one in inputs], options)
+        progress(sum(one.part == 0 for one in inputs))
+        return results
+
+    def _engine(self) -> CTranslate2Search | None:
+        """Return CTranslate2 with this model, or None if that is impossible; say which, once."""
+        if not self._tried:
+            self._tried = True
+            try:
+                self._greedy = self._export()
+                print("note: engine ctranslate2 for greedy search", file=sys.stderr)
+            except (NmtError, OSError, RuntimeError) as error:
+                reason = error.what if isinstance(error, NmtError) else str(error)
+                print(f"note: engine torch, because {reason}", file=sys.stderr)
+        return self._greedy
+
+    def _export(self) -> CTranslate2Search:
+        """Return CTranslate2 with the cached export, which is made if it is missing.
+
+        Raises:
+            NmtError: CTranslate2 is not installed or does not support the model or the device.
+        """
+        from nmt.decoding.ensemble import Ensemble
+        from nmt.export.folder import export
+
+        if isinstance(self.model, Ensemble):
+            raise UserError("CTranslate2 does not support ensembles")
+        if self.device.type != "cpu" or self.precision != "fp32":
+            raise UserError("auto is for a CPU and fp32")
+        digest = hashlib.sha256(self.model_hash().encode())
+        for settings in (self.model.config, self.decode):
+            digest.update(settings.model_dump_json().encode())
+        folder = cache_folder() / digest.hexdigest()[:32]
+        if not is_export(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            export(self, folder)
+        suppressed = read_metadata(folder)[0].suppressed_tokens
+        return CTranslate2Search(folder, self.vocab, suppressed, "cpu", self.workers)
+
+
+def is_greedy(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
+    """Return whether both engines find the same hypothesis of each input."""
+    changed = {
+        name
+        for name, field in SearchOptions.model_fields.items()
+        if getattr(options, name) != field.get_default()
+    }
+    free = not any(one.prefix.ids or one.require or one.forbid for one in inputs)
+    return options.beam == 1 and changed <= SAME_GREEDY and free
+
+
+def cache_folder() -> Path:
+    """Return the folder of automatic exports, below XDG_CACHE_HOME or ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "nmt" / "ctranslate2"
+
+
+def load_translator(
+    runs: Sequence[str | Path],
+    engine: str | None = None,
+    device: str = "auto",
+    checkpoint: str = "best",
+    precision: str = "fp32",
+    workers: int = 1,
+) -> Translator:
+    """Return the translator of run folders or of an exported folder.
+
+    Args:
+        runs: one folder, or several run folders for an ensemble.
+        engine: one of ENGINES; None = ctranslate2 for an exported folder, else torch.
+        device, checkpoint, precision, workers: see ``Translator.load``.
+
+    Raises:
+        UserError: the engine is unknown or does not support what is asked for, or a folder cannot
+            be loaded.
+        MachineError: the device does not exist.
+    """
+    if engine not in (*ENGINES, None):
+        raise UserError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}", fix="choose one")
+    if engine == "ctranslate2":
+        return open_exported(runs, device, checkpoint, precision, workers)
+    if engine == "torch":
+        for run in runs:  # an exported folder is an error
+            RunFolder.open(run)
+    kind = AutoTranslator if engine == "auto" else Translator
+    return kind.load(runs, device, checkpoint, precision, workers)
+
+
+def engine_name(translator: Translator) -> str:
+    """Return the engine of a translator, for people."""
+    if isinstance(translator, ExportedTranslator):
+        return "ctranslate2"
+    if isinstance(translator, AutoTranslator):
+        return "torch; ctranslate2 for greedy search, if it can express the model"
+    return "torch"

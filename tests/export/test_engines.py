@@ -1,0 +1,120 @@
+"""engine auto: CTranslate2 where it finds the same translations, this toolkit elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import translate
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.export import engines
+from nmt.export.engines import AutoTranslator, cache_folder, engine_name, load_translator
+from tests.export.cases import made, pairs, run_folder
+
+pytest.importorskip("ctranslate2")
+LINES = ["", *(line for line, _ in pairs()[:10]), "o"]
+NOTE = "note: engine ctranslate2 for greedy search\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_folder(made(), tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/nmt/ctranslate2"
+
+
+@pytest.mark.parametrize(
+    ("options", "exports"),
+    [
+        ({"beam": 1}, 1),
+        ({"beam": 1, "align": True, "max_len_offset": 9}, 1),
+        ({}, 0),
+        ({"beam": 1, "token_scores": True}, 0),
+        ({"beam": 1, "no_repeat_ngram": 2}, 0),
+        ({"sample": True}, 0),
+        ({"beam": 1, "forbid_all": ("the",)}, 0),
+        ({"beam": 1, "prefix": ["the"] * len(LINES)}, 0),
+    ],
+    ids=lambda value: "-".join(value) or "beam" if isinstance(value, dict) else "",
+)
+def test_each_search_gives_the_translations_of_torch(
+    run: Path, cache: Path, options: dict, exports: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    auto = Translator.load(run, "cpu", engine="auto")
+    assert isinstance(auto, AutoTranslator)
+    capsys.readouterr()
+    expected = [of[0] for of in Translator.load(run, "cpu").stream(LINES, **options)]
+    for _ in range(2):
+        found = [of[0] for of in auto.stream(LINES, **options)]
+        assert [one.text for one in found] == [one.text for one in expected]
+        assert [one.alignment for one in found] == [one.alignment for one in expected]
+    assert capsys.readouterr().err == NOTE * exports  # said once
+    assert len(list(cache.glob("*"))) == exports
+
+
+def test_the_export_is_kept_and_belongs_to_the_weights(run: Path, cache: Path) -> None:
+    def search() -> set[tuple[str, int]]:
+        Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1)
+        return {(path.name, path.stat().st_mtime_ns) for path in cache.iterdir()}
+
+    assert cache_folder() == cache
+    first = search()
+    assert search() == first
+    other = run_folder(made(seed=2), cache.parent / "other")
+    Translator.load(other, "cpu", engine="auto").translate(LINES, beam=1)
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_a_model_that_cannot_be_exported_is_searched_by_torch_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(made(ffn_norm=True), tmp_path / "run")
+    expected = Translator.load(run, "cpu").translate(LINES, beam=1)
+    assert Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
+    assert "note: engine torch, because " in capsys.readouterr().err
+
+
+def test_a_cache_that_cannot_be_written_is_not_an_error(
+    run: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache.parent.parent.mkdir()
+    cache.parent.touch()  # a file where the folder would be
+    expected = Translator.load(run, "cpu").translate(LINES, beam=1)
+    assert Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
+    assert "note: engine torch, because " in capsys.readouterr().err
+
+
+def test_names_of_engines(run: Path, tmp_path: Path) -> None:
+    assert engine_name(load_translator([run], "torch", "cpu")) == "torch"
+    assert engine_name(load_translator([run], "ctranslate2", "cpu")) == "ctranslate2"
+    assert engine_name(load_translator([run], "auto", "cpu")).startswith("torch; ctranslate2 for")
+    with pytest.raises(UserError, match="'x' is not one of auto, torch, ctranslate2"):
+        Translator.load(run, engine="x")
+
+
+def test_a_new_search_option_is_searched_by_torch() -> None:
+    """Until somebody has shown that CTranslate2 gives the same."""
+    assert set(SearchOptions.model_fields) >= engines.SAME_GREEDY
+
+
+def test_nmt_translate_auto_writes_what_torch_writes(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    for flags, note in ((["--beam", "1"], True), (["--beam", "1", "--scores"], False), ([], False)):
+        written = []
+        for engine in ("auto", "torch"):
+            command = [str(run), "--engine", engine, "--input", str(source), "--device", "cpu"]
+            assert translate.main([*command, *flags]) == 0
+            out, err = capsys.readouterr()
+            written.append(out)
+            assert (NOTE in err) == (note and engine == "auto")
+        assert written[0] == written[1]
