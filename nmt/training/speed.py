@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from nmt.config.recipe import Recipe
+from nmt.data.batches import Update
 from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
 from nmt.run.folder import RunFolder
@@ -71,27 +73,32 @@ def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) ->
     """Return the target tokens per second of a training's updates.
 
     The first updates are not counted, because they allocate memory and compile kernels: one on a
-    CPU, those of the first ``seconds`` on a GPU, which records CUDA graphs then.
+    CPU, and those of the first ``seconds`` where batches are padded to a few sizes. On a CPU the
+    same updates are then timed again. A training soon has seen all sizes; a measurement has not.
     """
     trainer = Trainer(task, RunFolder(os.devnull), NullLogger(), lambda: False)
-    with Prefetcher(trainer.updates()) as updates:
-        stream = iter(updates)
 
-        def train_for(limit: float) -> float:
-            """Train until the time is over, at least one update; return the seconds used."""
-            started = clock()
-            while True:
-                trainer.update(next(stream))
-                if (used := clock() - started) >= limit:
-                    break
-            if task.device.type == "cuda":
-                torch.cuda.synchronize(task.device)
-                used = clock() - started
-            return used
+    def train_for(limit: float, stream: Iterator[Update]) -> tuple[list[Update], float]:
+        """Train until the time is over, at least one update; return updates and seconds."""
+        updates, started = [], clock()
+        while True:
+            updates.append(next(stream))
+            trainer.update(updates[-1])
+            if (used := clock() - started) >= limit:
+                break
+        if task.device.type == "cuda":
+            torch.cuda.synchronize(task.device)
+            used = clock() - started
+        return updates, used
 
-        train_for(0.0 if task.device.type == "cpu" else seconds)
+    with Prefetcher(trainer.updates()) as prefetched:
+        stream = iter(prefetched)
+        few_sizes = task.device.type != "cpu" or trainer.pads_batches
+        seen, _ = train_for(seconds if few_sizes else 0.0, stream)
+        if few_sizes and task.device.type == "cpu":
+            stream = itertools.cycle(seen)
         before = trainer.state.target_tokens
-        used = train_for(seconds)
+        _, used = train_for(seconds, stream)
         return (trainer.state.target_tokens - before) / used
 
 

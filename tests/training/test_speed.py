@@ -41,6 +41,21 @@ def test_a_slow_update_is_measured_alone(start, recipe):
     assert tokens_per_second(task, 0.5, ticking()) == tokens[1]
 
 
+def test_in_bf16_a_cpu_is_timed_on_updates_that_it_has_seen(start, recipe, monkeypatch):
+    """Three updates in the first three seconds; the timed ones are the same."""
+    resolved = load_recipe(recipe)
+    task = make_task(resolved, prepare(resolved), CPU, "bf16")
+    seen = []
+    update = module.Trainer.update
+    monkeypatch.setattr(
+        module.Trainer, "update", lambda trainer, u: (seen.append(u), update(trainer, u))
+    )
+    tokens_per_second(task, 3.0, ticking())
+    assert len(seen) == 6
+    assert [id(u) for u in seen[3:]] == [id(u) for u in seen[:3]]
+    assert all(planned.batch.bucket for u in seen for planned in u.planned)
+
+
 @pytest.fixture
 def four_threads():
     before = torch.get_num_threads()
