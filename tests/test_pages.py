@@ -1,0 +1,309 @@
+"""What the pages print works: commands run, recipes load, Python examples run, links resolve.
+
+Each page with shell, recipe or Python blocks has an entry in PAGES, which says what the page takes
+as given, and which of its commands are not run, with the reason. Recipes are made small.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shlex
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from nmt.config.load import load_recipe
+from tests import words
+from tests.shell import Shell, shell
+from tests.words import LANGUAGE_MODEL, RECIPE
+
+ROOT = Path(__file__).resolve().parents[1]
+LANGUAGES = {"sh", "yaml", "python", "text", "diff"}  # of fenced blocks; "text" is output
+NETWORK = "needs a network"
+# the programs that the pages run, besides those of this project and python
+PROGRAMS = {"cat", "cp", "do", "done", "echo", "for", "grep", "head", "mkdir", "paste", "printf"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page takes as given, besides the recipes that it prints.
+
+    Attributes:
+        recipes: recipes and their values, made small; RECIPE is from gl to en.
+        corpora: folders with train, dev and test, and their languages.
+        texts: files with text of one language.
+        runs: finished runs of RECIPE.
+        before: commands that make other runs.
+        name: of the recipe that the page prints without a name.
+        apart: whether each section starts again from what is given.
+        not_run: beginnings of commands that are not run, and why.
+    """
+
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    corpora: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+    before: str = ""
+    name: str = ""
+    apart: bool = False
+    not_run: dict[str, str] = field(default_factory=dict)
+
+
+GL_EN = {"gl-en.yaml": RECIPE}
+PAGES = {
+    "README.md": Page(
+        recipes={"recipes/quickstart.yaml": RECIPE},
+        name="gl-en.yaml",
+        runs=("runs/gl-en", "runs/quickstart"),
+    ),
+    "docs/tutorial.md": Page(texts={"news.sw": "sw"}),
+    "docs/python-api.md": Page(recipes=GL_EN, runs=("runs/quickstart",)),
+    "docs/faq.md": Page(
+        not_run={"pip install": NETWORK, "comet-score": "COMET is not a part of this project"}
+    ),
+    "docs/howto/back-translation.md": Page(
+        recipes={"gl-en.yaml": {**RECIPE, "data": {s: f"data/gl-en/{s}" for s in words.SIZES}}},
+        texts={"mono.gl": "gl"},
+    ),
+    "docs/howto/compare.md": Page(
+        recipes=GL_EN,
+        corpora={".": "en"},
+        texts={"ours.en": "en", "theirs.en": "en"},
+    ),
+    "docs/howto/language-models.md": Page(recipes=GL_EN),
+    "docs/howto/limited-time.md": Page(recipes=GL_EN),
+    "docs/howto/related-languages.md": Page(texts={"in.gl": "gl"}),
+    "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),
+    "docs/howto/transfer.md": Page(
+        recipes={**GL_EN, "english-lm.yaml": LANGUAGE_MODEL},
+        corpora={"news": "gl en"},
+        runs=("runs/pt-en", "runs/news"),
+        before="nmt-train english-lm.yaml",
+        apart=True,
+    ),
+    "docs/howto/which-recipe.md": Page(
+        recipes=GL_EN,
+        not_run={"nmt-train --suggest": "times the machine; tests/cli/test_suggest.py"},
+    ),
+}
+# these have tests of their own, or none of their blocks can run
+ELSEWHERE = {
+    "docs/analysis.md": "tests/analysis",
+    "docs/architecture.md": "no commands of users",
+    "docs/commands.md": "tests/cli and tests/decoding, an option each",
+    "docs/data.md": "tests/data_prep",
+    "docs/export.md": "tests/export",
+    "docs/extending.md": "tests/test_extending.py",
+    "docs/papers.md": "tests/test_papers.py",
+    "docs/recipe-keys.md": "generated",
+    "docs/results.md": "commands of hours",
+}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+
+
+def sections(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.split(r"^## ", text, flags=re.M) if PAGES[page].apart else [text]
+
+
+def blocks_of(text: str, language: str = "") -> list[Block]:
+    """Return the fenced blocks of Markdown text, without indentation."""
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.M | re.S)
+    every = [Block(name, textwrap.dedent(inside)) for name, inside in found]
+    return [block for block in every if language in ("", block.language)]
+
+
+def blocks(page: str, language: str = "") -> list[Block]:
+    return blocks_of((ROOT / page).read_text(encoding="utf-8"), language)
+
+
+def pages() -> list[str]:
+    found = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def shell_lines(text: str) -> list[str]:
+    """Return the lines of the shell blocks in a text; a command of several lines is one."""
+    text = "".join(block.text for block in blocks_of(text, "sh"))
+    return re.sub(r"\\\n\s*", " ", text).splitlines()
+
+
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a line of shell, without redirections."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.wordchars += "$:,{}[]+=*@%"
+    lexer.commenters = "#"
+    found: list[str] = []
+    skip = False
+    for word in lexer:
+        if set(word) <= set("|&;"):
+            yield found
+            found = []
+        elif not set(word) <= set("<>"):
+            if not skip:
+                found.append(word)
+            skip = False
+            continue
+        skip = set(word) <= set("<>")
+    yield found
+
+
+def lines_to_run(page: str, text: str) -> list[str]:
+    """Return the lines of shell blocks that are safe to run; any other must be in ``not_run``."""
+    not_run = tuple(PAGES[page].not_run)
+    lines = [line for line in shell_lines(text) if not line.lstrip().startswith(not_run)]
+    for line in lines:
+        for name, *_ in filter(None, simple_commands(line)):
+            known = name in words.COMMANDS or name in PROGRAMS or name == "python"
+            assert known, f"{page}: is {name} safe to run? add it to PROGRAMS or to not_run"
+    return lines
+
+
+def recipes(page: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the values of each complete recipe or file of variants in a page."""
+    for block in blocks(page, "yaml"):
+        values = yaml.safe_load(block.text)
+        if "src" in values or "base" in values:
+            named = re.match(r"# (\S+\.yaml)\n", block.text)
+            name = named[1] if named else PAGES[page].name
+            assert name, f"{page}: a recipe without a first line such as # gl-en.yaml"
+            yield name, values
+
+
+# ---------------------------------------------------------------------------------- fast: all pages
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_page_with_blocks_has_an_entry(page):
+    languages = {block.language for block in blocks(page)}
+    if page in ELSEWHERE or not languages & {"sh", "yaml", "python"}:
+        assert page not in PAGES
+        return
+    assert page in PAGES, f"{page}: say in PAGES what its commands need"
+    allowed = LANGUAGES | ({""} if page == "README.md" else set())  # tests/test_readme.py
+    assert languages <= allowed, f"{page}: a block is {' or '.join(sorted(LANGUAGES))}"
+    lines = shell_lines((ROOT / page).read_text(encoding="utf-8"))
+    unknown = [start for start in PAGES[page].not_run if not any(start in line for line in lines)]
+    assert not unknown, f"{page}: not_run names commands that the page lacks"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_have_the_arguments_that_a_page_says(page, capsys):
+    for line in shell_lines((ROOT / page).read_text(encoding="utf-8")):
+        for name, *arguments in filter(None, simple_commands(line)):
+            if name in words.COMMANDS:
+                parser = importlib.import_module(words.COMMANDS[name]).parser()
+                try:
+                    parser.parse_intermixed_args(arguments)
+                except SystemExit:
+                    pytest.fail(f"{page}: {line}\n{capsys.readouterr().err}")
+            elif name == "python" and arguments[:1] == ["-m"] and "data_prep" in arguments[1]:
+                assert importlib.util.find_spec(arguments[1]), line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_parts_of_recipes_have_keys_and_values_that_are_allowed(page, tmp_path, monkeypatch):
+    """A complete recipe is tested with the commands that use it."""
+    monkeypatch.chdir(tmp_path)
+    words.recipe(Path("base.yaml"), RECIPE)
+    base = yaml.safe_load(Path("base.yaml").read_text(encoding="utf-8"))
+    for block in blocks(page, "yaml"):
+        values = yaml.safe_load(block.text)
+        if "src" not in values and "base" not in values:
+            merged = {**base, **values}
+            merged["data"] = {**base["data"], **values.get("data", {})}
+            Path("part.yaml").write_text(yaml.safe_dump(merged), encoding="utf-8")
+            load_recipe("part.yaml")
+
+
+# ------------------------------------------------------------------------- slow: the pages that run
+
+
+@pytest.fixture(scope="module")
+def bash(tmp_path_factory) -> Iterator[Shell]:
+    with shell(tmp_path_factory.mktemp("shell")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def finished_run(bash, tmp_path_factory) -> Path:
+    """Return the folder of a small run from gl to en, with its corpus next to it."""
+    folder = tmp_path_factory.mktemp("finished")
+    words.corpus(folder / "corpus", ("gl", "en"))
+    words.recipe(folder / "gl-en.yaml", RECIPE)
+    bash.run("nmt-train gl-en.yaml", folder)
+    return folder / "runs" / "gl-en"
+
+
+def entries(values: Any) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a value of data.train, data.dev or data.test."""
+    for entry in values if isinstance(values, list) else [values]:
+        yield entry if isinstance(entry, dict) else {"path": entry}
+
+
+def write_corpora(folder: Path, values: dict[str, Any]) -> None:
+    """Write a toy corpus wherever a recipe names one that does not exist."""
+    named = [values["data"].get(split) for split in words.SIZES]
+    named.append(values.get("segment", {}).get("learn_from"))
+    for entry in [entry for value in named if value for entry in entries(value)]:
+        langs = [entry.get(side) or values.get(side) for side in ("src", "tgt")]
+        path = folder / entry["path"]
+        for lang in filter(None, langs):
+            if not Path(f"{path}.{lang}").exists():
+                words.split(path, lang)
+
+
+def write_given(folder: Path, page: str, run: Path, commands: str) -> None:
+    """Write what a page takes as given, and the recipes that it prints.
+
+    A run that the commands train themselves is not given.
+    """
+    given = PAGES[page]
+    for name, langs in given.corpora.items():
+        words.corpus(folder / name, langs.split())
+    for name, lang in given.texts.items():
+        words.text(folder / name, lang)
+    for name, values in {**given.recipes, **dict(recipes(page))}.items():
+        if "base" in values:
+            (folder / name).write_text(yaml.safe_dump(values), encoding="utf-8")
+        else:
+            words.recipe(folder / name, values)
+    for path in folder.rglob("*.yaml"):
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if "src" in values:
+            write_corpora(path.parent, values)
+    for name in given.runs:
+        if f"nmt-train {Path(name).name}.yaml\n" in commands:
+            continue
+        shutil.copytree(run, folder / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_examples_run_in_order(page, bash, finished_run, tmp_path):
+    for number, section in enumerate(sections(page)):
+        folder = tmp_path / str(number)
+        commands = "".join(f"{line}\n" for line in lines_to_run(page, section))
+        examples = "".join(block.text for block in blocks_of(section, "python"))
+        if not commands and not examples:
+            continue
+        folder.mkdir()
+        write_given(folder, page, finished_run, commands)
+        bash.run(f"{PAGES[page].before}\n{commands}", folder)
+        if examples:
+            (folder / "examples.py").write_text(examples, encoding="utf-8")
+            bash.run("python examples.py", folder)

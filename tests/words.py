@@ -1,0 +1,131 @@
+"""Toy text of real words: numbers in several languages, translated word by word."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from data_prep import CORPORA
+from tests.toy import lines_of_digits
+
+ROOT = Path(__file__).resolve().parents[1]
+NUMBERS = {
+    "ar": "صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة",
+    "en": "zero one two three four five six seven eight nine",
+    "es": "cero uno dos tres cuatro cinco seis siete ocho nueve",
+    "gl": "cero un dous tres catro cinco seis sete oito nove",
+    "pt": "zero um dois três quatro cinco seis sete oito nove",
+    "sk": "nula jeden dva tri štyri päť šesť sedem osem deväť",
+    "sw": "sifuri moja mbili tatu nne tano sita saba nane tisa",
+}
+SIZES = {"train": 120, "dev": 8, "test": 8}
+RECIPE: dict[str, Any] = {
+    "src": "gl",
+    "tgt": "en",
+    "data": {split: f"corpus/{split}" for split in SIZES},
+    "segment": {"kind": "fastbpe", "merges": 20},
+}
+LANGUAGE_MODEL: dict[str, Any] = {
+    "task": "causal_lm",
+    "src": "en",
+    "data": {"train": "corpus/train", "dev": "corpus/dev", "block": 16, "checks": "off"},
+    "segment": {"kind": "fastbpe", "merges": 20},
+    "optim": {"label_smoothing": 0.0},
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "data": {"batch_tokens": 256},
+    "model": {"dim": 16, "ffn_dim": 32, "heads": 2},
+    "train": {"validate_every": 2, "max_validations": 1},
+}
+LAYERS = {
+    "translation": {"enc_layers": 1, "dec_layers": 1},
+    "causal_lm": {"dec_layers": 1},
+    "masked_lm": {"enc_layers": 1},
+    "denoising": {"enc_layers": 1, "dec_layers": 1},
+}
+PIECES = {"merges": 20, "vocab_size": 40}
+
+
+def commands() -> dict[str, str]:
+    """Return the module of each command that setup.cfg installs."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    scripts = config["options.entry_points"]["console_scripts"].strip().splitlines()
+    pairs = (line.replace(" ", "").split("=") for line in scripts)
+    return {name: target.removesuffix(":main") for name, target in pairs}
+
+
+COMMANDS = commands()
+
+
+def words(lang: str, digits: Sequence[str]) -> str:
+    """Return lines of digits as lines of the language's words."""
+    numbers = NUMBERS[lang].split()
+    return "".join(" ".join(numbers[int(d)] for d in line.split()) + "\n" for line in digits)
+
+
+def text(path: Path, lang: str, count: int = SIZES["test"]) -> None:
+    """Write text of one language; no line of it is in a corpus."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(words(lang, lines_of_digits(count, seed=9, shortest=9, longest=12)), "utf-8")
+
+
+def split(prefix: Path, lang: str, seed: int = 1) -> None:
+    """Write one side of train, dev or test, as the end of ``prefix`` says (else of train).
+
+    Line n of a split has the same meaning in all languages, and no line is in two splits.
+    """
+    name = prefix.name if prefix.name in SIZES else "train"
+    before = sum(size for other, size in SIZES.items() if other < name)
+    digits = lines_of_digits(sum(SIZES.values()), seed, shortest=3)[before : before + SIZES[name]]
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{prefix}.{lang}").write_text(words(lang, digits), encoding="utf-8")
+
+
+def corpus(folder: Path, langs: Sequence[str], seed: int = 1) -> None:
+    """Write train, dev and test of some languages."""
+    for name in SIZES:
+        for lang in langs:
+            split(folder / name, lang, seed)
+
+
+def recipe(path: Path, values: dict[str, Any]) -> None:
+    """Write a small recipe."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(small(values)), encoding="utf-8")
+
+
+def small(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe with a model and a training that take a second, else unchanged."""
+    changed = {**values, "device": "cpu", "precision": "fp32"}
+    for name, group in SMALL.items():
+        changed[name] = {**values.get(name, {}), **group}
+    if "task" not in values:
+        changed["decode"] = {**values.get("decode", {}), "beam": 2, "max_len_offset": 4}
+    changed["model"] |= LAYERS[values.get("task", "translation")]
+    segment = values.get("segment", {})
+    changed["segment"] = {**segment, **{k: v for k, v in PIECES.items() if k in segment}}
+    return changed
+
+
+def stand_in_corpus(module: str, argv: Sequence[str]) -> bool:
+    """Write a toy corpus in place of one that a module of data_prep would download.
+
+    Returns:
+        False if the module downloads nothing.
+    """
+    name = module.removeprefix("data_prep.")
+    if name not in CORPORA:
+        return False
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--src", required=True)
+    parser.add_argument("--tgt", required=True)
+    args = parser.parse_args(argv)
+    corpus(args.out, (args.src, args.tgt), seed=2)
+    return True
