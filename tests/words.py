@@ -29,6 +29,7 @@ RECIPE: dict[str, Any] = {
     "tgt": "en",
     "data": {split: f"corpus/{split}" for split in SIZES},
     "segment": {"kind": "fastbpe", "merges": 20},
+    "schedule": {"kind": "constant", "lr": 1e-2},
 }
 LANGUAGE_MODEL: dict[str, Any] = {
     "task": "causal_lm",
@@ -40,7 +41,6 @@ LANGUAGE_MODEL: dict[str, Any] = {
 SMALL: dict[str, dict[str, Any]] = {
     "data": {"batch_tokens": 256},
     "model": {"dim": 16, "ffn_dim": 32, "heads": 2},
-    "train": {"validate_every": 2, "max_validations": 1},
 }
 LAYERS = {
     "translation": {"enc_layers": 1, "dec_layers": 1},
@@ -94,17 +94,19 @@ def corpus(folder: Path, langs: Sequence[str], seed: int = 1) -> None:
             split(folder / name, lang, seed)
 
 
-def recipe(path: Path, values: dict[str, Any]) -> None:
-    """Write a small recipe."""
+def recipe(path: Path, values: dict[str, Any], updates: int = 2) -> None:
+    """Write a small recipe that trains for some updates."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(small(values)), encoding="utf-8")
+    path.write_text(yaml.safe_dump(small(values, updates)), encoding="utf-8")
 
 
-def small(values: dict[str, Any]) -> dict[str, Any]:
+def small(values: dict[str, Any], updates: int) -> dict[str, Any]:
     """Return a recipe with a model and a training that take a second, else unchanged."""
     changed = {**values, "device": "cpu", "precision": "fp32"}
     for name, group in SMALL.items():
         changed[name] = {**values.get(name, {}), **group}
+    length = {"validate_every": updates, "max_validations": 1}
+    changed["train"] = {**values.get("train", {}), **length}
     if "task" not in values:
         changed["decode"] = {**values.get("decode", {}), "beam": 2, "max_len_offset": 4}
     changed["model"] |= LAYERS[values.get("task", "translation")]
