@@ -134,7 +134,9 @@ def _answer(connection: socket.socket) -> None:
 def _run(name: str) -> int:
     if name in COMMANDS:
         return importlib.import_module(COMMANDS[name]).main()
-    if sys.argv[1] == "-m":
+    if sys.argv[1] == "-c":
+        exec(sys.argv[2], {})
+    elif sys.argv[1] == "-m":
         module = sys.argv[2]
         del sys.argv[1:2]
         if stand_in_corpus(module, sys.argv[2:]):

@@ -11,6 +11,7 @@ import importlib.util
 import re
 import shlex
 import shutil
+import subprocess
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,10 +27,23 @@ from tests.shell import Shell, shell
 from tests.words import LANGUAGE_MODEL, RECIPE
 
 ROOT = Path(__file__).resolve().parents[1]
-LANGUAGES = {"sh", "yaml", "python", "text", "diff"}  # of fenced blocks; "text" is output
+# of fenced blocks: "text" is output, "bash" a file that a batch system runs
+LANGUAGES = {"sh", "bash", "yaml", "python", "text", "diff", "json"}
 NETWORK = "needs a network"
 # the programs that the pages run, besides those of this project and python
-PROGRAMS = {"cat", "cp", "do", "done", "echo", "for", "grep", "head", "mkdir", "paste", "printf"}
+PROGRAMS = set(
+    "cat chmod cp do done echo for grep head mkdir paste printf shuf split".split()  # noqa: SIM905
+)
+SUGGEST = "times the machine; tests/cli/test_suggest.py"
+SERVER = "runs until it is stopped; tests/serve"
+EXAMPLE = """\
+import nmt
+
+train = nmt.train
+small = ["model.dim=16", "model.ffn_dim=32", "model.heads=2", "model.enc_layers=1",
+         "model.dec_layers=1", "train.validate_every=2", "train.max_validations=1", "device=cpu"]
+nmt.train = lambda recipe, overrides=(), **options: train(recipe, [*overrides, *small], **options)
+"""  # before the Python blocks of a page: its trainings take a second
 
 
 @dataclass(frozen=True)
@@ -39,9 +53,11 @@ class Page:
     Attributes:
         recipes: recipes and their values, made small; RECIPE is from gl to en.
         corpora: folders with train, dev and test, and their languages.
+        pairs: prefixes of parallel text, and its languages.
         texts: files with text of one language.
         runs: finished runs of RECIPE.
-        before: commands that make other runs.
+        before: commands that make other runs and files.
+        copies: files of the repository.
         name: of the recipe that the page prints without a name.
         updates: of each training.
         apart: whether each section starts again from what is given.
@@ -50,9 +66,11 @@ class Page:
 
     recipes: dict[str, dict[str, Any]] = field(default_factory=dict)
     corpora: dict[str, str] = field(default_factory=dict)
+    pairs: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
     before: str = ""
+    copies: tuple[str, ...] = ()
     name: str = ""
     updates: int = 2
     apart: bool = False
@@ -60,6 +78,7 @@ class Page:
 
 
 GL_EN = {"gl-en.yaml": RECIPE}
+CORPUS_ABOVE = {split: f"../corpus/{split}" for split in words.SIZES}
 PAGES = {
     "README.md": Page(
         recipes={"recipes/quickstart.yaml": RECIPE},
@@ -67,14 +86,32 @@ PAGES = {
         runs=("runs/gl-en", "runs/quickstart"),
     ),
     "docs/tutorial.md": Page(texts={"news.sw": "sw"}),
-    "docs/python-api.md": Page(recipes=GL_EN, runs=("runs/quickstart",)),
-    "docs/faq.md": Page(
-        not_run={"pip install": NETWORK, "comet-score": "COMET is not a part of this project"}
+    "docs/python-api.md": Page(
+        recipes={**GL_EN, "recipes/quickstart.yaml": {**RECIPE, "data": CORPUS_ABOVE}},
+        runs=("runs/quickstart",),
+    ),
+    "docs/faq.md": Page(not_run={"python -m venv": NETWORK, "comet/bin/": NETWORK}),
+    "docs/teaching.md": Page(
+        recipes={
+            f"recipes/{name}.yaml": {
+                **RECIPE,
+                "src": "sk",
+                "data": {split: f"../data/ui-sk-en/{split}" for split in words.SIZES},
+            }
+            for name in ("quickstart", "small")
+        },
+        copies=("recipes/ablations/small.yaml",),
     ),
     "docs/howto/back-translation.md": Page(
         recipes={"gl-en.yaml": {**RECIPE, "data": {s: f"data/gl-en/{s}" for s in words.SIZES}}},
         texts={"mono.gl": "gl"},
         updates=40,  # a model that ends its sentences: the filters drop others
+    ),
+    "docs/howto/cluster.md": Page(
+        recipes=GL_EN,
+        texts={"mono.gl": "gl"},
+        runs=("runs/gl-en-1", "runs/gl-en-2", "runs/gl-en-3"),
+        not_run={"sbatch": "needs Slurm"},
     ),
     "docs/howto/compare.md": Page(
         recipes=GL_EN,
@@ -83,7 +120,25 @@ PAGES = {
     ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
+    "docs/howto/offline.md": Page(
+        not_run={
+            "pip download": NETWORK,
+            "python -m venv": NETWORK,
+            ".venv/bin/pip": NETWORK,
+            "mkdocs build": "tests/test_site.py",
+            "python -m http.server": SERVER,
+        }
+    ),
+    "docs/howto/own-data.md": Page(
+        recipes=GL_EN,
+        pairs={"raw/talks": "gl en"},
+        before="paste raw/talks.gl raw/talks.en > pairs.tsv",
+        not_run={"nmt-train --suggest": SUGGEST},
+    ),
     "docs/howto/related-languages.md": Page(texts={"in.gl": "gl"}),
+    "docs/howto/serve.md": Page(
+        not_run={"pip install": NETWORK, "nmt-serve": SERVER, "curl": SERVER},
+    ),
     "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),
     "docs/howto/transfer.md": Page(
         recipes={**GL_EN, "english-lm.yaml": LANGUAGE_MODEL},
@@ -92,10 +147,16 @@ PAGES = {
         before="nmt-train english-lm.yaml",
         apart=True,
     ),
-    "docs/howto/which-recipe.md": Page(
-        recipes=GL_EN,
-        not_run={"nmt-train --suggest": "times the machine; tests/cli/test_suggest.py"},
+    "docs/howto/share.md": Page(recipes=GL_EN, runs=("runs/gl-en",)),
+    "docs/howto/watch-a-training.md": Page(
+        not_run={
+            "pip install": NETWORK,
+            "tensorboard": SERVER,
+            "wandb": NETWORK,
+            "nmt-train recipe.yaml train.wandb": NETWORK,
+        }
     ),
+    "docs/howto/which-recipe.md": Page(recipes=GL_EN, not_run={"nmt-train --suggest": SUGGEST}),
 }
 # these have tests of their own, or none of their blocks can run
 ELSEWHERE = {
@@ -219,6 +280,16 @@ def test_commands_have_the_arguments_that_a_page_says(page, capsys):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_files_of_batch_systems_are_bash_with_commands_of_this_project(page):
+    for block in blocks(page, "bash"):
+        subprocess.run(["bash", "-n", "-c", block.text], check=True)
+        for line in block.text.splitlines():
+            name, *arguments = [*shlex.split(line.partition("srun ")[2]), ""]
+            if name in words.COMMANDS:
+                importlib.import_module(words.COMMANDS[name]).parser().parse_args(arguments[:-1])
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_parts_of_recipes_have_keys_and_values_that_are_allowed(page, tmp_path, monkeypatch):
     """A complete recipe is tested with the commands that use it."""
     monkeypatch.chdir(tmp_path)
@@ -278,6 +349,12 @@ def write_given(folder: Path, page: str, run: Path, commands: str) -> None:
     given = PAGES[page]
     for name, langs in given.corpora.items():
         words.corpus(folder / name, langs.split())
+    for name, langs in given.pairs.items():
+        for lang in langs.split():
+            words.split(folder / name, lang)
+    for name in given.copies:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
     for name, lang in given.texts.items():
         words.text(folder / name, lang)
     for name, values in {**given.recipes, **dict(recipes(page))}.items():
@@ -308,5 +385,5 @@ def test_commands_and_examples_run_in_order(page, bash, finished_run, tmp_path):
         write_given(folder, page, finished_run, commands)
         bash.run(f"{PAGES[page].before}\n{commands}", folder)
         if examples:
-            (folder / "examples.py").write_text(examples, encoding="utf-8")
+            (folder / "examples.py").write_text(EXAMPLE + examples, encoding="utf-8")
             bash.run("python examples.py", folder)

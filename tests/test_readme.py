@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import configparser
+import importlib
 import re
 import shlex
 import textwrap
@@ -12,22 +12,16 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.cli import average, export, plot, prepare, report, score, train, translate
+from nmt.cli import train
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from tests.toy import toy_corpus, toy_recipe
+from tests.words import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PARSERS: dict[str, ArgumentParser] = {
-    "nmt-train": train.parser(),
-    "nmt-translate": translate.parser(),
-    "nmt-score": score.parser(),
-    "nmt-average": average.parser(),
-    "nmt-export": export.parser(),
-    "nmt-plot": plot.parser(),
-    "nmt-prepare": prepare.parser(),
-    "nmt-report": report.parser(),
+    name: importlib.import_module(module).parser() for name, module in COMMANDS.items()
 }
 
 
@@ -61,6 +55,7 @@ def test_the_two_commands_are_what_ci_runs():
         (ROOT / ".ci" / "run")
         .read_text(encoding="utf-8")
         .replace("pip install -q ", "pip install ")
+        .replace("\\\n", " ")
     )
     lines = [shlex.split(line, comments=True) for line in ci.splitlines()]
     for command in commands:
@@ -141,12 +136,8 @@ def test_overrides_in_the_text_are_right(own_recipe):
 
 
 def test_documented_commands_and_options_exist():
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    scripts = config["options.entry_points"]["console_scripts"]
-    installed = {line.split("=")[0].strip() for line in scripts.strip().splitlines()}
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| \[`(nmt-\w+)", page, re.M)) == installed == set(PARSERS)
+    assert set(re.findall(r"^\| \[`(nmt-\w+)", page, re.M)) == set(PARSERS)
     for name, parser in PARSERS.items():
         known = parser.format_help()
         text = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
