@@ -85,12 +85,14 @@ PAGES = {
         name="gl-en.yaml",
         runs=("runs/gl-en", "runs/quickstart"),
     ),
+    "docs/index.md": Page(
+        recipes={"recipes/quickstart.yaml": {**RECIPE, "data": CORPUS_ABOVE}},
+    ),
     "docs/tutorial.md": Page(texts={"news.sw": "sw"}),
     "docs/python-api.md": Page(
         recipes={**GL_EN, "recipes/quickstart.yaml": {**RECIPE, "data": CORPUS_ABOVE}},
         runs=("runs/quickstart",),
     ),
-    "docs/faq.md": Page(not_run={"python -m venv": NETWORK, "comet/bin/": NETWORK}),
     "docs/teaching.md": Page(
         recipes={
             f"recipes/{name}.yaml": {
@@ -117,6 +119,11 @@ PAGES = {
         recipes=GL_EN,
         corpora={".": "en"},
         texts={"ours.en": "en", "theirs.en": "en"},
+        not_run={
+            "python -m venv": NETWORK,
+            "comet-env/": NETWORK,
+            "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
+        },
     ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
