@@ -144,11 +144,11 @@ def test_stopped_after_a_validation(validation, uninterrupted, recipe, tmp_path,
     assert not difference(found, uninterrupted)
 
 
-# the first call of a validation is the model's on dev pairs; the fourth evaluation is the test's
+# each evaluation calls it once, before the dev pairs; the fourth one is the test's
 @pytest.mark.parametrize("evaluation", [1, 2, 4])
 def test_stopped_during_an_evaluation(evaluation, uninterrupted, recipe, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    found = stop_and_resume(recipe, run, monkeypatch, Transformer, "eval", 2 * evaluation - 1)
+    found = stop_and_resume(recipe, run, monkeypatch, Transformer, "eval", evaluation)
     assert not difference(found, uninterrupted)
 
 
@@ -188,8 +188,8 @@ def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypat
     run = tmp_path / "run"
     stops = [
         (Trainer, "update", 11),  # the checkpoint of this stop is not averaged
-        (Transformer, "eval", 7),  # the average's evaluation on dev
-        (Transformer, "eval", 9),  # the test's
+        (Transformer, "eval", 4),  # the average's evaluation on dev
+        (Transformer, "eval", 5),  # the test's
     ]
     for owner, name, call in stops:
         with monkeypatch.context() as patch:
