@@ -84,6 +84,7 @@ PAGES = {
         recipes={"recipes/quickstart.yaml": RECIPE},
         name="gl-en.yaml",
         runs=("runs/gl-en", "runs/quickstart"),
+        not_run={"nmt-sweep recipes/": "eighteen trainings; tests/sweep", "nmt-serve": SERVER},
     ),
     "docs/index.md": Page(
         recipes={"recipes/quickstart.yaml": {**RECIPE, "data": CORPUS_ABOVE}},
