@@ -17,6 +17,7 @@ from nmt.training.optimizer import (
     take_step,
 )
 
+pytestmark = pytest.mark.cpu
 SMALL = ModelConfig(dim=16, ffn_dim=32, heads=2, enc_layers=1, dec_layers=1)
 
 
