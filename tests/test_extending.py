@@ -14,6 +14,7 @@ import pytest
 
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 

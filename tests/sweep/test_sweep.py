@@ -36,6 +36,7 @@ def wait_for(condition, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_gives_the_same_weights(tmp_path: Path):
     toy_corpus(tmp_path, {"train": 60, "dev": 4, "test": 10})
     toy_recipe(tmp_path, {"train": {"validate_every": 30, "max_validations": 4, "log_every": 2}})

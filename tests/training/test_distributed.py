@@ -83,7 +83,7 @@ def assert_same_training(run: Path, other: Path) -> None:
         assert two_record == pytest.approx(one_record, abs=1e-6)
 
 
-@pytest.fixture(scope="module", params=["off", "full"])
+@pytest.fixture(scope="module", params=["off", pytest.param("full", marks=pytest.mark.slow)])
 def together(recipe, tmp_path_factory, request) -> tuple[Path, str]:
     """Return a run of two processes and its ``train.shard``."""
     run, shard = tmp_path_factory.mktemp("together") / "run", request.param
