@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from random import Random
 
 from nmt.data.bitext import set_names
@@ -16,7 +16,7 @@ from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
 from nmt.report.diff import Part, compare, split_words
 from nmt.report.runs import ReportedRun
-from nmt.scoring import buckets
+from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import check_lines, sentence_scores
 from nmt.scoring.systems import Systems, from_runs
 
@@ -124,19 +124,20 @@ class Outputs:
     def scores(self) -> list[list[float]]:
         """chrF of each sentence, of each run."""
         return [
-            sentence_scores(of_run, self.systems.refs, ["chrf"], self.tgt_lang)[0].values
+            sentence_scores(
+                of_run, self.systems.refs, ["chrf"], self.tgt_lang, self.systems.other_refs
+            )[0].values
             for of_run in self.texts
         ]
 
-    def by_length(self) -> list[list[buckets.LengthBucket]]:
+    def by_length(self) -> list[list[LengthBucket]]:
         """Return BLEU by length of the reference, of each run."""
-        refs, lang = self.systems.refs, self.tgt_lang
-        return [buckets.by_length(hyps, refs, ["bleu"], lang) for hyps in self.texts]
+        return [self.systems.by_length(run.name, ["bleu"]) for run in self.runs]
 
-    def by_frequency(self) -> list[list[buckets.FrequencyBucket]] | None:
-        """Return how well each run produces the words of each frequency in its training text.
+    def by_frequency(self) -> list[list[FrequencyBucket]] | None:
+        """Return how well each run produces the words of each frequency in the training text.
 
-        In tokenized corpora, words are those of the text; in others, those of sacreBLEU.
+        The training text is that of the first run, as in nmt-score.
 
         Returns:
             None if the training text is too large to count its words here.
@@ -144,38 +145,12 @@ class Outputs:
         Raises:
             UserError: the training text is no longer where the recipe says.
         """
-        counts = [self._training_counts(run) for run in self.runs]
-        found = []
-        for run, of_run in zip(self.runs, counts, strict=True):
-            if of_run is None:
-                return None
-            if run.recipe.data.tokenized:
-                hyps = [line.split() for line in self.systems.words[run.name]]
-                refs = [line.split() for line in self.systems.ref_words]
-            else:
-                hyps = buckets.split_words(self.systems.texts[run.name], self.tgt_lang)
-                refs = buckets.split_words(self.systems.refs, self.tgt_lang)
-            found.append(buckets.by_frequency(hyps, refs, of_run))
-        return found
-
-    def _training_counts(self, run: ReportedRun) -> Counter[str] | None:
-        recipe, tokenized = run.recipe, run.recipe.data.tokenized
-        files = {
-            find_side(entry.path, self.tgt_lang): entry
-            for entry in recipe.data.train
-            if entry.langs(recipe)[1] == self.tgt_lang
-            and entry.is_tokenized(recipe.data) == tokenized
-        }
-        size = sum(
-            path.stat().st_size * (COMPRESSION if path.suffix in OPENERS and path.suffix else 1)
-            for path in files
-        )
-        if size > MAX_TRAINING_BYTES:
+        names = [run.name for run in self.runs]
+        systems = from_runs(names, self.split, training=True)
+        if sum(_text_size(file.path) for file in systems.training) > MAX_TRAINING_BYTES:
             return None
-        lines = (line for path in files for line in read_lines(path))
-        if tokenized:
-            return Counter(word for line in lines for word in line.split())
-        return buckets.count_words(lines, self.tgt_lang)
+        counts = systems.training_counts()
+        return [systems.by_frequency(name, counts) for name in names]
 
     # ------------------------------------------------------------------ faults
 
@@ -290,6 +265,12 @@ def _has_outputs(run: ReportedRun, split: str) -> bool:
     if role == "test":
         return (run.folder.path / f"test{ending}").is_file()
     return (run.folder.dev_dir / f"{run.folder.best()}{ending}").is_file()
+
+
+def _text_size(path: Path) -> float:
+    """Return the bytes of a text file, or about those of a compressed one."""
+    compressed = path.suffix in OPENERS and path.suffix
+    return path.stat().st_size * (COMPRESSION if compressed else 1)
 
 
 def _is_empty(hyp: str, ref: str) -> bool:

@@ -263,7 +263,7 @@ def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop
 
 def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
     pytest.importorskip("optuna")
-    space = {"model.dim": [16, 30], "model.heads": [2, 4]}  # 30 is no multiple of 4
+    space = {"model.dim": [16, 30], "model.heads": [2, 4]}  # 30 is not a multiple of 4
     assert sweep.main([variants("a", search={"trials": 3, "space": space})]) == 0
     for trial in result()["trials"]:
         fits = int(trial["keys"]["model.dim"]) % int(trial["keys"]["model.heads"]) == 0
