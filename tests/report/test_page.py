@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nmt.cli import report, train
+from nmt.report.outputs import Outputs
+from nmt.report.runs import read_runs
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
 from tests import final_reports
@@ -304,3 +307,15 @@ def test_wrong_arguments(folder, capsys, argv, message):
     }
     assert report.main([str(names.get(word, word)) for word in argv]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_further_reference_counts_in_every_score(folder):
+    """The output itself is a reference, so each line that has an output is perfect."""
+    outputs = Outputs(read_runs([folder / "plain"]), "test")
+    hyps = outputs.texts[0]
+    outputs.systems = replace(outputs.systems, other_refs=[hyps])
+    perfect = [score for score, hyp in zip(outputs.scores[0], hyps, strict=True) if hyp]
+    assert perfect == pytest.approx([100] * len(perfect))
+    assert perfect
+    by_length = outputs.by_length()[0]
+    assert max(bucket.scores[0].value for bucket in by_length) == pytest.approx(100)
