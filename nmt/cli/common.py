@@ -129,3 +129,26 @@ def _describe(error: BaseException, command: str) -> tuple[int, str]:
         3,
         f"{command}: internal error: {summary}\n  -> run it with --debug and report the output",
     )
+
+
+def add_model_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options that say which checkpoints are loaded, where and in which format."""
+    group.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="NAME",
+        help="best, latest or a name such as u001500, of each run; default: %(default)s",
+    )
+    group.add_argument(
+        "--device",
+        default="auto",
+        metavar="DEVICE",
+        help="auto, cpu, cuda or cuda:N; default: auto",
+    )
+    group.add_argument(
+        "--precision",
+        choices=["fp32", "bf16", "fp16", "auto"],
+        default="fp32",
+        help="number format of matrix products with weights; auto = the fastest that the device "
+        "supports; default: %(default)s",
+    )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
 
@@ -75,24 +75,7 @@ def parser() -> argparse.ArgumentParser:
             help=f"{meaning}; default: {default:,g}".replace("%", "%%"),
         )
     model = p.add_argument_group("models")
-    model.add_argument(
-        "--checkpoint",
-        default="best",
-        metavar="NAME",
-        help="best, latest or a name such as u001500, of each run; default: %(default)s",
-    )
-    model.add_argument(
-        "--device",
-        default="auto",
-        metavar="DEVICE",
-        help="auto, cpu, cuda or cuda:N; default: auto",
-    )
-    model.add_argument(
-        "--precision",
-        choices=["fp32", "bf16", "fp16", "auto"],
-        default="fp32",
-        help="number format of matrix products with weights; default: %(default)s",
-    )
+    add_model_options(model)
     model.add_argument(
         "--engine",
         choices=["auto", "torch", "ctranslate2"],

@@ -23,7 +23,7 @@ from typing import (
     get_origin,
 )
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.errors import Terminated, UserError
 from nmt.runtime.allocation import limit_onednn_cache
 from nmt.runtime.signals import handle_signals
@@ -107,25 +107,7 @@ def parser() -> argparse.ArgumentParser:
         "source; 1 = keep copies; default: 0.5",
     )
     model = p.add_argument_group("model")
-    model.add_argument(
-        "--checkpoint",
-        default="best",
-        metavar="NAME",
-        help="best, latest or a name such as u001500; default: %(default)s",
-    )
-    model.add_argument(
-        "--device",
-        default="auto",
-        metavar="DEVICE",
-        help="auto, cpu, cuda or cuda:N; default: auto",
-    )
-    model.add_argument(
-        "--precision",
-        choices=["fp32", "bf16", "fp16", "auto"],
-        default="fp32",
-        help="number format of matrix products with weights; auto = the fastest that the device "
-        "supports; default: %(default)s",
-    )
+    add_model_options(model)
     model.add_argument(
         "--workers",
         type=int,
