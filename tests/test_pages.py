@@ -186,13 +186,14 @@ PAGES = {
 ELSEWHERE = {
     "docs/analysis.md": "tests/analysis",
     "docs/architecture.md": "no commands of users",
-    "docs/commands.md": "tests/cli and tests/decoding, an option each",
+    "docs/commands.md": "tests/cli",
     "docs/data.md": "tests/data_prep",
     "docs/export.md": "tests/export",
     "docs/extending.md": "tests/test_extending.py",
     "docs/papers.md": "tests/test_papers.py",
     "docs/recipe-keys.md": "generated",
     "docs/results.md": "commands of hours",
+    "docs/search-options.md": "tests/cli and tests/decoding, an option each",
 }
 
 

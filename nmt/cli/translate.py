@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         usage="%(prog)s RUN [RUN ...] [options]",
         description="Translate plain text, one sentence per line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
-        epilog="docs/commands.md explains every option with examples.",
+        epilog="docs/search-options.md explains the search options with examples.",
     )
     p.add_argument(
         "run",

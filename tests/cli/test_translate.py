@@ -345,8 +345,8 @@ def test_fast_lines_fill_their_chunks() -> None:
 
 
 def test_every_search_option_is_a_flag_with_an_example() -> None:
-    """In docs/commands.md, as a flag and as a Python argument."""
-    page = (Path(__file__).parents[2] / "docs/commands.md").read_text(encoding="utf-8")
+    """In docs/search-options.md, as a flag and as a Python argument."""
+    page = (Path(__file__).parents[2] / "docs/search-options.md").read_text(encoding="utf-8")
     flags = {option for action in parser()._actions for option in action.option_strings}
     for name in (*SearchOptions.model_fields, *CONSTRAINT_FILES):
         flag = f"--{name.replace('_', '-')}"
