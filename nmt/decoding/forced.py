@@ -219,8 +219,8 @@ def _aligned_pieces(attention: Sequence[Tensor], batch: Batch, tagged: bool) -> 
     It is the piece with the highest attention in the step that predicts the target piece (Garg et
     al. 2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six,
     for PostNorm. With our small PreNorm models that finds half as many links of words that are
-    equal on both sides (docs/search-options.md). EOS is excluded: it attracts words without a source.
-    A tag is excluded too, as it is not a word.
+    equal on both sides (docs/search-options.md). EOS is excluded, because it attracts words without
+    a source. A tag is excluded too, because it is not a word.
     """
     if not attention:
         return []
