@@ -42,7 +42,7 @@ ROWS = (
         "two cores of a Xeon", "21.50 [19.65, 23.35]",
     ),
     Row(
-        "sw-en", "news", 30_780, 563_100, "docs/tutorial.md", 0.3,
+        "sw-en", "news", 30_780, 563_100, "recipes/sw-en-cpu.yaml", 0.3,
         "one core of a Xeon", "7.29 [6.82, 7.76]",
     ),
 )  # fmt: skip
