@@ -12,6 +12,7 @@ from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
 from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World, init_distributed
+from nmt.runtime.signals import end_with_parent
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
+    end_with_parent()
     return run_command(body, parser, argv)
 
 

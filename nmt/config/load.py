@@ -28,7 +28,15 @@ from nmt.config.errors import (
     kind_of,
     raise_problems,
 )
-from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, groups, keys_of
+from nmt.config.recipe import (
+    ENTRIES,
+    MAX_UPDATES,
+    RENAMED_KEYS,
+    RENAMED_VALUES,
+    Recipe,
+    groups,
+    keys_of,
+)
 from nmt.config.variants import (
     Budget,
     Range,
@@ -51,6 +59,7 @@ from nmt.config.yaml import (
 from nmt.errors import UserError
 
 MAX_BYTES = 1 << 20  # of a recipe file
+TOTAL_UPDATES = ("schedule", "total_updates")
 DIGITS = r"\d+(?:_\d+)*"
 ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-50
     rf"[-+]?0\d+|(?=.*_)[-+]?(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:[eE][-+]?{DIGITS})?",
@@ -79,6 +88,7 @@ class Variant:
         paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
         recipe: the recipe of the variant.
         document: its base with the changes of the variant.
+        budget: of the file; it sets the updates of a linear schedule that names none.
     """
 
     name: str
@@ -87,6 +97,7 @@ class Variant:
     paper: dict[str, float | str]
     recipe: Recipe
     document: Node
+    budget: Budget | None
 
     @property
     def own_name(self) -> str:
@@ -150,9 +161,7 @@ def load_recipe(
     document = _read_file(path, problems)
     if is_variants_file(document):
         chosen = _choose(variant, path, _read_variants(path, document, problems)[1])
-        if not overrides:
-            return chosen.recipe
-        return _resolve(chosen.document, overrides, _run_folder(path, chosen.name))
+        return variant_recipe(chosen, overrides) if overrides else chosen.recipe
     if variant is not None:
         raise UserError(
             "this is a recipe; it has no variants", at=str(path), fix="leave out --variant"
@@ -220,7 +229,8 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
     Raises:
         UserError: all errors of the recipe.
     """
-    return _resolve(variant.document, overrides, Path(variant.recipe.out))
+    out = Path(variant.recipe.out)
+    return _resolve(variant.document, overrides, out, budget=variant.budget)
 
 
 def _search_space(
@@ -238,7 +248,7 @@ def _search_space(
                 changed: Node = Node(value.value, value.at, values.key_at)
                 for key in reversed(name.split(".")):
                     changed = Node({key: changed}, values.at, values.key_at)
-                _validate(_merge(variant.document, changed), problems)
+                _validate(_merge(variant.document, changed), problems, variant.budget)
         limits = read_range(values, name, document, problems)
         space[name] = limits or [format_value(value.plain()) for value in tried]
     return space
@@ -389,6 +399,7 @@ def _resolve(
     overrides: Sequence[str],
     run_folder: Path | None,
     problems: Sequence[Problem] = (),
+    budget: Budget | None = None,
 ) -> Recipe:
     """Apply overrides and check the result.
 
@@ -397,19 +408,29 @@ def _resolve(
         overrides: ``key=value``.
         run_folder: of a recipe without ``out``; None leaves ``out`` as it is.
         problems: already found.
+        budget: sets the updates of a linear schedule that names none.
 
     Raises:
         UserError: all errors of the recipe.
     """
     found = list(problems)
-    recipe = _validate(_override(document, overrides, found), found)
+    recipe = _validate(_override(document, overrides, found), found, budget)
     raise_problems(found, document.at.file)
     assert recipe is not None, "a recipe that is not valid has problems"
     return recipe if run_folder is None else _with_run_folder(recipe, run_folder)
 
 
-def _validate(document: Node, problems: list[Problem]) -> Recipe | None:
+def _validate(
+    document: Node, problems: list[Problem], budget: Budget | None = None
+) -> Recipe | None:
     """Return the recipe of a document, or None after appending what is wrong with it."""
+    linear = kind_of("schedule", document) == "linear"
+    if budget and budget.tokens and linear and not document.find(TOTAL_UPDATES):
+        # any number of updates gives the recipe whose batches decide the number of the budget
+        anything = _validate(_set_key(document, TOTAL_UPDATES, str(MAX_UPDATES)), problems)
+        if anything is None:
+            return None
+        document = _set_key(document, TOTAL_UPDATES, str(budget.updates(anything)))
     before = len(problems)
     values = document.plain()
     for group, kinds in groups().items():
@@ -504,6 +525,15 @@ def _scalar_above(document: Node, path: KeyPath) -> str:
     return ""
 
 
+def _set_key(document: Node, path: KeyPath, text: str) -> Node:
+    """Return a recipe with another value of a key, placed where its group is."""
+    near = document.nearest(path) or document
+    node = Node(text, near.at, near.key_at)
+    for key in reversed(path):
+        node = Node({key: node}, near.at, near.key_at)
+    return _merge(document, node)
+
+
 def _merge(base: Node, changes: Node) -> Node:
     """Return a recipe with the keys of ``changes``; a group in both is merged key by key.
 
@@ -585,6 +615,7 @@ def _read_variants(
         UserError: all errors of all variants.
     """
     file, specs = read_variants(document, problems)
+    budget = file.budget if file else None
     of_base = {spec.base: spec for spec in specs}
     bases = {path: _read_base(spec, problems) for path, spec in of_base.items()}
     variants = []
@@ -595,7 +626,7 @@ def _read_variants(
             continue
         for changes in spec.changes:
             merged = _merge(merged, _absolute_paths(changes, _folder_of(path)))
-        recipe = _validate(merged, problems)
+        recipe = _validate(merged, problems, budget)
         if recipe is None:
             continue
         same = first.setdefault((spec.base, repr(recipe.model_copy(update={"out": ""}))), spec)
@@ -603,7 +634,9 @@ def _read_variants(
             what = f'variant "{spec.name}" gives the same recipe as "{same.name}" at {same.at}'
             problems.append(Problem(spec.at, what))
         recipe = _with_run_folder(recipe, _run_folder(path, spec.name))
-        variants.append(Variant(spec.name, spec.group, spec.about, spec.paper, recipe, merged))
+        variants.append(
+            Variant(spec.name, spec.group, spec.about, spec.paper, recipe, merged, budget)
+        )
     raise_problems(problems, str(path))
     assert file is not None, "a file that is not valid has problems"
     return file, variants

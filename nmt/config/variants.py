@@ -30,6 +30,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_v
 from nmt.config.errors import allowed, did_you_mean, format_value, quote_value
 from nmt.config.recipe import (
     ConfigBase,
+    Recipe,
     as_list,
     check_rules,
     groups,
@@ -80,7 +81,8 @@ class Budget(ConfigBase):
     tokens: float | None = option(
         None,
         "tokens of training: updates x data.batch_tokens x optim.accumulate; sets "
-        "schedule.total_updates of a linear schedule, train.max_validations of every other",
+        "schedule.total_updates of a linear schedule, which may then be absent, and "
+        "train.max_validations of every other",
         "O",
         gt=0,
     )
@@ -89,6 +91,12 @@ class Budget(ConfigBase):
     def _not_empty(self) -> Budget:
         check_rules((self.hours is self.tokens is None, "set hours, tokens or both"))
         return self
+
+    def updates(self, recipe: Recipe) -> int | None:
+        """Return how many updates of full batches have ``tokens``; None if these have no limit."""
+        if self.tokens is None:
+            return None
+        return max(1, round(self.tokens / (recipe.data.batch_tokens * recipe.optim.accumulate)))
 
 
 class Range(ConfigBase):

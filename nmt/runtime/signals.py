@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+
+PARENT = "NMT_PARENT_PID"  # environment variable: end when this process does
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 @dataclass
@@ -59,3 +64,20 @@ def stop_signals() -> Iterator[StopRequest]:
 
     with handle_signals(ask, signal.SIGTERM, signal.SIGINT):
         yield stop
+
+
+def end_with_parent() -> None:
+    """Ask Linux to send this process SIGTERM when its parent ends, however the parent ends.
+
+    The parent puts its process id into the environment variable ``PARENT``. Without the variable,
+    and on other systems, nothing changes. It starts this process in its main thread, as the signal
+    comes when the thread ends that did so.
+    """
+    parent = os.environ.pop(PARENT, None)  # the processes that this one starts have another parent
+    if parent is None or sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):  # it ended before the call
+        os.kill(os.getpid(), signal.SIGTERM)

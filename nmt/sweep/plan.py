@@ -125,10 +125,8 @@ def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
         return changes
     if budget.hours is not None:
         changes.append(f"time_limit={budget.hours:g}")
-    if budget.tokens is not None:
+    if (updates := budget.updates(recipe)) is not None:
         every = recipe.train.validate_every
-        updates = round(budget.tokens / (recipe.data.batch_tokens * recipe.optim.accumulate))
-        updates = max(1, updates)
         if recipe.schedule.kind == "linear":
             changes.append(f"schedule.total_updates={updates}")
             if updates > every * recipe.train.max_validations:

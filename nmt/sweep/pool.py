@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nmt.runtime.signals import StopRequest
+from nmt.runtime.signals import PARENT, StopRequest
 from nmt.sweep.plan import Outcome, PlannedRun
 from nmt.sweep.progress import Display, RunProgress
 
@@ -75,7 +75,7 @@ class Pool:
     """Trains runs at the same time.
 
     A process is in a session of its own, so that Ctrl-C reaches only the sweep, which then asks
-    each process once to save and end.
+    each process once to save and end. If the sweep is killed, Linux asks them.
 
     Args:
         slots: number of runs at the same time.
@@ -131,6 +131,7 @@ class Pool:
     def _start(self, run: PlannedRun) -> None:
         slot = min(set(range(self.slots)) - {child.slot for child in self._children})
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+        environment[PARENT] = str(os.getpid())
         if self.devices:
             environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
         self.logs.mkdir(parents=True, exist_ok=True)

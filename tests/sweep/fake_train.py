@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.load import dump_recipe, load_recipe
+from nmt.runtime.signals import end_with_parent
 
 
 def main() -> int:
+    end_with_parent()
     file, _, variant, *overrides, last = sys.argv[1:]
     assert last == "--resume"
     own = variant.rpartition("/")[2]

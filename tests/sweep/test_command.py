@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ import yaml
 
 from nmt.cli import sweep
 from nmt.config.load import load_recipe
+from nmt.runtime.signals import PARENT
 from nmt.scoring import score
 from nmt.sweep import pool
 from tests.toy import toy_corpus, toy_recipe
@@ -176,6 +178,39 @@ def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeyp
     stop_when("runs/v/slow.seed-1/waiting", signal.SIGINT, signal.SIGINT)
     assert sweep.main([variants("slow")]) == 130
     assert not Path("runs/v/slow.seed-1/saved").exists()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process that its parent died"
+)
+def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
+    command = (
+        "import sys\nfrom nmt.cli import sweep\nfrom nmt.sweep import pool\n"
+        f"pool.TRAIN = (sys.executable, {str(FAKE)!r})\nsweep.main({[variants('slow')]!r})\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.DEVNULL)
+    run = Path("runs/v/slow.seed-1")
+    wait_for(run / "waiting")
+    process.kill()
+    process.wait()
+    wait_for(run / "saved")
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process that its parent died"
+)
+def test_nmt_train_ends_if_its_parent_has_ended():
+    command = [sys.executable, "-m", "nmt.cli.train", "--help"]
+    environment = {**os.environ, PARENT: "1"}  # not the parent any more
+    ended = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, b"")
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} was not written"
+        time.sleep(0.02)
 
 
 def test_jobs_share_threads_and_devices(folder, capsys, monkeypatch):

@@ -11,6 +11,7 @@ import yaml
 
 from nmt.config.load import load_recipe, load_sweep
 from nmt.config.variants import Budget
+from nmt.errors import UserError
 from nmt.sweep.plan import budget_overrides, grid
 from nmt.sweep.progress import Display, RunProgress, estimate_left
 from tests.toy import toy_recipe
@@ -69,6 +70,30 @@ def test_the_budget_of_each_run_depends_on_its_recipe(tmp_path):
     small, large = grid(str(path), load_sweep(path), tmp_path, [])
     # validations every 4 updates
     assert (small.recipe.train.max_validations, large.recipe.train.max_validations) == (12, 3)
+
+
+def test_a_budget_of_tokens_gives_a_linear_schedule_its_updates(tmp_path):
+    schedule = {key: LINEAR[key] for key in LINEAR if key != "total_updates"}
+    toy_recipe(tmp_path)
+    content = {
+        "base": "toy.yaml",
+        "common": {"schedule": schedule, "data": {"batch_tokens": 64}},
+        "variants": {"a": {"about": "x"}},
+        "budget": {"tokens": 64 * 25},
+    }
+    path = tmp_path / "v.yaml"
+    path.write_text(yaml.safe_dump(content))
+    assert load_recipe(path, variant="a").schedule.total_updates == 25
+    assert load_recipe(path, ["data.batch_tokens=32"], "a").schedule.total_updates == 50
+    (run,) = grid(str(path), load_sweep(path), tmp_path, [])
+    assert load_recipe(path, run.words[3:], "a") == run.recipe
+    assert run.recipe.schedule.total_updates == 25
+    path.write_text(yaml.safe_dump({**content, "budget": {"tokens": 64 * 2}}))
+    with pytest.raises(UserError, match=r"warmup_updates \(2\) must be less than"):
+        load_sweep(path)
+    path.write_text(yaml.safe_dump({**content, "budget": {"hours": 1}}))
+    with pytest.raises(UserError, match=r'"schedule\.total_updates" is missing'):
+        load_sweep(path)
 
 
 @pytest.mark.parametrize(
