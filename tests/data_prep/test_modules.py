@@ -55,7 +55,7 @@ def test_a_module_registers_by_its_file_name():
 
 @pytest.mark.parametrize(("src", "tgt"), [("en", "cy"), ("cym", "eng")])
 def test_the_example_of_the_documentation_works(tmp_path, src, tgt):
-    text = (FOLDER / "docs" / "data.md").read_text("utf-8")
+    text = (FOLDER / "docs" / "extending.md").read_text("utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
     path = tmp_path / "example_en_cy.py"
     path.write_text(code, "utf-8")
