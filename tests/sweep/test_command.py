@@ -181,7 +181,7 @@ def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeyp
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux", reason="only Linux tells a process that its parent died"
+    sys.platform != "linux", reason="a mechanism of Linux"
 )
 def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
     command = (
@@ -197,7 +197,7 @@ def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux", reason="only Linux tells a process that its parent died"
+    sys.platform != "linux", reason="a mechanism of Linux"
 )
 def test_nmt_train_ends_if_its_parent_has_ended():
     command = [sys.executable, "-m", "nmt.cli.train", "--help"]
