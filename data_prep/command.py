@@ -27,6 +27,7 @@ from data_prep.pairs import (
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.errors import UserError
+from nmt.runtime.progress import counted
 
 Command = Callable[..., int]  # main(argv=None) -> exit code
 Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
@@ -99,7 +100,8 @@ def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
     request = Request(args.out, args.src, args.tgt, args.force)
     check_request(request)
     drops = Drops()
-    pairs = list(apply_filters(read(args, drops), filters_from(args), drops))
+    read_pairs = counted(read(args, drops), "reading", "pairs")
+    pairs = list(apply_filters(read_pairs, filters_from(args), drops))
     splits = _split(pairs, args, drops)
     notes = [
         f"Split: {args.split}. Dev and test have no near-duplicates of train or of each other."

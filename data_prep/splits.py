@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
 from nmt.data.near_duplicates import NearIndex
+from nmt.runtime.progress import counted
 
 
 def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> set[int]:
@@ -51,7 +52,9 @@ def hold_out(
     earlier = ["train"]
     for split in sizes:
         kept = list(apply_filters(splits[split], held_out_filters, drops))
-        duplicates = near_duplicates(kept, (pair for name in earlier for pair in splits[name]))
+        others = [pair for name in earlier for pair in splits[name]]
+        action = f"looking for near-duplicates of {split}"
+        duplicates = near_duplicates(kept, counted(others, action, "pairs", len(others)))
         for i in sorted(duplicates):
             drops.add(f"{split}: near-duplicate in {' or '.join(earlier)}", kept[i].place)
         splits[split] = [pair for i, pair in enumerate(kept) if i not in duplicates]

@@ -20,6 +20,7 @@ from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import read_lines
 from nmt.runtime.files import file_digest
+from nmt.runtime.progress import counted
 
 _URL = "https://downloads.tatoeba.org/exports/per_language/"
 _SENTENCES = "_sentences_detailed.tsv.bz2"
@@ -96,7 +97,7 @@ def prepare(request: Request) -> None:
         found = [
             replace(file, sha256=file_digest(path)) for file, path in zip(files, paths, strict=True)
         ]
-        pairs = read_pairs(paths[0], paths[1], paths[2], drops)
+        pairs = counted(read_pairs(paths[0], paths[1], paths[2], drops), "reading", "pairs")
         kept = list(apply_filters(pairs, [empty_side(), identical_sides()], drops))
     splits = hold_out(kept, HELD_OUT, drops)
     name = f"tatoeba-{request.src}-{request.tgt}"

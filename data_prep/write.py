@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from data_prep.pairs import Drops, Pair
 from data_prep.remote import RemoteFile
 from nmt.errors import UserError
 from nmt.runtime.files import atomic_folder, disk_errors, file_digest
+from nmt.runtime.progress import counted
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def _write_split(
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in names]
         credits: BinaryIO | None = None
-        for pair in pairs:
+        total = len(pairs) if isinstance(pairs, Sized) else None
+        for pair in counted(pairs, f"writing {split}", "pairs", total):
             count += 1
             for i, file in enumerate(files):
                 file.write(f"{pair[i]}\n".encode())

@@ -66,7 +66,7 @@ def body(args: argparse.Namespace) -> None:
                 at=str(path),
                 fix=f"use it with --checkpoint {path.name}, or add --force to replace it",
             )
-        saved = save_average(run, paths, suffix)
+        saved = save_average(run, paths, suffix, progress=True)
     for line in _table(paths, run):
         print(line)
     print(f"average saved as checkpoint {saved.name}; translate with it:")

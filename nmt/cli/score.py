@@ -130,6 +130,7 @@ def body(args: argparse.Namespace) -> None:
         documents=documents,
         external=external,
         buckets=args.buckets,
+        progress=True,
     )
     if args.sentences:
         _write_sentences(args, systems, documents)

@@ -16,10 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from tqdm import tqdm
 
 from nmt.data.bitext import Bitext, CorpusFiles, read_pairs
 from nmt.data.languages import (
@@ -45,6 +44,7 @@ from nmt.data.report import (
 from nmt.data.segmenters.base import TrainingPair
 from nmt.data.text import Pair, is_blank
 from nmt.errors import UserError
+from nmt.runtime.progress import counted, progress_bar
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, Recipe
@@ -104,9 +104,10 @@ class TrainingPairs:
             copies: [pairs] how often to yield each pair; None = once.
         """
         counts = None if copies is None else iter(copies.tolist())
-        with _bar(action, self.progress, sum(self.sizes)) as bar:
+        with progress_bar(action, "pairs", sum(self.sizes), self.progress) as bar:
             for number, (corpus, kept) in enumerate(zip(self.corpora, self.kept, strict=True)):
-                for src, tgt in _counted(compress(read_pairs(corpus.sides), kept.tobytes()), bar):
+                for src, tgt in compress(read_pairs(corpus.sides), kept.tobytes()):
+                    bar.update()
                     for _ in range(1 if counts is None else next(counts)):
                         yield src, tgt, number
 
@@ -169,11 +170,10 @@ def check_corpora(
         monolingual,
     )
     kept = []
-    with _bar("checking", progress) as bar:
-        for corpus in files.train:
-            pairs, originals = _read(corpus, train)
-            tokenized = corpus.original[1]
-            kept.append(train.add(_counted(pairs, bar), corpus.name, tokenized, originals))
+    for corpus in files.train:
+        pairs, originals = _read(corpus, train)
+        shown = counted(pairs, f"checking {corpus.name}", "pairs", show=progress)
+        kept.append(train.add(shown, corpus.name, corpus.original[1], originals))
     texts = {corpus.name: corpus for corpus in files.train} | files.held_out
     report = CorpusReport(
         splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
@@ -202,10 +202,10 @@ def pairs_to_learn_from(
         UserError: no pair is left.
     """
     limits = Limits(data.max_len, data.max_pieces)
-    kept = [
-        np.array([reason_to_drop(*pair, limits) is None for pair in read_pairs(corpus.sides)], bool)
-        for corpus in corpora
-    ]
+    kept = []
+    for corpus in corpora:
+        pairs = counted(read_pairs(corpus.sides), "reading", "pairs", show=progress)
+        kept.append(np.array([reason_to_drop(*pair, limits) is None for pair in pairs], bool))
     if not any(found.any() for found in kept):
         names = ", ".join(str(corpus.original[0][0]) for corpus in corpora)
         raise UserError(
@@ -444,15 +444,3 @@ def _of_role(hashes: Mapping[str, set[int]], role: str) -> set[int]:
 def _shared(dev: set[int], test: set[int]) -> SharedPairs:
     pairs = len(dev & test)
     return SharedPairs(pairs, pairs / max(1, len(test)))
-
-
-def _bar(action: str, progress: bool, total: int | None = None) -> tqdm[Any]:
-    hidden = None if progress else True  # None: only on a terminal
-    bar: tqdm[Any] = tqdm(desc=action, unit=" pairs", total=total, leave=False, disable=hidden)
-    return bar
-
-
-def _counted(pairs: Iterator[Pair], bar: tqdm[Any]) -> Iterator[Pair]:
-    for pair in pairs:
-        bar.update()
-        yield pair

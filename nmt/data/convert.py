@@ -15,6 +15,7 @@ from nmt.data.bitext import Bitext, CorpusFiles, Sides, read_pairs
 from nmt.data.text import Pair, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
+from nmt.runtime.progress import counted
 
 FOLDER = "converted"
 
@@ -79,8 +80,11 @@ def converted_files(files: CorpusFiles, tokenized: bool, folder: Path) -> Corpus
     )
 
 
-def write_converted(files: CorpusFiles, tokenized: bool) -> None:
+def write_converted(files: CorpusFiles, tokenized: bool, progress: bool) -> None:
     """Write the converted files that ``converted_files`` names.
+
+    Args:
+        progress: show a bar on a terminal.
 
     Raises:
         UserError: a corpus cannot be read, or its files have different numbers of lines.
@@ -89,7 +93,8 @@ def write_converted(files: CorpusFiles, tokenized: bool) -> None:
         original, form = text.original
         if form != tokenized:
             work = ConvertLines(tokenized, text.langs)
-            _write(map_chunks(work, read_pairs(original)), text.sides)
+            pairs = counted(read_pairs(original), f"converting {text.name}", "pairs", show=progress)
+            _write(map_chunks(work, pairs), text.sides)
 
 
 def _write(chunks: Iterator[list[Pair]], sides: Sides) -> None:

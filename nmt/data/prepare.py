@@ -103,7 +103,7 @@ def prepare(
 
         def build(folder: Path) -> None:
             converted = converted_files(files, recipe.data.tokenized, folder)
-            write_converted(converted, recipe.data.tokenized)
+            write_converted(converted, recipe.data.tokenized, progress)
             report = _write(recipe, converted, folder, progress, segmenter, vocab)
             inputs.require_unchanged()
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
@@ -189,6 +189,7 @@ def _learn(
         data.tokenized,
         data.normalize,
         lambda: learn_from.read("learning", copies),
+        progress,
     )
 
 

@@ -8,7 +8,8 @@ multi-bleu.perl on tokenized text, as Transformers without Tears does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
 
 from nmt.errors import UserError
+from nmt.runtime.progress import TerminalBar, progress_bar
 
 MODEL_WORDS = "model-words"
 """In a signature: the hypotheses' words are the model's pieces joined, without retokenizing."""
@@ -161,6 +163,7 @@ def score(
     tgt_lang: str,
     resamples: int = 0,
     other_refs: Sequence[Sequence[str]] = (),
+    progress: bool = False,
 ) -> list[Score]:
     """Score one system.
 
@@ -172,6 +175,7 @@ def score(
         tgt_lang: language code; decides BLEU's tokenizer.
         resamples: bootstrap resamples for 95 % intervals, which take seconds; 0 = no intervals.
         other_refs: further references of the same lines, in the same form.
+        progress: show a bar on a terminal.
 
     Returns:
         One score per metric, in their order. The values equal those of sacreBLEU's command.
@@ -182,9 +186,11 @@ def score(
     check_lines(hyps, refs)
     references = [list(refs), *map(list, other_refs)]
     scores = []
+    steps = len(hyps) + 1 + (resamples if resamples > 1 else 0)
     for name in metrics:
         metric = METRICS[name].create(tgt_lang)
-        result = metric.corpus_score(list(hyps), references, n_bootstrap=max(1, resamples))
+        with _shown(metric, name, steps, progress):
+            result = metric.corpus_score(list(hyps), references, n_bootstrap=max(1, resamples))
         low = high = None
         if resamples > 1:  # sacreBLEU prints "μ = mean ± ci"
             low, high = float(result._mean - result._ci), float(result._mean + result._ci)
@@ -282,6 +288,7 @@ def paired_bootstrap(
     tgt_lang: str,
     resamples: int = RESAMPLES,
     other_refs: Sequence[Sequence[str]] = (),
+    progress: bool = False,
 ) -> dict[str, list[Comparison]]:
     """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
 
@@ -293,6 +300,7 @@ def paired_bootstrap(
         tgt_lang: language code; decides BLEU's tokenizer.
         resamples: bootstrap resamples.
         other_refs: further references of the same lines, in the same form.
+        progress: show a bar on a terminal.
 
     Returns:
         Name -> one comparison per metric. The numbers equal those of ``sacrebleu --paired-bs``,
@@ -305,17 +313,44 @@ def paired_bootstrap(
         check_lines(hyps, refs, name)
     references = [list(refs), *map(list, other_refs)]
     comparisons: dict[str, list[Comparison]] = {name: [] for name in systems}
+    # of the baseline once, then of both for each other system
+    steps = len(systems) * (len(refs) + 1) + (2 * len(systems) - 1) * resamples
     for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
         metric = METRICS[name].create(tgt_lang)
-        test = PairedTest(
-            list(systems.items()), {name: metric}, references, "bs", n_samples=resamples
-        )
-        signatures, columns = test()
+        with _shown(metric, name, steps, progress):
+            test = PairedTest(
+                list(systems.items()), {name: metric}, references, "bs", n_samples=resamples
+            )
+            signatures, columns = test()
         label, signature = next(iter(signatures.items()))
         results = [result for result in columns[label] if isinstance(result, Result)]
         for system, result in zip(systems, results, strict=True):
             comparisons[system].append(_compare(name, str(signature), result, results[0].score))
     return comparisons
+
+
+@contextlib.contextmanager
+def _shown(metric: SacrebleuMetric, name: str, steps: int, progress: bool) -> Iterator[None]:
+    """Show how many sentences and resamples a metric has counted within the block.
+
+    Args:
+        name: key of METRICS.
+        steps: how many there are.
+        progress: show a bar on a terminal.
+    """
+    with progress_bar(f"computing {name}", "lines and resamples", steps, progress) as bar:
+        if not bar.disable:
+            for method in ("_compute_segment_statistics", "_compute_score_from_stats"):
+                setattr(metric, method, _counting(getattr(metric, method), bar))
+        yield
+
+
+def _counting(compute: Callable[..., Any], bar: TerminalBar) -> Callable[..., Any]:
+    def counted(*args: Any) -> Any:
+        bar.update()
+        return compute(*args)
+
+    return counted
 
 
 def _compare(metric: str, signature: str, result: Result, baseline: float) -> Comparison:

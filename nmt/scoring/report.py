@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from nmt.errors import UserError
@@ -202,6 +203,7 @@ def report(
     documents: Sequence[str] = (),
     external: ExternalMetric | None = None,
     buckets: bool = False,
+    progress: bool = False,
 ) -> Report:
     """Score every system; compare several with the first by paired bootstrap.
 
@@ -213,6 +215,7 @@ def report(
             documents.
         external: a command that scores each system, such as COMET; it gets the first reference.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
+        progress: show bars on a terminal.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
@@ -222,16 +225,17 @@ def report(
     on_text = [name for name in metrics if not METRICS[name].on_words]
     on_words = [name for name in metrics if METRICS[name].on_words]
     lang, texts = systems.tgt_lang, systems.texts
-    scores = _compare(texts, [systems.refs, *systems.other_refs], on_text, lang, resamples)
+    compare = partial(_compare, tgt_lang=lang, resamples=resamples, progress=progress)
+    scores = compare(texts, [systems.refs, *systems.other_refs], on_text)
     ref_words = [systems.ref_words, *systems.other_ref_words]
-    of_words = _compare(systems.words, ref_words, on_words, lang, resamples)
+    of_words = compare(systems.words, ref_words, on_words)
     for system, entries in of_words.items():
         scores[system] += [
             replace(entry, score=with_tokenizer(entry.score, systems.tokenizer))
             for entry in entries
         ]
     if documents:
-        for system, entries in _document_scores(systems, on_text, resamples, documents).items():
+        for system, entries in _document_scores(systems, on_text, compare, documents).items():
             scores[system] += entries
     if external is not None:
         for system, entry in _external_scores(systems, external).items():
@@ -247,13 +251,16 @@ def report(
 
 
 def _document_scores(
-    systems: Systems, metrics: Sequence[str], resamples: int, documents: Sequence[str]
+    systems: Systems,
+    metrics: Sequence[str],
+    compare: Callable[..., dict[str, list[Comparison]]],
+    documents: Sequence[str],
 ) -> dict[str, list[Comparison]]:
     """Return the scores of the joined lines of each document."""
     texts = {name: join_documents(hyps, documents) for name, hyps in systems.texts.items()}
     refs = [join_documents(lines, documents) for lines in (systems.refs, *systems.other_refs)]
     names = [name for name in metrics if name in DOCUMENT_METRICS]
-    scores = _compare(texts, refs, names, systems.tgt_lang, resamples)
+    scores = compare(texts, refs, names)
     return {
         system: [
             replace(
@@ -314,14 +321,15 @@ def _compare(
     metrics: Sequence[str],
     tgt_lang: str,
     resamples: int,
+    progress: bool,
 ) -> dict[str, list[Comparison]]:
     first, *others = refs
     if len(texts) > 1:
-        return paired_bootstrap(texts, first, metrics, tgt_lang, resamples, others)
+        return paired_bootstrap(texts, first, metrics, tgt_lang, resamples, others, progress)
     return {
         name: [
             Comparison(result)
-            for result in score(hyps, first, metrics, tgt_lang, resamples, others)
+            for result in score(hyps, first, metrics, tgt_lang, resamples, others, progress)
         ]
         for name, hyps in texts.items()
     }

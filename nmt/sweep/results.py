@@ -11,6 +11,7 @@ from typing import Any
 from nmt.config.recipe import Recipe
 from nmt.run.folder import RunFolder
 from nmt.run.results import as_score, read_result, read_summary
+from nmt.runtime.progress import counted
 from nmt.sweep.plan import Outcome, PlannedRun
 
 ENDED = ("finished", "stopped")  # of a run with scores; stopped = at its time_limit
@@ -248,7 +249,8 @@ def collect(
     compare = _Compare(systems, recipes, baseline, metric, split, resamples)
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
         compare.notes.append("the variants select their best checkpoints by different metrics")
-    compared = [compare.system(system) for system in systems]
+    shown = counted(systems, "testing the differences", "variants", len(systems), slow=True)
+    compared = [compare.system(system) for system in shown]
     return SweepResult(
         file, metric, dev_metric, split, baseline, resamples, compared, compare.notes
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from tqdm import tqdm
 
 from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import IntervalState, TrainState
 from nmt.run.results import as_score, clock, format_number
+from nmt.runtime.progress import TerminalBar
 from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
@@ -230,7 +229,7 @@ class LiveLine(LiveView):
             self._bar = None
 
 
-class _StatusBar(tqdm):
+class _StatusBar(TerminalBar):
     """A bar of all updates, followed by the status of the training."""
 
     def __init__(self, progress: Progress) -> None:
@@ -238,28 +237,15 @@ class _StatusBar(tqdm):
         super().__init__(
             total=progress.last_update,
             initial=progress.state.update,
-            file=sys.stderr,
             bar_format="{percentage:3.0f}%|{bar}| {status}",
             mininterval=0.2,
             miniters=0,
-            dynamic_ncols=True,
-            leave=False,
-            disable=None,  # without a terminal
         )
-        if not self.disable:
-            self._assume_size()
 
     @property
     def format_dict(self) -> dict[str, Any]:
         """Return what the format names; tqdm asks for it only when it draws the line."""
-        values = super().format_dict
-        self._assume_size()
-        return {**values, "ncols": self.ncols, "status": self._progress.status()}
-
-    def _assume_size(self) -> None:
-        """Assume 80 columns if the terminal does not know its size, as in some containers."""
-        if (self.nrows or 0) < 2:  # tqdm would draw nothing
-            self.ncols, self.nrows = 80, 24
+        return {**super().format_dict, "status": self._progress.status()}
 
 
 @dataclass(frozen=True)

@@ -180,9 +180,7 @@ def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeyp
     assert not Path("runs/v/slow.seed-1/saved").exists()
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="a mechanism of Linux"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
 def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
     command = (
         "import sys\nfrom nmt.cli import sweep\nfrom nmt.sweep import pool\n"
@@ -196,9 +194,7 @@ def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
     wait_for(run / "saved")
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="a mechanism of Linux"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
 def test_nmt_train_ends_if_its_parent_has_ended():
     command = [sys.executable, "-m", "nmt.cli.train", "--help"]
     environment = {**os.environ, PARENT: "1"}  # not the parent any more

@@ -29,7 +29,12 @@ _KINDS = {stored: kind for kind, stored in _FILE_KINDS.items()}
 
 
 def learn_segmenter(
-    config: Any, langs: Languages, tokenized: bool, normalize: str, pairs: Pairs
+    config: Any,
+    langs: Languages,
+    tokenized: bool,
+    normalize: str,
+    pairs: Pairs,
+    progress: bool = False,
 ) -> Segmenter:
     """Learn the segmentation of a recipe, or read the file that the recipe names.
 
@@ -38,9 +43,10 @@ def learn_segmenter(
         langs: source and target language of each corpus.
         tokenized, normalize: of the recipe's ``data``.
         pairs: returns an iterator over the training pairs at each call.
+        progress: show on a terminal that a model is learned.
     """
     moses = Moses(tokenized, nfc=normalize == "nfc")
-    return SEGMENTERS[config.kind].learn(config, moses, langs, pairs)
+    return SEGMENTERS[config.kind].learn(config, moses, langs, pairs, progress)
 
 
 def save_segmenter(segmenter: Segmenter, folder: Path) -> None:

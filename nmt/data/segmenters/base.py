@@ -33,13 +33,16 @@ class Segmenter(ABC):
 
     @classmethod
     @abstractmethod
-    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> Segmenter:
+    def learn(
+        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+    ) -> Segmenter:
         """Learn the segmentation of both sides, or read the file that the recipe names.
 
         Args:
             config: the recipe's ``segment``.
             langs: of each corpus.
             pairs: returns an iterator over the training pairs at each call.
+            progress: show on a terminal that a model is learned.
         """
 
     @classmethod

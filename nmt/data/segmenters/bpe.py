@@ -57,7 +57,9 @@ class FastBpe(Segmenter):
         self.dropout_at_preparation, self._splitter = dropout_at_preparation, splitter
 
     @classmethod
-    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> FastBpe:
+    def learn(
+        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+    ) -> FastBpe:
         """Learn the merges of both sides, or read the file that the recipe names."""
         learning = config.codes == "learn"
         counts: Counter[str] = Counter()
@@ -65,7 +67,11 @@ class FastBpe(Segmenter):
             for chunk in map_chunks(CountWords(moses, langs), pairs()):
                 counts.update(chunk)
                 counts = prune_rare(counts)
-        merges = learn_codes(counts, config.merges) if learning else read_codes(Path(config.codes))
+        merges = (
+            learn_codes(counts, config.merges, progress)
+            if learning
+            else read_codes(Path(config.codes))
+        )
         splitter = WordSplitter(merges)
         if config.vocab_threshold:
             pieces = splitter.count_pieces(counts)
@@ -202,8 +208,14 @@ def join(pieces: Iterable[str]) -> str:
     return unescape(text.rstrip(" "))
 
 
-def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
-    """Return joint merges, from the counts of the words of both sides (Sennrich et al. 2016)."""
+def learn_codes(
+    words: Mapping[str, int], merges: int, progress: bool = False
+) -> list[tuple[str, str]]:
+    """Return joint merges, from the counts of the words of both sides (Sennrich et al. 2016).
+
+    Args:
+        progress: show subword-nmt's bar on a terminal.
+    """
     # the time grows with the square of the length of a word
     words = {word: count for word, count in words.items() if len(word) <= MAX_WORD_LENGTH}
     if all(len(word) == 1 for word in words):
@@ -213,7 +225,7 @@ def learn_codes(words: Mapping[str, int], merges: int) -> list[tuple[str, str]]:
     learned = io.StringIO()
     quiet = (
         contextlib.nullcontext()
-        if sys.stderr.isatty()
+        if progress and sys.stderr.isatty()
         else contextlib.redirect_stderr(io.StringIO())
     )
     with quiet:

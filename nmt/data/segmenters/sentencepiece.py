@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
+from nmt.runtime.progress import progress_bar
 
 CHARACTER_COVERAGE = 0.9995  # share of the characters that get pieces; the others become bytes
 BYTE_SURFACE = "\U000f0000"  # surface of byte 0, in a private plane; byte b is this plus b
@@ -33,7 +35,9 @@ class SentencePiece(Segmenter):
         self._open()
 
     @classmethod
-    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> SentencePiece:
+    def learn(
+        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+    ) -> SentencePiece:
         """Learn a model over both sides, or read the file that the recipe names.
 
         Raises:
@@ -44,6 +48,7 @@ class SentencePiece(Segmenter):
             return cls._from_file(config, moses)
         model = io.BytesIO()
         failure: BaseException | None = None
+        learning = ExitStack()
 
         def sentences() -> Iterator[str]:
             # the trainer replaces any exception of its input by one of its own
@@ -51,6 +56,9 @@ class SentencePiece(Segmenter):
             try:
                 for src, tgt, _ in pairs():
                     yield from (_single_spaces(moses.normalize(line)) for line in (src, tgt))
+                # SentencePiece begins to learn, and does not say how far it is
+                title = f"learning a SentencePiece model of type {config.model_type}"
+                learning.enter_context(progress_bar(title, show=progress, slow=True))
             except (Exception, KeyboardInterrupt) as error:
                 failure = error
                 raise
@@ -74,6 +82,8 @@ class SentencePiece(Segmenter):
             if failure is not None:
                 raise failure from None
             raise _training_error(str(error), config) from error
+        finally:
+            learning.close()
         return cls(moses, model.getvalue())
 
     @classmethod

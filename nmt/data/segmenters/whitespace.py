@@ -16,7 +16,9 @@ class Whitespace(Segmenter):
     kind = "whitespace"
 
     @classmethod
-    def learn(cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs) -> Whitespace:
+    def learn(
+        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+    ) -> Whitespace:
         """Return the segmenter, which has nothing to learn."""
         return cls(moses)
 

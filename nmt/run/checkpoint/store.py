@@ -39,6 +39,7 @@ from nmt.runtime.files import (
     temporary,
     write_synced,
 )
+from nmt.runtime.progress import counted
 
 ADAM_MOMENTS = 2  # values per parameter in the optimizer's state
 
@@ -329,10 +330,13 @@ def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
 # --- averages -----------------------------------------------------------------------------------
 
 
-def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
+def average_checkpoints(paths: Sequence[Path], progress: bool = False) -> dict[str, Tensor]:
     """Return the mean of the models of several checkpoints (V section 6.1).
 
     Sums are fp64, so that the order of ``paths`` does not change the result.
+
+    Args:
+        progress: show a bar on a terminal.
 
     Raises:
         UserError: a checkpoint is damaged, or their tensors differ in name or shape.
@@ -340,7 +344,8 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
     assert paths
     first = read_checkpoint(paths[0], with_optimizer=False).model
     sums = {name: tensor.double() for name, tensor in first.items()}
-    for path in paths[1:]:
+    others = paths[1:]
+    for path in counted(others, "averaging", "checkpoints", len(others), progress, slow=True):
         model = read_checkpoint(path, with_optimizer=False).model
         if shapes_of(model) != shapes_of(first):
             raise UserError(
@@ -353,7 +358,9 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
 
 
-def save_average(run: RunFolder, paths: Sequence[Path], suffix: str) -> Path:
+def save_average(
+    run: RunFolder, paths: Sequence[Path], suffix: str, progress: bool = False
+) -> Path:
     """Save the average of checkpoints as a checkpoint named after the newest of them.
 
     Args:
@@ -361,6 +368,7 @@ def save_average(run: RunFolder, paths: Sequence[Path], suffix: str) -> Path:
         paths: oldest first.
         suffix: ``avg`` for the newest checkpoints, ``best`` for the best on dev; the number of
             checkpoints follows it: ``u000123-avg5``.
+        progress: show a bar on a terminal.
     """
-    weights = average_checkpoints(paths)
+    weights = average_checkpoints(paths, progress)
     return save_checkpoint(run, read_state(paths[-1]), weights, {}, average=f"{suffix}{len(paths)}")

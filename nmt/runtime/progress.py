@@ -1,0 +1,103 @@
+"""Show on a terminal how far a step of a command is; elsewhere show nothing.
+
+A bar is drawn on standard error and removed when the step ends. The line of a training
+(``nmt.training.progress``) is such a bar too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+REDRAW = 1.0  # seconds
+ELAPSED = "{desc}  {elapsed}"  # of a step without parts
+
+Item = TypeVar("Item")
+
+
+class TerminalBar(tqdm):
+    """A bar that exists on a terminal only, also on one that does not know its size.
+
+    Args:
+        show: False = show nothing, also on a terminal.
+        options: of tqdm.
+    """
+
+    def __init__(self, show: bool = True, **options: Any) -> None:
+        super().__init__(
+            **options,
+            file=sys.stderr,
+            dynamic_ncols=True,
+            leave=False,
+            disable=None if show else True,  # None: without a terminal
+        )
+        if not self.disable:
+            self._assume_size()
+            self.refresh()
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """Return what the format names; tqdm asks for it only when it draws the line."""
+        values = super().format_dict
+        self._assume_size()
+        return {**values, "ncols": self.ncols}
+
+    def _assume_size(self) -> None:
+        """Assume 80 columns if the terminal does not know its size, as in some containers."""
+        if (self.nrows or 0) < 2:  # tqdm would draw nothing
+            self.ncols, self.nrows = 80, 24
+
+
+@contextlib.contextmanager
+def progress_bar(
+    action: str, unit: str = "", total: int | None = None, show: bool = True, slow: bool = False
+) -> Iterator[TerminalBar]:
+    """Yield a bar; its ``update()`` counts a part of the step.
+
+    Args:
+        action: what is done.
+        unit: plural of a part, such as ``pairs``; empty = the step has no parts that can be
+            counted, so only the time that it has taken is shown.
+        total: number of parts, which gives the time left; None = unknown.
+        show: False = show nothing, also on a terminal.
+        slow: a part may take seconds. A thread then draws the time every second, so nothing may be
+            forked meanwhile.
+    """
+    bar_format = None if unit else ELAPSED
+    with TerminalBar(show, desc=action, unit=f" {unit}", total=total, bar_format=bar_format) as bar:
+        if not slow or bar.disable:
+            yield bar
+            return
+        ended = threading.Event()
+
+        def redraw() -> None:
+            while not ended.wait(REDRAW):
+                bar.refresh()
+
+        thread = threading.Thread(target=redraw, daemon=True)
+        thread.start()
+        try:
+            yield bar
+        finally:
+            ended.set()
+            thread.join()
+
+
+def counted(
+    items: Iterable[Item],
+    action: str,
+    unit: str,
+    total: int | None = None,
+    show: bool = True,
+    slow: bool = False,
+) -> Iterator[Item]:
+    """Yield items, and show how many have been taken; see ``progress_bar``."""
+    with progress_bar(action, unit, total, show, slow) as bar:
+        for item in items:
+            yield item
+            bar.update()

@@ -1,0 +1,126 @@
+"""Bars of long steps: on a terminal they have the time left, elsewhere there is nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nmt.runtime import progress
+from nmt.runtime.progress import TerminalBar, counted, progress_bar
+from nmt.scoring import paired_bootstrap, score
+
+ROOT = Path(__file__).parents[2]
+LETTERS = ("abcdefghijk ", "lmnopqrstuv ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch) -> Terminal:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    return stream
+
+
+def test_a_terminal_gets_the_parts_and_the_time_left(monkeypatch):
+    stream = terminal(monkeypatch)
+    for _ in counted(range(50), "reading", "pairs", 50):
+        time.sleep(0.005)
+    lines = stream.getvalue().split("\r")
+    bar = re.compile(r"reading: +\d+%\|.*/50 \[\d\d:\d\d<\d\d:\d\d, .* pairs/s")
+    assert any(bar.match(line) for line in lines)
+    assert lines[-1].strip() == ""  # the bar is removed
+
+
+def test_a_step_without_parts_shows_the_time_it_takes(monkeypatch):
+    monkeypatch.setattr(progress, "REDRAW", 0.01)
+    stream = terminal(monkeypatch)
+    with progress_bar("learning", slow=True):
+        time.sleep(0.15)
+    assert stream.getvalue().count("learning  00:00") > 3
+
+
+def test_a_hidden_bar_and_a_pipe_get_nothing(monkeypatch, capsys):
+    for slow in (False, True):
+        assert list(counted(range(3), "reading", "pairs", 3, slow=slow)) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    stream = terminal(monkeypatch)
+    assert list(counted(range(3), "reading", "pairs", show=False)) == [0, 1, 2]
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_scoring_counts_to_the_end(monkeypatch, count):
+    ended = []
+
+    def close(bar: TerminalBar, close=TerminalBar.close) -> None:
+        if not bar.disable:  # closed already
+            ended.append((bar.n, bar.total))
+        close(bar)
+
+    refs = ["the cat sat on the mat", "a dog", "it rained all day"]
+    systems = {f"system {i}": ["the cat", "a", str(i)] for i in range(count)}
+    names = ["bleu", "chrf", "ter"]
+
+    def scores(progress: bool) -> object:
+        if count == 1:
+            return score(systems["system 0"], refs, names, "en", 20, progress=progress)
+        return paired_bootstrap(systems, refs, names, "en", 20, progress=progress)
+
+    silent = scores(progress=False)
+    stream = terminal(monkeypatch)
+    monkeypatch.setattr(TerminalBar, "close", close)
+    assert scores(progress=True) == silent
+    steps = 3 + 1 + 20 if count == 1 else 3 * (3 + 1) + 20 + 2 * 2 * 20
+    assert ended == [(steps, steps)] * len(names)
+    assert "computing ter" in stream.getvalue()
+
+
+def corpus_command(folder: Path, out: str) -> list[str]:
+    """Return a command that reads a table of random words, splits it and writes a corpus."""
+    rng = Random(1)
+    sides = [["".join(rng.choices(letters, k=40)) for _ in range(99)] for letters in LETTERS]
+    table = folder / "pairs.tsv"
+    table.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)))
+    options = ["--src", "en", "--tgt", "gl", "--dev-size", "20", "--test-size", "20"]
+    return [sys.executable, "-m", "data_prep.from_tsv", str(table), *options, "--out", out]
+
+
+def test_a_corpus_command_writes_plain_lines_to_a_pipe_and_bars_to_a_terminal(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    piped = subprocess.run(
+        corpus_command(tmp_path, str(tmp_path / "a")),
+        capture_output=True,
+        env=environment,
+        check=True,
+    )
+    assert not re.search(rb"[\x00-\x09\x0b-\x1f]", piped.stderr + piped.stdout)
+    assert b"details:" in piped.stderr
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    main, other = pty.openpty()
+    command = corpus_command(tmp_path, str(tmp_path / "b"))
+    with subprocess.Popen(command, stderr=other, env=environment) as process:
+        os.close(other)
+        shown = b""
+        while True:
+            try:
+                part = os.read(main, 4096)
+            except OSError:  # Linux, when the process has closed the terminal
+                break
+            if not part:
+                break
+            shown += part
+    os.close(main)
+    assert process.returncode == 0
+    for action in (b"reading", b"looking for near-duplicates of test", b"writing train"):
+        assert action in shown
