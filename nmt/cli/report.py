@@ -94,7 +94,7 @@ def body(args: argparse.Namespace) -> None:
     enable_gc()
     name = runs[0].folder.report_file
     output = Path(args.output or (name if len(runs) == 1 else name.name))
-    size = write_report(runs, output)
+    size = write_report(runs, output, progress=True)
     print(f"wrote {output} ({size / 1e6:.1f} MB)")
 
 

@@ -6,11 +6,15 @@ import html
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nmt.data.text import is_blank
 from nmt.errors import NmtError
 from nmt.report.outputs import Example, Outputs
 from nmt.report.runs import ReportedRun
+
+if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
 
 SENTENCES = 3
 MAX_PIECES = 40  # of a side that a heat map can show
@@ -46,21 +50,38 @@ class HeatMap:
     height: float
 
 
+def load_translators(runs: Sequence[ReportedRun]) -> dict[str, Translator | str]:
+    """Return the translator of the best checkpoint of each run by its name, or why it has none."""
+    from nmt.decoding.translator import Translator
+
+    loaded: dict[str, Translator | str] = {}
+    for run in runs:
+        try:
+            loaded[run.name] = Translator.load(run.folder.path, device="cpu")
+        except NmtError as error:
+            loaded[run.name] = place_of(error)
+    return loaded
+
+
+def place_of(error: NmtError) -> str:
+    """Return what an error says in one line, without its fix."""
+    return f"{error.at}: {error.what}" if error.at else error.what
+
+
 def heat_maps(
-    run: ReportedRun, outputs: Outputs, examples: Sequence[Example]
+    run: ReportedRun, translator: Translator, outputs: Outputs, examples: Sequence[Example]
 ) -> tuple[list[HeatMap], str | None]:
     """Return the heat maps of a run for the first examples that are short enough.
 
-    The best checkpoint reads the translation that the run wrote.
+    Args:
+        translator: the best checkpoint of the run; it reads the translations that the run wrote.
 
     Returns:
         The heat maps, and why there are none.
     """
     from nmt.decoding.forced import attention_maps
-    from nmt.decoding.translator import Translator
 
     try:
-        translator = Translator.load(run.folder.path, device="cpu")
         chosen, pairs = [], []
         for example in examples:
             row = example.line - 1
@@ -77,7 +98,7 @@ def heat_maps(
             translator.model, translator.codec, pairs[:SENTENCES], translator.device, tag
         )
     except NmtError as error:
-        return [], f"{error.at}: {error.what}" if error.at else error.what
+        return [], place_of(error)
     if not maps:
         return [], f"no example has at most {MAX_PIECES} pieces"
     return [

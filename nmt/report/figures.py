@@ -187,12 +187,15 @@ def bars(
     x_label: str,
     y_label: str,
     about: str,
+    name: str,
 ) -> Panel:
     """Return a figure of bars: a value for each group, side by side for each run.
 
     Args:
         groups: names on the horizontal axis.
         values: of each run, by group; None = there is no value.
+        about: description for readers who do not see the figure.
+        name: unique in the page.
     """
     figure, axes = _axes()
     width = 0.8 / len(values)
@@ -212,7 +215,7 @@ def bars(
     axes.margins(y=0.12)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    return Panel(title, to_svg(figure, title), about)
+    return Panel(title, to_svg(figure, name), about)
 
 
 def run_style(number: int) -> tuple[str, object]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 from nmt.data.bitext import set_names
 from nmt.data.convert import ConvertLines
@@ -18,7 +20,7 @@ from nmt.report.diff import Part, compare, split_words
 from nmt.report.runs import ReportedRun
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import check_lines, sentence_scores
-from nmt.scoring.systems import Systems, from_runs
+from nmt.scoring.systems import Systems, TrainingFile, from_runs
 
 EXAMPLES = 5  # of each kind
 MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
@@ -26,6 +28,9 @@ MAX_TRAINING_BYTES = 1e8  # of target text whose words are counted; more takes o
 COMPRESSION = 3  # of an archive, roughly
 LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
 LONGEST_REPETITION = 5  # words
+
+TrainingCounts: TypeAlias = dict[tuple[str | TrainingFile, ...], Counter[str]]
+"""How often each word occurs in a training text: by the language of its words, and its files."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,13 @@ class Outputs:
         """Return BLEU by length of the reference, of each run."""
         return [self.systems.by_length(run.name, ["bleu"]) for run in self.runs]
 
-    def by_frequency(self) -> list[list[FrequencyBucket]] | None:
+    def by_frequency(self, known: TrainingCounts) -> list[list[FrequencyBucket]] | None:
         """Return how well each run produces the words of each frequency in the training text.
 
         The training text is that of the first run, as in nmt-score.
+
+        Args:
+            known: the counts of training texts; those of this set are added.
 
         Returns:
             None if the training text is too large to count its words here.
@@ -149,7 +157,8 @@ class Outputs:
         systems = from_runs(names, self.split, training=True)
         if sum(_text_size(file.path) for file in systems.training) > MAX_TRAINING_BYTES:
             return None
-        counts = systems.training_counts()
+        text: tuple[str | TrainingFile, ...] = (systems.tgt_lang, *systems.training)
+        counts = known[text] = known.get(text) or systems.training_counts()
         return [systems.by_frequency(name, counts) for name in names]
 
     # ------------------------------------------------------------------ faults
@@ -247,16 +256,16 @@ class Outputs:
         )
 
 
-def split_of(runs: Sequence[ReportedRun]) -> str | None:
-    """Return the set to show: the first test set, or dev if a run has no outputs on test yet.
+def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the sets to show: the test sets that all runs have translated.
 
-    None if a run has no outputs at all.
+    If there is none, these are the dev sets that all have translated with their best checkpoints.
     """
     for role in ("test", "dev"):
-        name = set_names(runs[0].recipe, role)[0] if runs[0].recipe.data.entries.get(role) else None
-        if name is not None and all(_has_outputs(run, name) for run in runs):
-            return name
-    return None
+        names = set_names(runs[0].recipe, role) if runs[0].recipe.data.entries.get(role) else []
+        if found := [name for name in names if all(_has_outputs(run, name) for run in runs)]:
+            return found
+    return []
 
 
 def _has_outputs(run: ReportedRun, split: str) -> bool:

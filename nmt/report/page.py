@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -15,20 +15,26 @@ import nmt
 from nmt.analysis.figures import metric_label
 from nmt.errors import NmtError
 from nmt.report import figures
-from nmt.report.attention import CELL, HeatMap, heat_maps
+from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators, place_of
 from nmt.report.data_card import data_cards
 from nmt.report.figures import Panel
-from nmt.report.outputs import Example, Fault, Outputs, split_of
+from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of
 from nmt.report.recipes import key_rows
 from nmt.report.runs import ReportedRun
 from nmt.runtime.files import write_atomic
+from nmt.runtime.progress import counted
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
 from nmt.scoring.report import report as compare_systems
 
+if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
+
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "\N{EN DASH}"  # where there is no value
 UNKNOWN = "not recorded"
+COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
+MAX_SETS = 6  # of several test sets that have a section; each takes seconds
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class OutputSection:
     """What the report shows about the outputs of the runs on one set; a note replaces what fails.
 
     Attributes:
+        number: of the set in the report, from 1.
         split: the set.
         lengths, frequencies: by run.
         panels: figures of both.
@@ -65,6 +72,7 @@ class OutputSection:
         notes: why a part is missing.
     """
 
+    number: int
     split: str
     src: str
     tgt: str
@@ -78,12 +86,13 @@ class OutputSection:
     notes: list[str]
 
 
-def write_report(runs: Sequence[ReportedRun], output: Path) -> int:
+def write_report(runs: Sequence[ReportedRun], output: Path, progress: bool = False) -> int:
     """Write the report of some runs; an existing file is replaced.
 
     Args:
         runs: in any state; the first is the baseline of comparisons.
         output: the HTML file.
+        progress: show bars on a terminal.
 
     Returns:
         Its size in bytes.
@@ -92,13 +101,17 @@ def write_report(runs: Sequence[ReportedRun], output: Path) -> int:
         UserError: matplotlib is missing.
         MachineError: the file cannot be written.
     """
-    page = render(runs).encode("utf-8")
+    page = render(runs, progress).encode("utf-8")
     write_atomic(output, page, "choose another --output")
     return len(page)
 
 
-def render(runs: Sequence[ReportedRun]) -> str:
-    """Return the report of some runs as HTML."""
+def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
+    """Return the report of some runs as HTML.
+
+    Args:
+        progress: show bars on a terminal.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -112,15 +125,16 @@ def render(runs: Sequence[ReportedRun]) -> str:
         number=number, thousands=thousands, hours=hours, metric=metric_label, plain=plain
     )
     with figures.style():
-        context = _context(runs)
+        context = _context(runs, progress)
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
     return environment.get_template("report.html").render(style=style, **context)
 
 
-def _context(runs: Sequence[ReportedRun]) -> dict[str, Any]:
+def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     several = len(runs) > 1
     outputs, notes = _outputs(runs)
-    tables, score_notes = _scores(runs, outputs)
+    tables, score_notes = _scores(runs, outputs, progress)
+    sections = _output_sections(runs, outputs, progress)
     return {
         "title": _title(runs),
         "runs": runs,
@@ -133,7 +147,7 @@ def _context(runs: Sequence[ReportedRun]) -> dict[str, Any]:
         "resamples": RESAMPLES,
         "by_update": figures.learning_curves(runs, by_time=False),
         "by_time": figures.learning_curves(runs, by_time=True),
-        "outputs": _output_section(runs, outputs) if outputs is not None else None,
+        "sections": sections,
         "cell": CELL,
         "recipe_rows": key_rows([run.recipe for run in runs]),
         "cards": data_cards(runs),
@@ -211,24 +225,25 @@ def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
 
 
 def _scores(
-    runs: Sequence[ReportedRun], outputs: Outputs | None
+    runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
 ) -> tuple[list[ScoreTable], list[str]]:
     """Return the scores of the runs, with paired significance if the runs can be compared."""
-    if len(runs) > 1 and outputs is not None:
-        metrics = [name for name in ("bleu", "chrf", "tokenized_bleu") if name in METRICS]
+    if len(runs) == 1 or not outputs:
+        return _logged_scores(runs)
+    tables = []
+    for of_set in outputs:
         try:
-            compared = compare_systems(outputs.systems, metrics, RESAMPLES)
+            compared = compare_systems(of_set.systems, COMPARED, RESAMPLES, progress=progress)
         except NmtError as error:
-            tables, notes = _logged_scores(runs)
-            return tables, [*notes, str(error.what)]
+            logged, notes = _logged_scores(runs)
+            return logged, [*notes, str(error.what)]
         of_runs = [compared.scores[run.name] for run in runs]
         labels = [run.label for run in runs]
-        tables = [
-            _score_table(outputs.split, list(zip(labels, entries, strict=True)))
+        tables += [
+            _score_table(of_set.split, list(zip(labels, entries, strict=True)))
             for entries in zip(*of_runs, strict=True)
         ]
-        return tables, []
-    return _logged_scores(runs)
+    return tables, []
 
 
 def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> ScoreTable:
@@ -278,44 +293,74 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
 # ---------------------------------------------------------------- outputs
 
 
-def _outputs(runs: Sequence[ReportedRun]) -> tuple[Outputs | None, list[str]]:
-    """Return the outputs of the runs on one set, or why they cannot be shown."""
+def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
+    """Return the outputs of the runs on each set, and why some cannot be shown."""
     if not all(run.recipe.translates for run in runs):
-        return None, []
-    split = split_of(runs)
-    if split is None:
-        return None, ["Translations are not shown: a run has none of its best checkpoint yet."]
-    try:
-        return Outputs(runs, split), []
-    except NmtError as error:
-        return None, [f"Translations are not shown: {_place(error)}"]
+        return [], []
+    splits = splits_of(runs)
+    if not splits:
+        return [], ["Translations are not shown: a run has none of its best checkpoint yet."]
+    outputs, notes = [], []
+    for split in splits[:MAX_SETS]:
+        try:
+            outputs.append(Outputs(runs, split))
+        except NmtError as error:
+            of_set = f" of {split}" if len(splits) > 1 else ""
+            notes.append(f"Translations{of_set} are not shown: {place_of(error)}")
+    if rest := splits[MAX_SETS:]:
+        notes.append(f"Translations of {', '.join(rest)} are not shown: the report has {MAX_SETS}.")
+    return outputs, notes
 
 
-def _output_section(runs: Sequence[ReportedRun], outputs: Outputs) -> OutputSection:
+def _output_sections(
+    runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
+) -> list[OutputSection]:
+    translators = load_translators(runs) if outputs else {}
+    counts: TrainingCounts = {}
+    shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
+    return [
+        _output_section(number, runs, of_set, translators, counts)
+        for number, of_set in enumerate(shown, 1)
+    ]
+
+
+def _output_section(
+    number: int,
+    runs: Sequence[ReportedRun],
+    outputs: Outputs,
+    translators: dict[str, Translator | str],
+    counts: TrainingCounts,
+) -> OutputSection:
     notes = []
     lengths = outputs.by_length()
-    panels = [_length_panel(runs, lengths)]
+    panels = [_length_panel(number, outputs.split, lengths)]
     frequencies = None
     try:
-        frequencies = outputs.by_frequency()
+        frequencies = outputs.by_frequency(counts)
         if frequencies is None:
             notes.append("Words by frequency are not shown: the training text is over 100 MB.")
         else:
-            panels.append(_frequency_panel(runs, frequencies))
+            panels.append(_frequency_panel(number, outputs.split, frequencies))
     except NmtError as error:
-        notes.append(f"Words by frequency are not shown: {_place(error)}")
+        notes.append(f"Words by frequency are not shown: {place_of(error)}")
     examples: dict[str, list[Example]] = {}
     maps: list[HeatMap] = []
     try:
         examples = outputs.examples()
     except NmtError as error:
-        notes.append(f"Examples are not shown: {_place(error)}")
+        notes.append(f"Examples are not shown: {place_of(error)}")
     for run in runs if examples else ():
-        of_run, problem = heat_maps(run, outputs, [e for of in examples.values() for e in of])
-        maps += of_run
+        translator = translators[run.name]
+        if isinstance(translator, str):
+            problem: str | None = translator
+        else:
+            shown = [example for group in examples.values() for example in group]
+            of_run, problem = heat_maps(run, translator, outputs, shown)
+            maps += of_run
         if problem:
             notes.append(f"The attention of {run.label} is not shown: {problem}")
     return OutputSection(
+        number,
         outputs.split,
         outputs.src_lang,
         outputs.tgt_lang,
@@ -330,7 +375,7 @@ def _output_section(runs: Sequence[ReportedRun], outputs: Outputs) -> OutputSect
     )
 
 
-def _length_panel(runs: Sequence[ReportedRun], lengths: list[list[LengthBucket]]) -> Panel:
+def _length_panel(number: int, split: str, lengths: list[list[LengthBucket]]) -> Panel:
     groups = [str(bucket.words).replace(">=", "≥") for bucket in lengths[0]]
     return figures.bars(
         "BLEU by sentence length",
@@ -338,13 +383,12 @@ def _length_panel(runs: Sequence[ReportedRun], lengths: list[list[LengthBucket]]
         [[bucket.scores[0].value for bucket in of_run] for of_run in lengths],
         "Words of the reference",
         "BLEU (0 to 100)",
-        f"BLEU of sentences of {', '.join(groups)} words",
+        f"BLEU of sentences of {', '.join(groups)} words of {split}",
+        f"lengths-{number}",
     )
 
 
-def _frequency_panel(
-    runs: Sequence[ReportedRun], frequencies: list[list[FrequencyBucket]]
-) -> Panel:
+def _frequency_panel(number: int, split: str, frequencies: list[list[FrequencyBucket]]) -> Panel:
     groups = [str(bucket.count).replace(">=", "≥") for bucket in frequencies[0]]
     return figures.bars(
         "Words by training frequency",
@@ -355,12 +399,9 @@ def _frequency_panel(
         ],
         "Occurrences in the training text",
         "F1 of the words (%)",
-        f"F1 of words that occur {', '.join(groups)} times in the training text",
+        f"F1 of words of {split} that occur {', '.join(groups)} times in the training text",
+        f"frequencies-{number}",
     )
-
-
-def _place(error: NmtError) -> str:
-    return f"{error.at}: {error.what}" if error.at else error.what
 
 
 # ---------------------------------------------------------------- formats

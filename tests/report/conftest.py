@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import train
+from nmt.cli import report, train
 from tests import final_reports
-from tests.toy import toy_corpus, toy_recipe
+from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_pairs
 
 HOSTILE = '<script>alert(1)</script> & "4" <b>5</b>'
 HEBREW = "שלום עולם ."
+LAYERNORM = "model.norm=layernorm"
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +33,20 @@ def folder(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         final_reports.write(patch)
         assert train.main([str(recipe), f"out={folder / 'plain'}"]) == 0
-    changes = ["model.norm=layernorm", "seed=2"]
+    changes = [LAYERNORM, "seed=2"]
     assert train.main([str(recipe), f"out={folder / 'layernorm'}", *changes]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def several_sets(folder) -> Path:
+    """The report of two runs with the test sets ``short`` and ``long``."""
+    write_pairs(folder / "long", lines_of_digits(30, seed=3, shortest=6, longest=12))
+    sets = f"[{{path: {folder}/test, name: short}}, {{path: {folder}/long, name: long}}]"
+    runs = [str(folder / name) for name in ("first", "second")]
+    for run, change in zip(runs, ("seed=3", LAYERNORM), strict=True):
+        keys = [f"out={run}", f"data.test={sets}", "train.max_validations=1", change]
+        assert train.main([str(folder / "toy.yaml"), *keys]) == 0
+    output = folder / "several.html"
+    assert report.main([*runs, "-o", str(output)]) == 0
+    return output

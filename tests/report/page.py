@@ -60,7 +60,8 @@ class Page(HTMLParser):
         return [str(attrs["id"]) for _, attrs in self.tags if "id" in attrs]
 
     def section(self, name: str) -> Page:
-        """Return the part of the page from the heading with an id to the next such heading."""
-        match = re.search(rf'<h2 id="{name}">.*?(?=<h2 |</main>)', self.source, re.DOTALL)
+        """Return the page from the heading with an id to the next one, or to the end of its set."""
+        end = r'<h2 |</main>|</details>\s*(?:<details class="set"|<h2 id="recipe")'
+        match = re.search(rf'<h2 id="{name}">.*?(?={end})', self.source, re.DOTALL)
         assert match, name
         return Page(match[0])

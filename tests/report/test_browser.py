@@ -30,6 +30,7 @@ COLORS = """
 const line = document.querySelector(".drawn path[style*='series-1']");
 return [getComputedStyle(document.body).backgroundColor, getComputedStyle(line).stroke];
 """
+VISIBLE = "return document.getElementById('parts-2').checkVisibility()"
 WIDTHS = "return [document.documentElement.scrollWidth, window.innerWidth]"
 
 
@@ -57,17 +58,18 @@ def show(browser: Any, page: Path, width: int = 1280, scheme: str = "light") -> 
 
 
 @pytest.fixture(scope="module")
-def pages(folder) -> list[Path]:
-    """A report of one run, and one of two."""
+def pages(folder, several_sets) -> list[Path]:
+    """A report of one run, one of two, and one of two with two test sets."""
     both = folder / "both.html"
     runs = [str(folder / name) for name in ("plain", "layernorm")]
     assert report.main([*runs, "-o", str(both)]) == 0
-    return [folder / "plain" / "report.html", both]
+    return [folder / "plain" / "report.html", both, several_sets]
 
 
 def test_every_figure_is_drawn_without_an_error_or_a_request(browser, pages):
     for page in pages:
         show(browser, page)
+        browser.execute_script("document.querySelectorAll('.set').forEach(d => d.open = true)")
         figures = browser.execute_script(DRAWN)
         assert len(figures) >= 8 + 2 + 3
         for label, width, height, shapes, texts in figures:
@@ -86,6 +88,13 @@ def test_the_horizontal_axis_can_be_changed(browser, pages):
     (after, *_) = [figure[0] for figure in browser.execute_script(DRAWN)]
     assert "over update" in before
     assert "over training time" in after
+
+
+def test_a_link_to_a_closed_test_set_opens_it(browser, several_sets):
+    show(browser, several_sets)
+    assert not browser.execute_script(VISIBLE)
+    browser.execute_script("document.querySelector(\"a[href='#parts-2']\").click()")
+    assert browser.execute_script(VISIBLE)
 
 
 def test_dark_and_light_pages_differ_and_so_do_their_figures(browser, pages):

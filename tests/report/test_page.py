@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from nmt.cli import report, train
 from nmt.report.outputs import Outputs
+from nmt.report.page import render
 from nmt.report.runs import read_runs
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
@@ -46,8 +48,8 @@ def written(run: Path, output: Path) -> Page:
 # ---------------------------------------------------------------- the file
 
 
-def test_the_file_is_complete_and_asks_for_nothing(plain, both):
-    for page in (plain, both):
+def test_the_file_is_complete_and_asks_for_nothing(plain, both, several_sets):
+    for page in (plain, both, Page.read(several_sets)):
         assert len(page.source.encode()) < 5e6
         assert not re.search(r"(?:src|href)=\"(?!#)|url\((?!#)|@import|<link", page.source)
         assert not page.all("script")
@@ -58,8 +60,8 @@ def test_the_file_is_complete_and_asks_for_nothing(plain, both):
         assert str(policy["content"]).startswith("default-src 'none'")
 
 
-def test_ids_are_unique_and_references_resolve(plain, both):
-    for page in (plain, both):
+def test_ids_are_unique_and_references_resolve(plain, both, several_sets):
+    for page in (plain, both, Page.read(several_sets)):
         ids = page.ids()
         assert len(set(ids)) == len(ids)
         assert set(re.findall(r"(?:href=\"|url\()#([^\")]+)", page.source)) <= set(ids)
@@ -187,6 +189,45 @@ def test_several_runs_are_compared_with_the_first(both):
     assert len(both.section("curves").all("figure")) == 2 * CURVES
 
 
+def test_each_test_set_has_its_sections(several_sets):
+    page = Page.read(several_sets)
+    assert [bool("open" in attrs) for attrs in page.all("details", class_="set")] == [True, False]
+    for number, (name, lines) in enumerate((("short", 12), ("long", 30)), 1):
+        parts, outputs = page.section(f"parts-{number}"), page.section(f"outputs-{number}")
+        assert f"Lengths and frequencies: test.{name}" in parts.text
+        assert f"{lines} lines of test.{name}" in parts.text
+        assert len(parts.all("figure")) == 2
+        assert f"Faults in {lines} lines of test.{name}" in outputs.text
+        assert f"Translations: test.{name}" in outputs.text
+        assert "Largest difference" in outputs.text
+        assert len(page.section(f"attention-{number}").all("figure")) == 6
+        assert page.all("a", href=f"#parts-{number}")
+        scores = page.section("scores").text
+        assert re.search(
+            rf"Test\.{name} BLEU Run .*? second [\d.]+ .*? [+-][\d.]+ [01]\.\d", scores
+        )
+
+
+def test_a_set_that_a_run_lacks_has_no_section(several_sets, folder, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "second", run)
+    (run / "test.long.hyp").unlink()
+    output = tmp_path / "page.html"
+    assert report.main([str(folder / "first"), str(run), "-o", str(output)]) == 0
+    page = Page.read(output)
+    assert not page.all("details", class_="set")
+    assert "12 lines of test.short" in page.section("parts").text
+
+
+def test_the_training_text_of_several_sets_is_read_once(several_sets, folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "nmt.scoring.systems.Systems.training_counts", lambda of: read.append(of) or Counter("a")
+    )
+    render(read_runs([folder / "first"]))
+    assert len(read) == 1
+
+
 def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_path):
     corpus = tmp_path / "old"
     shutil.copytree(OLD_RUN, corpus)
@@ -260,7 +301,7 @@ def test_language_models_have_no_translations(tmp_path):
 
 def test_a_report_that_fails_costs_nothing(folder, tmp_path, monkeypatch, capsys):
     final_reports.write(monkeypatch)
-    monkeypatch.setattr("nmt.report.page.render", lambda runs: 1 / 0)
+    monkeypatch.setattr("nmt.report.page.render", lambda *args: 1 / 0)
     run = tmp_path / "my run"
     keys = [f"out={run}", "train.max_validations=1", "data.test=none"]
     assert train.main([str(folder / "toy.yaml"), *keys]) == 0
