@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "--format",
         choices=["ctranslate2", "transformers"],
         default="ctranslate2",
-        help="inference engine, or library; default: %(default)s",
+        help="program that reads the folder; default: %(default)s",
     )
     p.add_argument(
         "--quantization",
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--output",
         metavar="DIR",
-        help="new folder; default: RUN/FORMAT or RUN/ctranslate2-TYPE",
+        help="folder to write; default: RUN/FORMAT or RUN/ctranslate2-TYPE",
     )
     p.add_argument(
         "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
@@ -49,14 +49,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--license",
         metavar="ID",
-        help="license of the model for the card of --hub, such as apache-2.0 or cc-by-4.0",
+        help="license of the model in the card of --hub, such as apache-2.0 or cc-by-4.0",
     )
     p.add_argument(
         "--example",
         action="append",
         metavar="TEXT",
-        help="source sentence of the example in the card of --hub, again for more; default: lines "
-        "of the dev set",
+        help="source sentence of the example in the card of --hub; repeat the option for more; "
+        "default: lines of the dev set",
     )
     p.add_argument(
         "--force", action="store_true", help="replace an exported model at --output or --hub"

@@ -28,7 +28,7 @@ def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = T
     parser.add_argument(
         "--variant",
         metavar="NAME",
-        help="variant to use, if the file lists variants; without it, their names are printed",
+        help="variant to use, for a file of variants; without it, the variants are listed",
     )
 
 

@@ -56,11 +56,11 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="FILE",
-        help="the HTML file, replaced if it exists; default: report.html in the run folder, or in "
-        "the working directory for several runs",
+        help="the HTML file; an existing one is replaced; default: report.html in the run folder, "
+        "or in the working directory for several runs",
     )
     p.add_argument(
-        "--table", action="store_true", help="list the variants of a file instead of a report"
+        "--table", action="store_true", help="list the results of the variants of a file"
     )
     p.add_argument(
         "--runs",

@@ -33,8 +33,8 @@ def parser() -> argparse.ArgumentParser:
         "--split",
         type=_split,
         metavar="SPLIT",
-        help="hypotheses of the runs to score: test or dev, or test.NAME or dev.NAME of several "
-        "sets; default: test",
+        help="set of the runs to score: test or dev; for several sets, test.NAME or dev.NAME; "
+        "default: test",
     )
     p.add_argument(
         "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file per system"
@@ -43,10 +43,10 @@ def parser() -> argparse.ArgumentParser:
         "--ref",
         action="append",
         metavar="F",
-        help="reference, again for each further one; default for runs: those of the recipe",
+        help="reference; repeat the option for further ones; default for runs: those of the recipe",
     )
     p.add_argument(
-        "--src", metavar="F", help="source, for COMET and to count hypotheses that repeat it"
+        "--src", metavar="F", help="source, for COMET and to count hypotheses that copy it"
     )
     p.add_argument(
         "--tgt-lang", metavar="XX", help="language of the files, for tokenization; default: en"
@@ -66,12 +66,13 @@ def parser() -> argparse.ArgumentParser:
         type=_resamples,
         default=RESAMPLES,
         metavar="N",
-        help="bootstrap resamples: 0 for no intervals, or at least 100; default: %(default)s",
+        help="bootstrap resamples, at least 100; 0 = no intervals, for one system; default: "
+        "%(default)s",
     )
     p.add_argument(
         "--buckets",
         action="store_true",
-        help="score also by length of the reference, and words by their count in the training text",
+        help="also score by length of the reference, and words by their count in the training text",
     )
     p.add_argument(
         "--train",
@@ -82,13 +83,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--documents",
         metavar="F",
-        help="document id of each line: score the joined lines of each document too (d-BLEU)",
+        help="file with the document id of each line: also score documents (d-BLEU)",
     )
     p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
     p.add_argument(
         "--comet-command",
         metavar="CMD",
-        help="add the score that a command prints; {src}, {hyp} and {ref} in it become files",
+        help="add the score that a command prints; {src}, {hyp} and {ref} in it are replaced by "
+        "file names",
     )
     p.add_argument(
         "--comet-timeout",

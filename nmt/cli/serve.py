@@ -22,13 +22,13 @@ SHORTEST_KEY = 16  # characters
 NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
 COMPILED_PRODUCTS = 1024  # matrix products kept: most batches are small, so few sizes recur often
 LIMITS = {
-    "body": ("--max-body", "BYTES", int, "largest body of a request"),
-    "lines": ("--max-lines", "N", int, "most lines of a request"),
-    "characters": ("--max-chars", "N", int, "most characters of a line"),
-    "queue": ("--max-queue", "N", int, "most lines that wait for a model"),
-    "seconds": ("--timeout", "SECONDS", float, "longest time from a request to its answer"),
-    "beam": ("--max-beam", "N", int, "largest beam and n-best list of a request"),
-    "batch": ("--batch-lines", "N", int, "most lines that a model translates together"),
+    "body": ("--max-body", "BYTES", int, "maximum size of a request"),
+    "lines": ("--max-lines", "N", int, "maximum number of lines in a request"),
+    "characters": ("--max-chars", "N", int, "maximum number of characters in a line"),
+    "queue": ("--max-queue", "N", int, "maximum number of lines that wait for a model"),
+    "seconds": ("--timeout", "SECONDS", float, "maximum time from a request to its answer"),
+    "beam": ("--max-beam", "N", int, "maximum beam and n-best list of a request"),
+    "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
 }
 
 
@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="nmt-serve",
         usage="%(prog)s RUN [RUN ...] [options]",
-        description="Translate over HTTP: a JSON API, and a page to try models on. Requests that "
-        "arrive at the same time share a batch. SIGTERM ends the server after the answers to all "
+        description="Serve models over HTTP: a JSON API, and a page to try them on. Requests that "
+        "arrive at the same time share a batch. SIGTERM ends the server after it has answered all "
         "accepted requests.",
         epilog="docs/howto/serve.md has examples.",
     )
@@ -55,13 +55,20 @@ def parser() -> argparse.ArgumentParser:
     net.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address to listen on; any but the default needs an API key; default: %(default)s",
+        help="address to listen on; one that other machines can reach requires an API key; "
+        "default: %(default)s",
     )
-    net.add_argument("--port", type=int, default=8000, help="0 = a free one; default: %(default)s")
+    net.add_argument(
+        "--port",
+        type=int,
+        default=8000,
+        help="port to listen on; 0 = a free one; default: %(default)s",
+    )
     net.add_argument(
         "--api-key-file",
         metavar="FILE",
-        help=f"file with the key that requests must have; default: the variable {KEY_VARIABLE}",
+        help="file with the key that requests must have; default: the environment variable "
+        f"{KEY_VARIABLE}",
     )
     limits = p.add_argument_group("limits")
     for name, (flag, metavar, kind, meaning) in LIMITS.items():
@@ -72,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
             metavar=metavar,
             type=kind,
             default=default,
-            help=f"{meaning}; default: {default:,g}".replace("%", "%%"),
+            help=f"{meaning}; default: {default:,.0f}".replace("%", "%%"),
         )
     model = p.add_argument_group("models")
     add_model_options(model)
@@ -80,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
-        help="library that runs a model; auto = ctranslate2 for an exported folder and for greedy "
+        help="library that searches; auto = ctranslate2 for an exported folder and for greedy "
         "search (beam 1), where it finds the same translations faster; default: %(default)s",
     )
     return p
@@ -105,7 +112,7 @@ def body(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise UserError(
             f"nmt-serve needs packages that are not installed: {error}",
-            fix='install them: pip install "nmt[serve]" (or: pip install -e ".[serve]")',
+            fix='install them, in the folder of nmt: pip install -e ".[serve]"',
         ) from error
     if key is None and not is_loopback(args.host):
         raise UserError(

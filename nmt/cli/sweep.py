@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
         description="Train each variant of a file with each seed, and print mean, standard "
         "deviation and best score, with the significance of each difference. The same command "
         "continues an interrupted sweep; runs that have ended are not repeated.",
-        epilog="exit code 3: runs failed or diverged; the table and the folder logs have reasons",
+        epilog="Exit code 3 means that runs failed or diverged. The table shows the reasons, and "
+        "the folder logs has the output of each run.",
     )
     p.add_argument("file", help="a file of variants, such as those in recipes/sweeps/")
     p.add_argument(
@@ -40,54 +41,67 @@ def parser() -> argparse.ArgumentParser:
         help="recipe keys to override in each run, for example train.max_validations=2",
     )
     p.add_argument(
-        "--seeds", nargs="+", type=int, metavar="N", help="seeds; default: seeds of the file"
+        "--seeds",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="seeds of each variant; default: seeds of the file",
     )
     p.add_argument(
-        "--baseline", metavar="NAME", help="variant to compare with; default: that of the file"
+        "--baseline", metavar="NAME", help="variant to compare with; default: baseline of the file"
     )
     p.add_argument(
-        "--hours", type=_positive, metavar="H", help="training time of each run, see budget.hours"
+        "--hours",
+        type=_positive,
+        metavar="H",
+        help="hours of training of each run (key budget.hours)",
     )
     p.add_argument(
-        "--tokens", type=_positive, metavar="N", help="tokens of each run, see budget.tokens"
+        "--tokens", type=_positive, metavar="N", help="tokens of each run (key budget.tokens)"
     )
     p.add_argument(
-        "--out", metavar="DIR", help="folder of the sweep; default: runs/NAME of the file"
+        "--out", metavar="DIR", help="folder of the sweep; default: runs/NAME for NAME.yaml"
     )
     where = p.add_argument_group("where to train")
     where.add_argument(
         "--jobs",
         type=_count,
         metavar="N",
-        help="runs at the same time, which share the CPU threads; default: one for each device",
+        help="number of runs at the same time, which share the CPU threads; default: one for each "
+        "device",
     )
     where.add_argument(
         "--devices",
         nargs="+",
         metavar="N",
         default=[],
-        help="GPUs by number; each run sees one of them",
+        help="numbers of the GPUs to use; each run uses one of them",
     )
     results = p.add_argument_group("results")
     results.add_argument(
-        "--metric", choices=METRICS, help="score on test; default: score.select_by of the recipe"
+        "--metric",
+        choices=METRICS,
+        help="test score of the table; default: score.select_by of the recipe",
     )
     results.add_argument(
         "--resamples",
         type=int,
         default=1000,
         metavar="N",
-        help="resamples of the significance tests; 0 = no tests (default: 1000)",
+        help="resamples of the significance tests; 0 = no tests; default: %(default)s",
     )
     results.add_argument(
-        "--format", choices=FORMATS, default="text", help="of the printed table (default: text)"
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="format of the printed table; default: %(default)s",
     )
     only = p.add_mutually_exclusive_group()
     only.add_argument(
-        "--dry-run", action="store_true", help="list the runs and their commands, and train nothing"
+        "--dry-run", action="store_true", help="list the runs and their commands, without training"
     )
     only.add_argument(
-        "--results", action="store_true", help="print the results so far, and train nothing"
+        "--results", action="store_true", help="print the results so far, without training"
     )
     return p
 

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--dry-run",
         action="store_true",
-        help="check the recipe, the device, the data and the memory, and write no run folder",
+        help="check the recipe, the device, the data and the memory, without training",
     )
     add_suggest(p)
     return p

@@ -73,18 +73,18 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="RUN",
         help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary form an ensemble",
+        "with the same vocabulary are an ensemble",
     )
     files = p.add_argument_group("input and output")
-    files.add_argument("--input", metavar="FILE", help="read this file, plain, .gz, .xz or .bz2")
+    files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")
     files.add_argument(
         "--output",
         metavar="FILE",
-        help="write this file, which is named FILE.part until it is complete",
+        help="write this file; its name is FILE.part until it is complete",
     )
     existing = files.add_mutually_exclusive_group()
-    existing.add_argument("--force", action="store_true", help="replace the output if it exists")
-    existing.add_argument("--resume", action="store_true", help="continue an unfinished output")
+    existing.add_argument("--force", action="store_true", help="replace an existing output")
+    existing.add_argument("--resume", action="store_true", help="continue an interrupted output")
     pairs = p.add_argument_group("parallel corpus, for back-translation and distillation")
     pairs.add_argument(
         "--pairs",
@@ -96,15 +96,15 @@ def parser() -> argparse.ArgumentParser:
         "--max-ratio",
         type=float,
         metavar="X",
-        help="drop a pair if one side has over X times the expected length, plus ten characters; "
-        "default: 2",
+        help="drop a pair if one side has over X times the expected number of characters, plus "
+        "ten; default: 2",
     )
     pairs.add_argument(
         "--max-copied",
         type=float,
         metavar="X",
-        help="drop a pair if over this share of the words of the translation are words of the "
-        "source; 1 = keep copies; default: 0.5",
+        help="drop a pair if over this share of the translated words are words of the source; 1 = "
+        "keep copies; default: 0.5",
     )
     model = p.add_argument_group("model")
     add_model_options(model)
@@ -112,14 +112,14 @@ def parser() -> argparse.ArgumentParser:
         "--workers",
         type=int,
         metavar="N",
-        help="number of batches that are searched in parallel on a CPU, each on one core; default: "
-        "all cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
+        help="number of batches to search in parallel on a CPU, each on one core; default: all "
+        "cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
     )
     model.add_argument(
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
-        help="library that runs the model; auto = ctranslate2 where it finds the same translations "
-        "faster (--beam 1), else torch; default: ctranslate2 for an exported folder, else torch",
+        help="library that searches; auto = ctranslate2 if it finds the same translations (--beam "
+        "1), else torch; default: ctranslate2 for an exported folder, else torch",
     )
     _add_search_options(p)
     return p
@@ -129,7 +129,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
     from nmt.decoding.options import SearchOptions, as_flag
 
-    search = p.add_argument_group("search", "defaults are the decode keys of the recipe")
+    search = p.add_argument_group("search", "the recipe's decode keys are the defaults")
     groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
     group_of = {name: groups[title] for title, names in OPTION_GROUPS.items() for name in names}
     for name, field in SearchOptions.model_fields.items():
@@ -146,7 +146,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         elif name in ("tag", "src"):
             kind = {"metavar": "TAG" if name == "tag" else "LANG"}
         elif str in types:
-            kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one a line"
+            kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
         group_of.get(name, search).add_argument(as_flag(name), default=None, help=meaning, **kind)
     for name, meaning in CONSTRAINT_FILES.items():
         group_of[name].add_argument(as_flag(name), metavar="FILE", help=meaning)

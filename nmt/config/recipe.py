@@ -135,7 +135,7 @@ class _Entry(ConfigBase):
     """What the entries of all corpora have; a recipe may write a path alone."""
 
     path: Prefix = option(
-        ..., "path prefix of the files PATH.SRC and PATH.TGT, one sentence a line", "O"
+        ..., "path prefix of the files PATH.SRC and PATH.TGT, one sentence per line", "O"
     )
     src: Language | None = option(
         None, "source language of the corpus; none = the recipe's src", "O"
@@ -145,14 +145,14 @@ class _Entry(ConfigBase):
     )
     tag: Tag | None = option(
         None,
-        "special piece before each source, which no text can produce; nmt-translate --tag puts it "
-        "before the lines to translate",
+        "special piece that is put before each source; text can never produce it; nmt-translate "
+        "--tag puts it before the lines to translate",
         "Johnson 2017, Caswell 2019",
     )
     tokenized: bool | None = option(
         None,
-        "true = the files are Moses-tokenized, false = they are plain text; they are converted if "
-        "data.tokenized differs; none = as data.tokenized",
+        "true = the files are Moses-tokenized, false = they are plain text; if data.tokenized "
+        "differs, they are converted; none = as data.tokenized",
         "O",
     )
 
@@ -190,8 +190,8 @@ class CorpusEntry(_Entry):
 
     weight: float = option(
         1.0,
-        "how often an epoch has each pair, on average: 2.5 = twice, and once more with probability "
-        "0.5; an entry that is listed twice counts twice",
+        "how often an epoch has each pair, on average: 2.5 = twice, and a third time with "
+        "probability 0.5; an entry that is listed twice counts twice",
         "O",
         form="a number above 0 and at most 1000; to leave a corpus out, remove its entry",
         gt=0,
@@ -204,7 +204,7 @@ class HeldOutEntry(_Entry):
 
     name: str | None = option(
         None,
-        "name of the set in logs and files, if there are several sets; none = SRC-TGT",
+        "name of the set in logs and files, for several sets; none = SRC-TGT",
         "O",
         form="letters, digits, - and _",
         pattern=r"^[A-Za-z0-9_-]+$",
@@ -215,7 +215,7 @@ class HeldOutEntry(_Entry):
         item_or_list({"type": "string", "minLength": 1}, "a file, or a list of files"),
     ] = option(
         [],
-        "files with further references, line by line as PATH.TGT; BLEU, chrF and TER count all "
+        "files with further references, with the lines of PATH.TGT; BLEU, chrF and TER use all "
         "references, perplexity only PATH.TGT",
         "Papineni 2002",
     )
@@ -265,24 +265,25 @@ class DataConfig(ConfigBase):
     train: CorpusEntries = option(
         ...,
         "training corpus, or a list of corpora: path prefix of the files PREFIX.SRC and "
-        "PREFIX.TGT, one sentence a line, plain, .gz, .xz or .bz2",
+        "PREFIX.TGT, one sentence per line, plain, .gz, .xz or .bz2",
         "O",
     )
     dev: HeldOutEntries = option(
         ...,
-        "path prefix of the validation set; its score, or the mean score of a list of sets, "
-        "selects the best checkpoint, decays the learning rate and stops training",
+        "path prefix of the validation set, or a list of sets; the score, or the mean score of the "
+        "sets, selects the best checkpoint, decays the learning rate and stops training",
         "O",
     )
     test: HeldOutEntries | None = option(
         None,
-        "path prefix of the test set, or a list of sets; each is scored once, when training ends",
+        "path prefix of the test set, or a list of sets; each set is scored once, at the end of "
+        "training",
         "O",
     )
     temperature: float = option(
         1.0,
         "sampling temperature T: an epoch draws each entry of data.train in proportion to (number "
-        "of pairs)^(1/T), the largest entry once; 1 = off, more = small entries more often; the "
+        "of pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the "
         "weight of an entry multiplies this",
         "Arivazhagan 2019",
         ge=1,
@@ -295,7 +296,8 @@ class DataConfig(ConfigBase):
     )
     tokenized: bool = option(
         False,
-        "true = the corpus files are Moses-tokenized: no tokenizer runs, and output is detokenized",
+        "true = the corpus files are Moses-tokenized: they are not tokenized again, and output is "
+        "detokenized",
         "T, A",
     )
     max_len: int = option(
@@ -321,7 +323,7 @@ class DataConfig(ConfigBase):
     )
     block: int = option(
         512,
-        "length of the blocks of text that a language model reads, in pieces; a batch has "
+        "length in pieces of the blocks that a language model reads; a batch has "
         "data.batch_tokens / data.block blocks; N uses 2048 for causal models",
         "N 3.1; Liu 2019",
         ge=8,
@@ -334,18 +336,19 @@ class DataConfig(ConfigBase):
     )
     checks: Literal["error", "warn", "off"] = option(
         "error",
-        "what a failed corpus check does: error = stop before training, warn = print it",
+        "effect of a failed corpus check: error = stop before training, warn = print a warning, "
+        "off = nothing",
         "O",
     )
     max_overlap: Probability = option(
         0.05,
-        "maximum share of dev or test pairs that also occur in the training corpus; more is a "
-        "failed check",
+        "maximum share of dev or test pairs that also occur in the training corpus; a larger share "
+        "is a failed check",
         "O",
     )
     normalize: Literal["none", "nfc"] = option(
         "none",
-        "Unicode normalization of training and input text; references are scored as they are",
+        "Unicode normalization of training and input text; references are scored unaltered",
         "O",
     )
 
@@ -358,7 +361,7 @@ class DataConfig(ConfigBase):
 def _learn_from() -> Any:
     return option(
         None,
-        "corpora to learn the segmentation from, also of other languages; each is an entry as in "
+        "corpora to learn the segmentation from, in any languages; each is an entry as in "
         "data.train; none = data.train",
         "O",
     )
@@ -397,14 +400,14 @@ class FastBpeConfig(SegmentBase):
     kind: Literal["fastbpe"] = "fastbpe"
     merges: int = option(
         8000,
-        "number of BPE merges to learn on both sides together; T uses 3000 for gl-en",
+        "number of BPE merges, learned on both sides together; T uses 3000 for gl-en",
         "T table 1",
         ge=1,
         le=MAX_VOCAB,
     )
     codes: str = option(
         "learn",
-        "learn = learn the merges; or the path of a fastBPE codes file",
+        "learn = learn the merges; otherwise the path of a fastBPE codes file",
         "O",
     )
     learn_from: CorpusEntries | None = _learn_from()
@@ -434,18 +437,19 @@ class SentencePieceConfig(SegmentBase):
     kind: Literal["sentencepiece"] = "sentencepiece"
     vocab_size: int = option(
         8000,
-        "size of the vocabulary to learn on both sides together, in pieces",
+        "number of pieces in the vocabulary, learned on both sides together",
         "O",
         ge=16,
         le=MAX_VOCAB,
     )
     model_type: Literal["bpe", "unigram"] = option("bpe", "algorithm of SentencePiece", "O")
-    model: str = option("learn", "learn = learn the model; or the path of a .model file", "O")
+    model: str = option(
+        "learn", "learn = learn the model; otherwise the path of a .model file", "O"
+    )
     learn_from: CorpusEntries | None = _learn_from()
     byte_fallback: bool = option(
         False,
-        "true = rare and unseen characters become UTF-8 bytes, so that none is UNK; adds 256 "
-        "pieces",
+        "true = rare and unseen characters become UTF-8 bytes and never UNK; adds 256 pieces",
         "O",
     )
     dropout: Probability = option(
@@ -456,8 +460,8 @@ class SentencePieceConfig(SegmentBase):
     sampling_alpha: float | None = option(
         None,
         "subword regularization (Kudo 2018) for model_type: unigram: each epoch draws the "
-        "segmentation of training text, with probabilities to the power of this; 0 = all "
-        "segmentations are equally probable, 0.2 = the author's value; none = off",
+        "segmentation of training text in proportion to probability^alpha; 0 = all segmentations "
+        "are equally probable, 0.2 = the author's value; none = off",
         "O",
         ge=0,
     )
@@ -550,19 +554,19 @@ class ModelConfig(ConfigBase):
     )
     norm_eps: float = option(
         1e-5,
-        "epsilon of the norms: added to the variance or mean square; the least length that "
-        "ScaleNorm divides by",
+        "epsilon of the norms, which is added to the variance or mean square; for ScaleNorm, the "
+        "smallest length that it divides by",
         "T appendix C",
         gt=0,
     )
     scalenorm_gain: Literal["learned", "fixed"] = option(
         "learned",
-        "gain g of ScaleNorm; fixed = sqrt(d), except in the last norm of the decoder, which "
-        "always learns it",
+        "gain g of ScaleNorm; fixed = sqrt(d), except in the last norm of the decoder, whose gain "
+        "is always learned",
         "T table 7",
     )
     fixnorm: bool = option(
-        True, "FixNorm: word embeddings are normalized to length 1 in every forward pass", "T 2.3"
+        True, "true = FixNorm: word embeddings are normalized to length 1", "T 2.3"
     )
     tie: Literal["src_tgt_out", "tgt_out", "none"] = option(
         "src_tgt_out",
@@ -572,7 +576,7 @@ class ModelConfig(ConfigBase):
     out_bias: bool = option(True, "true = the output layer has a bias per vocabulary entry", "A")
     logit_mask: bool = option(
         True,
-        "true = vocabulary entries that never occur on the target side of the training corpus get "
+        "true = vocabulary entries that do not occur on the target side of the training corpus get "
         "probability 0",
         "T appendix A",
     )
@@ -597,16 +601,20 @@ class ModelConfig(ConfigBase):
         0.1, "probability of replacing an input token, source or target, by UNK", "T appendix A"
     )
     normformer: bool = option(
-        False, "preset: sets head_scale, post_attn_norm and ffn_norm to true", "N 2.1"
+        False, "true = NormFormer: sets head_scale, post_attn_norm and ffn_norm to true", "N 2.1"
     )
-    head_scale: bool = option(False, "HeadScale: a learned factor for each attention head", "N 2.1")
+    head_scale: bool = option(
+        False, "true = HeadScale: a learned factor for each attention head", "N 2.1"
+    )
     head_scale_place: Literal["inside", "outside"] = option(
         "inside",
         "what HeadScale multiplies: inside = the output of each head; outside = slices of the "
         "attention output after its projection, as in N's released code",
         "N 2.1, 2.2",
     )
-    post_attn_norm: bool = option(False, "true = a norm on the output of each attention", "N 2.1")
+    post_attn_norm: bool = option(
+        False, "true = a norm on the output of each attention layer", "N 2.1"
+    )
     ffn_norm: bool = option(
         False, "true = a norm after the activation of the feed-forward layers", "N 2.1"
     )
@@ -620,7 +628,7 @@ class ModelConfig(ConfigBase):
         "N 2.2, 4.2",
     )
     extra_norm: Literal["layernorm", "rmsnorm", "scalenorm"] = option(
-        "layernorm", "norm that post_attn_norm, ffn_norm and qkv_norm add", "N 2.1"
+        "layernorm", "kind of the norms that post_attn_norm, ffn_norm and qkv_norm add", "N 2.1"
     )
 
     @model_validator(mode="before")
@@ -702,8 +710,8 @@ class InitConfig(ConfigBase):
 
     parent: str | None = option(
         None,
-        "run folder of the parent, the trained model that this run starts from; none = start from "
-        "random weights",
+        "run folder of the parent, the trained model that this run starts from; none = random "
+        "weights",
         "O",
         form="the path of a run folder",
         min_length=1,
@@ -711,16 +719,16 @@ class InitConfig(ConfigBase):
     )
     checkpoint: str = option(
         "best",
-        "checkpoint of the parent; avg = its newest average",
+        "checkpoint of the parent: best, latest, a name, or avg for its newest average",
         "O",
         form="best, latest, avg or the name of a checkpoint, such as u001500",
         pattern=r"^(best|latest|avg|u\d{6,12}(-(avg|best)\d{1,4})?)$",
     )
     vocab: Literal["new", "parent"] = option(
         "new",
-        "new = the vocabulary is made from this corpus as segment says, and pieces that the parent "
-        "has too take its embedding rows; parent = use the segmentation and vocabulary of the "
-        "parent, so that pieces that it lacks become UNK",
+        "new = make a vocabulary from this corpus as segment says; pieces that the parent also has "
+        "take its embedding rows; parent = use the segmentation and vocabulary of the parent; "
+        "pieces that it does not have become UNK",
         "O",
     )
     freeze: Patterns = option(
@@ -751,14 +759,15 @@ class OptimConfig(ConfigBase):
     )
     betas: tuple[Probability, Probability] = option(
         (0.9, 0.999),
-        "decay rates of Adam's running means of gradient and square; with muon, of the AdamW part",
+        "decay rates of Adam's running means of the gradient and of its square; with muon, of the "
+        "AdamW part",
         "T appendix A",
     )
     eps: float = option(1e-8, "Adam's epsilon; with muon, of the AdamW part", "T appendix A", gt=0)
     weight_decay: float = option(0.0, "weight decay", "T appendix C", ge=0)
     clip_norm: float = option(
         1.0,
-        "maximum global norm of the gradient, which is scaled down to it; 0 = off",
+        "maximum global norm of the gradient; a larger gradient is scaled down; 0 = off",
         "T appendix A",
         ge=0,
     )
@@ -772,7 +781,7 @@ class OptimConfig(ConfigBase):
 
 _RULE = (
     "when to decay: no_gain = after patience validations without a new best score; below_all = "
-    "when a score is below each of the patience scores before it, as in A"
+    "when a score is below each of the previous patience scores, as in A"
 )
 _DECAY = "factor on the learning rate at each decay"
 _PATIENCE = "number of validations that the rule compares"
@@ -910,7 +919,7 @@ class LrRamp(ScheduleBase):
     )
     stop_loss_ratio: float = option(
         1.5,
-        "training ends when the loss per token exceeds this many times its lowest logged value",
+        "training ends when the loss per token exceeds its lowest logged value times this",
         "O",
         gt=1,
     )
@@ -960,38 +969,40 @@ class TrainConfig(ConfigBase):
         "T appendix A",
         ge=1,
     )
-    keep: int = option(1, "newest checkpoints to keep, in addition to the best one", "O", ge=1)
+    keep: int = option(
+        1, "number of newest checkpoints to keep, in addition to the best one", "O", ge=1
+    )
     average: int = option(
         0,
-        "when training ends, average the newest n checkpoints and use the result if its dev score "
-        "is no worse than the best; 0 = off, otherwise at least 2",
+        "number of newest checkpoints to average when training ends; the average is used if its "
+        "dev score is not worse than the best; 0 = off, otherwise at least 2",
         "V 6.1",
         ge=0,
     )
     max_bad_updates: int = option(
         10,
-        "updates in a row with an infinite or NaN gradient, which are skipped, before training "
-        "stops with an error",
+        "training stops with an error after this many updates in a row with an infinite or NaN "
+        "gradient; such an update is skipped",
         "O",
         ge=1,
     )
     log_every: int = option(100, "updates between log lines", "O", ge=1)
     shard: Literal["off", "full"] = option(
         "off",
-        "with several processes: off = each has the complete model; full = each has a part of the "
-        "weights, gradients and optimizer state, for models too large for one GPU",
+        "with several processes: off = each process has the complete model; full = each has a part "
+        "of the weights, gradients and optimizer state, for a model that is too large for one GPU",
         "N released code",
     )
     tensorboard: Literal["auto", "on", "off"] = option(
         "auto",
-        "write the metrics for TensorBoard to RUN/tensorboard; auto = if the package tensorboard "
-        "is installed; on = stop with an error if it is not",
+        "write metrics for TensorBoard to RUN/tensorboard; auto = if the package tensorboard is "
+        "installed; on = a missing package is an error",
         "O",
     )
     wandb: str | None = option(
         None,
-        "project of Weights & Biases that the metrics are logged to; needs the package wandb; "
-        "none = off",
+        "project of Weights & Biases that gets the metrics and the recipe; requires the package "
+        "wandb; none = off",
         "O",
         form="PROJECT or ENTITY/PROJECT",
         pattern=r"^([^/\\#?%:\s]+/)?[^/\\#?%:]{1,128}$",
@@ -1005,14 +1016,14 @@ class DecodeConfig(ConfigBase):
     length_alpha: float = option(
         0.6,
         "exponent alpha of the length penalty: scores are divided by ((5 + length)/6)^alpha; 0 = "
-        "off, more gives longer translations",
+        "off, higher = longer translations",
         "W, A",
         ge=0,
         le=10,
     )
     max_len_offset: int = option(
         50,
-        "maximum length of a translation: that of the source plus this, in pieces",
+        "maximum length of a translation: length of the source plus this, in pieces",
         "V, A",
         ge=1,
         le=10_000,
@@ -1020,7 +1031,8 @@ class DecodeConfig(ConfigBase):
     allow_unk: bool = option(False, "true = translations may contain UNK", "A")
     batch_tokens: int = option(
         16384,
-        "maximum size of a batch: source pieces, padding included, x beam; sets speed and memory",
+        "maximum size of a batch: source pieces with padding x beam; affects speed and memory, not "
+        "the translations",
         "O",
         ge=1,
         le=1_000_000_000,
@@ -1039,8 +1051,8 @@ class ScoreConfig(ConfigBase):
     select_by: Literal["bleu", "chrf", "chrf++", "tokenized_bleu", "ppl"] = option(
         "bleu",
         "metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of "
-        "multi-bleu.perl, which T reports; ppl = the perplexity, the only choice and the default "
-        "of a task that is not translation",
+        "multi-bleu.perl, which T reports; ppl = perplexity, the default and only choice for tasks "
+        "other than translation",
         "T appendix A",
     )
 
@@ -1064,9 +1076,9 @@ class AnalysisConfig(ConfigBase):
         Literal["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_scale"]
     ] = option(
         [],
-        "what to observe: grad_total = L2 norm of all gradients together; grad_l1, grad_l2 = L1 "
-        "and L2 norm of the gradient of each weight matrix; gains = gains of the norms; "
-        "head_scale, res_scale = their learned factors",
+        "what to log: grad_total = L2 norm of all gradients together; grad_l1, grad_l2 = L1 and L2 "
+        "norm of the gradient of each weight matrix; gains = gains of the norms; head_scale, "
+        "res_scale = learned factors of HeadScale and ResScale",
         "T figures 2-4; N figures 3-7",
     )
 
@@ -1168,31 +1180,35 @@ class Recipe(ConfigBase):
         pattern=r"^[A-Za-z0-9_-]*$",
     )
     out: str = option(
-        "", "run folder; empty = runs/NAME in the working directory, NAME of the recipe file", "O"
+        "", "run folder; empty = runs/NAME in the working directory, for the recipe NAME.yaml", "O"
     )
     seed: int = option(
-        1, "seed of everything random: initialization, batches, dropout", "O", ge=0, le=2**32 - 1
+        1,
+        "seed of all random numbers: initial weights, batches, dropout, noise",
+        "O",
+        ge=0,
+        le=2**32 - 1,
     )
     device: str = option(
         "auto",
-        "where to train; auto = a GPU if there is one, otherwise the CPU",
+        "where to train; auto = a GPU if torch finds one, otherwise the CPU",
         "O",
         form="auto, cpu, cuda or cuda:N",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto",
-        "number format of matrix products; auto = bf16 where the GPU or CPU computes with it, fp16 "
-        "on V100 and T4, otherwise fp32",
+        "number format of matrix products; auto = bf16 if the GPU or CPU has instructions for it, "
+        "fp16 on V100 and T4, otherwise fp32",
         "O",
     )
     graphs: Literal["auto", "off"] = option(
-        "auto", "auto = record updates as CUDA graphs on a GPU, which is faster", "O"
+        "auto", "auto = on a GPU, record updates as CUDA graphs, which is faster", "O"
     )
     time_limit: float | None = option(
         None,
-        "hours of training, over all starts of the run, after which it saves and ends; "
-        "none = no limit",
+        "hours of training, in all sessions of the run together, after which the run saves its "
+        "state, scores the test set and ends; none = no limit",
         "O",
         gt=0,
     )

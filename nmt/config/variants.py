@@ -74,15 +74,15 @@ class Budget(ConfigBase):
 
     hours: float | None = option(
         None,
-        "hours of training; sets time_limit, which ends a run but does not change its schedule",
+        "hours of training; sets time_limit, which ends a run and does not change its schedule",
         "O",
         gt=0,
     )
     tokens: float | None = option(
         None,
         "tokens of training: updates x data.batch_tokens x optim.accumulate; sets "
-        "schedule.total_updates of a linear schedule, which may then be absent, and "
-        "train.max_validations of every other",
+        "schedule.total_updates of a linear schedule, which the recipe may then omit, and "
+        "train.max_validations with other schedules",
         "O",
         gt=0,
     )
@@ -121,7 +121,7 @@ class Range(ConfigBase):
 class Search(ConfigBase):
     """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
 
-    trials: int = option(20, "trainings of each variant", "O", ge=1)
+    trials: int = option(20, "number of trainings of each variant", "O", ge=1)
     prune: bool = option(
         True,
         "true = end a trial whose best dev score is below the median of the earlier trials at the "
@@ -130,8 +130,8 @@ class Search(ConfigBase):
     )
     space: Annotated[dict[str, Any], Field(min_length=1)] = option(
         ...,
-        "recipe keys to choose, such as schedule.lr: a list of values, or a range with low, high, "
-        "log and int",
+        "recipe keys to search, such as schedule.lr, each with a list of values or a range (low, "
+        "high, log, int)",
         "O",
     )
 
@@ -150,8 +150,8 @@ class VariantsKeys(ConfigBase):
     common: Group = option({}, "recipe keys that every variant changes", "O")
     corpora: dict[_Name, Group] = option(
         {},
-        "corpora by name, each with the keys src, tgt, data and segment that it changes; each "
-        "variant exists for each corpus",
+        "corpora by name, each with the keys of src, tgt, data and segment that it changes; each "
+        "variant is trained on each corpus",
         "O",
     )
     variants: Annotated[dict[_Name, Group], Field(min_length=1)] = option(

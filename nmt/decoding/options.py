@@ -22,23 +22,24 @@ class SearchOptions(DecodeConfig):
 
     n_best: int = option(
         1,
-        "translations per line; above 1, written as LINE ||| TEXT ||| LOG-PROBABILITY ||| SCORE",
+        "translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY ||| "
+        "SCORE",
         "O",
         ge=1,
         le=1000,
     )
     sample: bool = option(
-        False, "draw random translations instead of searching, n_best of each line", "O"
+        False, "sample n_best translations of each line instead of searching", "O"
     )
     temperature: float = option(
-        1.0, "divides the logits before sampling; above 1, samples vary more", "O", gt=0
+        1.0, "divisor of the logits before sampling; above 1, samples vary more", "O", gt=0
     )
     top_k: int | None = option(
-        None, "sample from the k most likely tokens", "Fan 2018", ge=1, le=1_000_000
+        None, "sample from this number of most likely tokens", "Fan 2018", ge=1, le=1_000_000
     )
     top_p: float | None = option(
         None,
-        "sample from the most likely tokens whose probabilities reach p",
+        "sample from the most likely tokens whose probabilities together reach this",
         "Holtzman 2020",
         gt=0,
         le=1,
@@ -46,30 +47,31 @@ class SearchOptions(DecodeConfig):
     seed: int = option(1, "seed of the samples", "O", ge=0, le=2**63 - 1)
     groups: int = option(
         1,
-        "split the beam into groups that differ (diverse beam search); 1 = off",
+        "number of groups that the beam is split into (diverse beam search); 1 = off",
         "Vijayakumar 2016",
         ge=1,
         le=1000,
     )
     diversity: float = option(
         0.5,
-        "log-probability that a token costs for each earlier group that has it at this position",
+        "penalty on the log-probability of a token for each earlier group that has it at the same "
+        "position",
         "Vijayakumar 2016",
         ge=0,
     )
     no_repeat_ngram: int = option(
-        0, "never repeat n pieces in a row; 0 = off", "Paulus 2018", ge=0, le=1000
+        0, "no sequence of this many pieces occurs twice; 0 = off", "Paulus 2018", ge=0, le=1000
     )
     forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
     tag: str | None = option(
         None,
-        "tag before each source, such as <bt>; one that an entry of data.train had",
+        "tag to put before each source, such as <bt>; an entry of data.train must have had it",
         "Johnson 2017",
     )
     src: str | None = option(
         None,
-        "source language, for the rules of the tokenizer; one of those of data.train, if they "
-        "are several; none = src of the recipe",
+        "source language, for the rules of the tokenizer, if data.train has several; none = src of "
+        "the recipe",
         "O",
         pattern=r"^[A-Za-z0-9_-]+$",
     )
@@ -81,10 +83,11 @@ class SearchOptions(DecodeConfig):
     )
     mbr: Literal["chrf", "bleu"] | None = option(
         None,
-        "output the candidate with the highest average similarity to all, by this metric",
+        "output the candidate with the highest average similarity to all candidates, by this "
+        "metric",
         "Kumar 2004",
     )
-    candidates: int = option(16, "number of translations that mbr chooses from", "O", ge=2, le=1000)
+    candidates: int = option(16, "number of candidates for mbr", "O", ge=2, le=1000)
 
     @property
     def wanted(self) -> int:

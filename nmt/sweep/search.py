@@ -140,7 +140,7 @@ class SearchRuns:
             raise UserError(
                 "a search needs the package optuna, which is not installed",
                 at=self.file,
-                fix="install it with: pip install 'nmt[sweep]'",
+                fix='install it, in the folder of nmt: pip install -e ".[sweep]"',
             ) from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.out.mkdir(parents=True, exist_ok=True)

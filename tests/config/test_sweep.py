@@ -136,7 +136,7 @@ FAULTS = {
     SEARCH.replace("[layernorm, rmsnorm]", "[layernorm, rmsnrm]"): 'v.yaml:8:29: model.norm: "rmsnrm" is not layernorm, rmsnorm or scalenorm; did you mean "rmsnorm"?',
     SEARCH.replace("model.norm:", "model.nrm:"): 'v.yaml:8:5: unknown key "model.nrm"; did you mean "norm"?',
     SEARCH.replace("trials: 7", "trials: 0"): 'v.yaml:4:3: search.trials: "0" is not an integer of at least 1',
-    "base: r.yaml\nvariants: {pre: {about: PreNorm}}\nsearch: {trials: 3}": 'v.yaml:3:1: required key "search.space" is missing: recipe keys to choose, such as schedule.lr: a list of values, or a range with low, high, log and int',
+    "base: r.yaml\nvariants: {pre: {about: PreNorm}}\nsearch: {trials: 3}": 'v.yaml:3:1: required key "search.space" is missing: recipe keys to search, such as schedule.lr, each with a list of values or a range (low, high, log, int)',
 }  # fmt: skip
 
 
