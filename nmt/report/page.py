@@ -34,7 +34,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "\N{EN DASH}"  # where there is no value
 UNKNOWN = "not recorded"
 COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
-MAX_SETS = 6  # of several test sets that have a section; each takes seconds
+MAX_SETS = 4  # of several test sets that have a section; each takes seconds
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> Score
     first = next(entry.score for _, entry in rows if entry is not None)
     metric = METRICS.get(first.name)
     return ScoreTable(
-        f"{split.capitalize()} {metric_label(first.name)}",
+        f"{split if '.' in split else split.capitalize()} {metric_label(first.name)}",
         metric.remark if metric else "lower is better",  # a perplexity
         first.signature,
         rows,

@@ -204,7 +204,7 @@ def test_each_test_set_has_its_sections(several_sets):
         assert page.all("a", href=f"#parts-{number}")
         scores = page.section("scores").text
         assert re.search(
-            rf"Test\.{name} BLEU Run .*? second [\d.]+ .*? [+-][\d.]+ [01]\.\d", scores
+            rf"test\.{name} BLEU Run .*? second [\d.]+ .*? [+-][\d.]+ [01]\.\d", scores
         )
 
 
