@@ -139,12 +139,24 @@ def _word(ids, first, end, words):
 
 
 @njit(inline="always")
-def _spell(ids, first, last, words, symbols):
+def _take_word(ids, place, end, words, symbols, out, written):
+    """Write the symbols of the word at ``place``, or copy a word that is not split to ``out``.
+
+    Returns:
+        The end of the word, its number of symbols (0 = it was copied), and the new ``written``.
+    """
+    last, size = _word(ids, place, end, words)
+    if size == 0 or size > MAX_SYMBOLS:
+        for i in range(place, last):
+            out[written] = ids[i]
+            written += 1
+        return last, 0, written
     n = 0
-    for place in range(first, last):
-        for i in range(words.starts[ids[place]], words.starts[ids[place] + 1]):
-            symbols[n] = words.symbols[i]
+    for i in range(place, last):
+        for j in range(words.starts[ids[i]], words.starts[ids[i] + 1]):
+            symbols[n] = words.symbols[j]
             n += 1
+    return last, n, written
 
 
 @compiled
@@ -171,15 +183,9 @@ def merge(ids, lengths, rows, key, words, merges, out, out_lengths):
         state = _mix(key ^ _mix(np.uint64(rows[r])))
         begin, end = written, place + lengths[r]
         while place < end:
-            last, n = _word(ids, place, end, words)
-            if n == 0 or n > MAX_SYMBOLS:
-                for i in range(place, last):
-                    out[written] = ids[i]
-                    written += 1
-                place = last
+            place, n, written = _take_word(ids, place, end, words, symbols, out, written)
+            if n == 0:
                 continue
-            _spell(ids, place, last, words, symbols)
-            place = last
             merged[:n] = True
             while True:
                 for i in range(n - 1):
@@ -232,15 +238,9 @@ def sample(ids, lengths, rows, key, words, unigram, out, out_lengths):
         state = _mix(key ^ _mix(np.uint64(rows[r])))
         begin, end = written, place + lengths[r]
         while place < end:
-            last, n = _word(ids, place, end, words)
-            if n == 0 or n > MAX_SYMBOLS:
-                for i in range(place, last):
-                    out[written] = ids[i]
-                    written += 1
-                place = last
+            place, n, written = _take_word(ids, place, end, words, symbols, out, written)
+            if n == 0:
                 continue
-            _spell(ids, place, last, words, symbols)
-            place = last
             total[n] = 0.0
             for first in range(n - 1, -1, -1):
                 highest, powers = -np.inf, 0.0
