@@ -375,6 +375,12 @@ def _lines(
     )
     if taken.not_taken:
         lines.append(f"  not taken: {_in_groups(taken.not_taken, parent.tensors)}")
+    eps, theirs = recipe.model.norm_eps, parent.recipe.model.norm_eps
+    if eps != theirs:
+        lines.append(
+            f"  note: model.norm_eps is {eps:g}, but {theirs:g} in the parent; to compute what the "
+            f"parent did, set model.norm_eps={theirs:g}"
+        )
     return [*lines, *_vocabulary_lines(recipe, parent, numbers)]
 
 

@@ -196,6 +196,18 @@ def test_more_and_fewer_layers_are_listed():
     assert all(torch.equal(now[name], fresh[name]) for name in transfer.fresh)
 
 
+def test_another_norm_eps_is_noted():
+    same = vocab("a", "b")
+    parent = synthetic(same)
+    assert "norm_eps" not in " ".join(taken(parent, same)[0].lines)
+    notes = [line for line in taken(parent, same, norm_eps=1e-3)[0].lines if "norm_eps" in line]
+    theirs = f"{parent.recipe.model.norm_eps:g}"
+    assert notes == [
+        f"  note: model.norm_eps is 0.001, but {theirs} in the parent; to compute what the parent "
+        f"did, set model.norm_eps={theirs}"
+    ]
+
+
 def test_normformer_can_be_added():
     same = vocab("a", "b")
     parent = synthetic(same, dec_layers=2, enc_layers=2)
