@@ -13,9 +13,12 @@ from random import Random
 
 import pytest
 
+from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
+from nmt.data.segmenters import learn_segmenter
 from nmt.runtime import progress
 from nmt.runtime.progress import TerminalBar, counted, progress_bar
 from nmt.scoring import paired_bootstrap, score
+from tests.toy import LANGS, one_corpus
 
 ROOT = Path(__file__).parents[2]
 LETTERS = ("abcdefghijk ", "lmnopqrstuv ")
@@ -84,6 +87,24 @@ def test_scoring_counts_to_the_end(monkeypatch, count):
     steps = 3 + 1 + 20 if count == 1 else 3 * (3 + 1) + 20 + 2 * 2 * 20
     assert ended == [(steps, steps)] * len(names)
     assert "computing ter" in stream.getvalue()
+
+
+def test_learning_a_segmentation_is_shown_on_request(monkeypatch):
+    stream = terminal(monkeypatch)
+    pairs = one_corpus([("o gato negro come peixe", "the black cat eats fish")] * 9)
+    kinds = {
+        "learning a SentencePiece model of type bpe  00:00": SentencePieceConfig(
+            vocab_size=40, model_type="bpe"
+        ),
+        "9/9": FastBpeConfig(merges=9),
+    }
+    for shown, config in kinds.items():
+        learn_segmenter(config, LANGS, False, "none", pairs)
+        assert stream.getvalue() == ""
+        learn_segmenter(config, LANGS, False, "none", pairs, progress=True)
+        assert shown in stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
 
 
 def corpus_command(folder: Path, out: str) -> list[str]:
