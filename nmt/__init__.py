@@ -1,7 +1,8 @@
-"""NMT training toolkit for low-resource translation.
+"""Train and use translation models for low-resource languages.
 
-Public names are imported when they are first used. So importing the package is fast, and the
-commands can configure the allocator before torch is imported.
+Public names: ``train``, ``TrainingResult``, ``Translator``, ``load_recipe``, ``Transformer`` and
+``Recipe``; docs/python-api.md has examples. A name is imported when it is first used. So importing
+the package is fast, and the commands can configure the allocator before torch is imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One training, from a recipe to its result: what ``nmt.train`` and nmt-train do."""
+"""One training, from a recipe to its result. ``nmt.train`` and nmt-train use this module."""
 
 from __future__ import annotations
 
@@ -63,28 +63,29 @@ def train(
 ) -> TrainingResult:
     """Train a model as nmt-train does, and return its result.
 
-    In a notebook a learning curve is drawn while the model trains. Ctrl-C, and the notebook's
-    button for an interruption, save the state and raise KeyboardInterrupt.
+    A notebook shows a learning curve while the model trains. Ctrl-C and the notebook's interrupt
+    button save the state and raise KeyboardInterrupt.
 
     Args:
-        recipe: a YAML file, a dictionary with the keys of a recipe, or what ``nmt.load_recipe``
-            returns. A dictionary sets ``out``, and its paths are relative to the working directory.
+        recipe: a YAML file, a dictionary with the keys of a recipe, or a recipe from
+            ``nmt.load_recipe``. A dictionary must set ``out``, and its paths are relative to the
+            working directory.
         overrides: ``key=value``, as on the command line.
         variant: name of a variant, if the file lists variants.
         resume: continue from the newest checkpoint of the run folder.
         fresh: rename an existing run folder to ``NAME.old-1`` and start a new run.
-        on_validation: called after each validation, when its checkpoint is saved. An exception that
-            it raises ends the training, which ``resume=True`` continues.
-        workers: processes that may run at the same time, on Linux; 1 = nothing is forked.
+        on_validation: called after each validation, when its checkpoint is saved. If it raises an
+            exception, training ends; ``resume=True`` continues it.
+        workers: maximum number of processes, on Linux; 1 = nothing is forked.
         quiet: print nothing and draw nothing.
 
     Returns:
-        The result; of a finished run that is resumed, its stored result.
+        The result. If ``resume`` finds a finished run, this is its stored result.
 
     Raises:
         UserError: the recipe, the data or the run folder is wrong.
         RunError: training failed, for example because it diverged.
-        MachineError: the device, the memory or the disk does not suffice.
+        MachineError: the device does not exist, or memory or disk space is not sufficient.
         KeyboardInterrupt: Ctrl-C; the state is saved.
         Terminated: SIGTERM; the state is saved.
     """
@@ -99,17 +100,18 @@ def train(
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training has reached.
+    """The result of a training.
 
     Attributes:
         run: the run folder.
         reason: why training ended.
         updates: optimizer updates.
-        hours: training time of all starts together.
-        best: name of the best checkpoint.
-        dev: its score on dev, of the metric ``select_by``.
-        test: its scores on test by name; empty without a test set.
-        history: what each validation measured, with its ``update``.
+        hours: hours of training, in all sessions of the run together.
+        best: name of the best checkpoint, such as u000640.
+        dev: dev score of the best checkpoint, by the metric ``select_by``.
+        select_by: the metric that selects the best checkpoint (``score.select_by``).
+        test: test scores of the best checkpoint by name; empty without a test set.
+        history: one dictionary per validation: ``update``, scores and perplexities.
         text: test scores, examples and the command that translates, as nmt-train prints them; empty
             if the result was read from a run folder.
     """
@@ -156,7 +158,7 @@ class TrainingResult:
 
     @functools.cached_property
     def translator(self) -> Translator:
-        """The translator of the best checkpoint, loaded when it is first used.
+        """Return the translator of the best checkpoint; it is loaded at the first use.
 
         Raises:
             UserError: the model does not translate, because its recipe has another ``task``.
@@ -165,7 +167,7 @@ class TrainingResult:
 
 
 class Training:
-    """A training whose recipe, data and machine are checked; no run folder is written yet.
+    """A training after all checks of recipe, data and machine; no run folder is written yet.
 
     Args:
         recipe: complete, with a run folder.
@@ -174,11 +176,11 @@ class Training:
         quiet: print nothing and draw nothing.
 
     Attributes:
-        finished: why the run to resume has already ended by its own rules; None = it has not, and
-            the following attributes exist.
-        task: what is trained.
-        transfer: what a new run takes from its parent; None = it has none.
-        parameters: of the model.
+        finished: why the run to resume has already ended by its own rules; None = it has not ended,
+            and the following attributes exist.
+        task: the task to train.
+        transfer: what a new run takes from its parent; None = without a parent.
+        parameters: number of parameters of the model.
 
     Raises:
         UserError: the recipe, the data or the run folder is wrong.
@@ -230,7 +232,7 @@ class Training:
         self.task = make_task(recipe, prepared, device, precision)
 
     def describe(self) -> str:
-        """Return what would be trained: what is taken from a parent, parameters, device."""
+        """Return the description of the training: parent, parameters, device and precision."""
         lines = [] if self.transfer is None else self.transfer.lines
         size = f"{self.parameters:,} parameters; {self.task.device}, {self.task.precision}"
         return "\n".join([*lines, size])

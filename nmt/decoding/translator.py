@@ -49,14 +49,14 @@ SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag
 
 
 class Translator:
-    """A model with its pre- and postprocessing.
+    """A model that translates text, with its segmenter and vocabulary.
 
-    The options of every method are the fields of ``nmt.decoding.options.SearchOptions``; the
-    recipe's ``decode`` keys are their defaults. The text does not depend on how lines are batched
-    or ordered.
+    Load it with ``Translator.load``. The options of every method are the fields of
+    ``nmt.decoding.options.SearchOptions``; docs/search-options.md explains them. The recipe's
+    ``decode`` keys are the defaults. Batch size and order of the lines do not change the text.
 
     Attributes:
-        recipe: of the run that was loaded, the first of an ensemble; None = not known.
+        recipe: recipe of the run, or of the first run of an ensemble; None = not known.
     """
 
     recipe: Recipe | None = None
@@ -76,8 +76,8 @@ class Translator:
     ) -> None:
         """
         Args:
-            precision: of the model's matrix products with weights.
-            source: where the weights are from, for errors; None = a model in training.
+            precision: number format of matrix products with weights.
+            source: origin of the weights, for errors; None = a model in training.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux.
                 They live as long as this object if the weights cannot change, else for one call.
         """
@@ -106,22 +106,22 @@ class Translator:
         """Return the translator of a run folder, of several as an ensemble, or of an export.
 
         Args:
-            run: a folder that nmt-train wrote, also if it was moved. Several folders must share
-                vocabulary, segmenter and languages; the ``decode`` keys of the first one apply.
-                Or one folder that nmt-export wrote, which CTranslate2 searches without torch.
+            run: a run folder from nmt-train; or several, as an ensemble, with the same vocabulary,
+                segmenter and languages; or an exported folder from nmt-export, which CTranslate2
+                searches without torch. The ``decode`` keys of the first folder apply.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
-            precision: of matrix products with weights: fp32, bf16, fp16, or auto for the fastest
-                that the device supports.
-            workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux,
-                and pay for large inputs.
-            engine: of run folders: torch; ctranslate2; or auto, which uses ctranslate2 where it
-                finds the same translations faster (beam 1).
+            precision: number format of matrix products with weights: fp32, bf16, fp16, or auto for
+                the fastest that the device supports.
+            workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
+                they make large inputs faster.
+            engine: library that searches run folders: torch; ctranslate2; or auto, which uses
+                ctranslate2 if it finds the same translations faster (beam 1).
 
         Raises:
             UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
-                runs do not match, or the number of workers is not allowed.
-            MachineError: the device does not exist, or does not support bf16.
+                runs do not match, or an argument is not allowed.
+            MachineError: the device does not exist, or does not support the precision.
         """
         runs = [run] if isinstance(run, str | Path) else run
         if engine != "torch":  # other engines build on this class
@@ -191,12 +191,29 @@ class Translator:
         return digest.hexdigest()
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
-        """Return the best translation of each line; blank lines stay blank."""
+        """Return the best translation of each line; blank lines stay blank.
+
+        Args:
+            lines: texts, one sentence each.
+            options: arguments of ``stream``.
+
+        Raises:
+            UserError: an option is not allowed.
+        """
         require_list("translate([text])", lines=lines)
         return [best[0].text for best in self.stream(lines, **options)]
 
     def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Translation]]:
-        """Return the n best translations of each line, best first; ``beam`` is at least n."""
+        """Return the n best translations of each line, best first; ``beam`` is at least n.
+
+        Args:
+            lines: texts, one sentence each.
+            n: number of translations per line.
+            options: arguments of ``stream``.
+
+        Raises:
+            UserError: an option is not allowed.
+        """
         require_list(f"n_best([text], {n})", lines=lines)
         return list(self.stream(lines, n_best=n, **options))
 
@@ -220,9 +237,9 @@ class Translator:
             chunk_size: lines that are read ahead and sorted by length, fewer if they are long;
                 2048 by default, 1 = translate each line at once.
             prefix: for each line, the text that its translation starts with.
-            require: for each line, the phrases that its translation contains.
-            forbid: for each line, the phrases that its translation does not contain.
-            skip: lines that are not translated, but counted in line numbers.
+            require: for each line, the phrases that its translation must contain.
+            forbid: for each line, the phrases that its translation must not contain.
+            skip: number of first lines that are not translated; line numbers count them.
             progress: called with the number of lines that a step of the search has finished, long
                 before their chunk is complete.
             ready: returns whether the next line can be read without waiting. If not, the lines read
@@ -230,8 +247,8 @@ class Translator:
             options: fields of ``SearchOptions``.
 
         Raises:
-            UserError: an option that is not allowed; raised before the first line is read.
-            TypeError: a text in place of lines or phrases.
+            UserError: an option is not allowed; this is raised before the first line is read.
+            TypeError: an argument is a text instead of a list of lines or phrases.
         """
         require_list("stream([text])", lines=lines)
         require_list("prefix=[text]", prefix=prefix)
@@ -292,16 +309,18 @@ class Translator:
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
     ) -> list[Translation]:
-        """Return given translations with their log-probability, in total and by token, and score.
+        """Return given translations with their score and their log-probability, also by token.
 
-        They equal those of a search that finds the same pieces. Two blank lines have
-        log-probability 0; if only one is blank it is minus infinity.
+        The values equal those of a search that finds the same pieces. If both lines are blank, the
+        log-probability is 0; if one is blank, it is minus infinity.
 
         Args:
+            sources: texts, one sentence each.
+            targets: the translation of each source.
             options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag`` and ``src``.
 
         Raises:
-            UserError: another option, or one side has more lines.
+            UserError: another option is given, or one side has more lines.
         """
         return list(self.score_stream(sources, targets, **options))
 
