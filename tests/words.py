@@ -23,6 +23,7 @@ NUMBERS = {
     "sk": "nula jeden dva tri štyri päť šesť sedem osem deväť",
     "sw": "sifuri moja mbili tatu nne tano sita saba nane tisa",
 }
+ONE_PAIR = {"ui_sk_en": ("sk", "en")}  # corpora whose commands do not take languages
 SIZES = {"train": 120, "dev": 8, "test": 8}
 RECIPE: dict[str, Any] = {
     "src": "gl",
@@ -124,10 +125,11 @@ def stand_in_corpus(module: str, argv: Sequence[str]) -> bool:
     name = module.removeprefix("data_prep.")
     if name not in CORPORA:
         return False
+    src, tgt = ONE_PAIR.get(name, (None, None))
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--src", required=True)
-    parser.add_argument("--tgt", required=True)
+    parser.add_argument("--src", required=src is None, default=src)
+    parser.add_argument("--tgt", required=tgt is None, default=tgt)
     args = parser.parse_args(argv)
     corpus(args.out, (args.src, args.tgt), seed=2)
     return True

@@ -204,6 +204,8 @@ def _scores(facts: Facts) -> list[str]:
 
 def _training(facts: Facts) -> list[str]:
     summary, model = facts.summary, facts.recipe.model
+    # an installed copy of nmt has no commit
+    versions = [f"{k} {v}" for k, v in (summary.get("versions") or {}).items() if v]
     rows = {
         "layers": f"{model.enc_layers} of the encoder, {model.dec_layers} of the decoder",
         "dimensions": f"{model.dim}, feed-forward {model.ffn_dim}, {model.heads} heads",
@@ -213,8 +215,7 @@ def _training(facts: Facts) -> list[str]:
         "updates": _number(summary.get("updates")),
         "hours": _number(summary.get("hours"), 2),
         "processor": str(summary.get("processor", "not known")),
-        "versions": ", ".join(f"{k} {v}" for k, v in (summary.get("versions") or {}).items())
-        or "not known",
+        "versions": ", ".join(versions) or "not known",
     }
     return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items())]
 

@@ -123,7 +123,7 @@ def test_files_of_the_folder(hub: Path) -> None:
 def test_what_is_not_known_is_not_invented(
     trained: Path, hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scores of other weights, a license that nobody stated, and examples of the dev set."""
+    """Scores of other weights, a license that nobody stated, a commit, examples of the dev set."""
     summary = trained / "summary.json"
     kept = summary.read_text()
     manifest = trained.parent / "MANIFEST.json"
@@ -131,7 +131,9 @@ def test_what_is_not_known_is_not_invented(
     dev = find_side(entry.path, "gl")
     try:
         dev.rename(tmp_path / "dev")
-        summary.write_text(json.dumps(json.loads(kept) | {"best": "u000001"}))
+        values = json.loads(kept) | {"best": "u000001"}
+        values["versions"] = {"nmt": "0.2.0", "commit": None}  # as of an installed copy
+        summary.write_text(json.dumps(values))
         manifest.rename(tmp_path / "manifest")
         argv = [str(trained), "--hub", str(tmp_path / "m"), "--quantization", "int8"]
         assert command.main(argv) == 2
@@ -148,6 +150,7 @@ def test_what_is_not_known_is_not_invented(
     assert "model-index" not in head
     assert "no test scores of these weights" in text
     assert "weights in int8" in text
+    assert "| versions | nmt 0.2.0 |" in text
     assert "The license of the model is not stated" in text
 
 
