@@ -81,17 +81,33 @@ class Translator:
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux.
                 They live as long as this object if the weights cannot change, else for one call.
         """
-        from nmt.decoding.worker_pool import WorkerPool, check_workers
+        from nmt.decoding.worker_pool import WorkerPool
 
-        self.source, self.workers = source, check_workers(workers)
-        self.model, self.segmenter, self.vocab = model, segmenter, vocab
-        self.precision = precision
-        self.src, self.tgt, self.decode, self.device = src, tgt, decode, device
-        self.codec = TextCodec(segmenter, vocab, src, tgt)
+        self._init_text(segmenter, vocab, src, tgt, decode, precision, source, workers)
+        self.model, self.device = model, device
         self._allowed_ids = model.allowed.nonzero()[:, 0]
         self._search_batcher = HalvingBatcher(device)
         self._forced_batcher = HalvingBatcher(device)
         self._pool: WorkerPool[Job, list[list[Hypothesis]]] = WorkerPool()
+
+    def _init_text(
+        self,
+        segmenter: Segmenter,
+        vocab: Vocab,
+        src: str,
+        tgt: str,
+        decode: DecodeConfig,
+        precision: str,
+        source: str | None,
+        workers: int,
+    ) -> None:
+        """Set what a translator has with any engine, which may search without a torch model."""
+        from nmt.decoding.worker_pool import check_workers
+
+        self.segmenter, self.vocab, self.decode = segmenter, vocab, decode
+        self.src, self.tgt = src, tgt
+        self.codec = TextCodec(segmenter, vocab, src, tgt)
+        self.precision, self.source, self.workers = precision, source, check_workers(workers)
 
     @classmethod
     def load(

@@ -17,11 +17,10 @@ import numpy as np
 from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.batching import greedy_batches
-from nmt.decoding.codec import SearchInput, TextCodec, Translation
+from nmt.decoding.codec import SearchInput, Translation
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, UserError
 from nmt.export.metadata import is_export, read_metadata
 from nmt.export.spec import (
@@ -174,13 +173,13 @@ class ExportedTranslator(Translator):
     """
 
     def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
-        self.source, self.workers = source, check_workers(workers)
-        metadata, self.decode = read_metadata(folder)
-        self.precision = "fp32"  # the precision of the stored weights is part of the hash
-        self.segmenter, self.vocab = load_segmenter(folder), Vocab.load(folder)
-        self.src, self.tgt = metadata.src, metadata.tgt
-        self.codec = TextCodec(self.segmenter, self.vocab, self.src, self.tgt)
-        self.engine = _open(folder, self.vocab, metadata.suppressed_tokens, device, workers)
+        metadata, decode = read_metadata(folder)
+        segmenter, vocab = load_segmenter(folder), Vocab.load(folder)
+        precision = "fp32"  # that of the stored weights is part of the hash
+        self._init_text(
+            segmenter, vocab, metadata.src, metadata.tgt, decode, precision, source, workers
+        )
+        self.engine = _open(folder, vocab, metadata.suppressed_tokens, device, workers)
         self.device = self.engine.translator.device  # cpu or cuda, as text: torch is not loaded
         if metadata.quantization:
             print(
