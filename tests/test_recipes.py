@@ -20,8 +20,9 @@ from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
-RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
-ABLATIONS = sorted((Path(__file__).parents[1] / "recipes" / "ablations").glob("*.yaml"))
+FOLDER = Path(__file__).parents[1] / "recipes"
+RECIPES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml")])
+ABLATIONS = sorted((FOLDER / "ablations").glob("*.yaml"))
 SMALL = {
     "fastbpe": ["segment.merges=5"],
     "sentencepiece": ["segment.vocab_size=20"],
@@ -124,7 +125,7 @@ ar-en  6 8 0.3 8000 2000  200 20
 def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
     """Layers, heads, dropout, BPE merges, updates per epoch, epochs and patience of T."""
     pair, *expected = row.split()
-    r = load_recipe(RECIPES[0].parent / f"{pair}.yaml")
+    r = load_recipe(FOLDER / f"{pair}.yaml")
     m, o, t = r.model, r.optim, r.train
     assert m.enc_layers == m.dec_layers
     found = (m.dec_layers, m.heads, m.dropout, r.segment.merges)

@@ -181,7 +181,8 @@ def test_missing_keys_and_groups_are_errors():
         recipe_from_text("src: gl\ntgt: en\n", "r.yaml")
 
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "recipes"
+RECIPES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml")])
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
