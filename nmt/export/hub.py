@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nmt.data.license import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError, UserError
@@ -177,7 +178,7 @@ def _corpora(run: RunFolder) -> list[Corpus]:
         found[entry.path, entry.langs(recipe)] = Corpus(
             name=str(manifest.get("corpus", name)),
             langs=entry.langs(recipe),
-            licenses=sorted({str(s["license"]) for s in sources if s.get("license")}),
+            licenses=licenses_of(path.parent),
             urls=sorted({_origin(s) for s in sources} - {""}),
         )
     return list(found.values())

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.data.license import licenses_of
 from nmt.data.report import CorpusReport, Lengths, Overlap, SplitReport
 from nmt.report.runs import ReportedRun
 
 NOT_RECORDED = "not recorded"
-_README = re.compile(r"^\W*licen[cs]e\W{1,6}(?P<text>\S.*)$", re.IGNORECASE)
-MAX_README_BYTES = 1 << 20
-LONGEST_LICENSE = 300  # characters that are shown
 
 
 @dataclass(frozen=True)
@@ -102,28 +97,7 @@ def data_cards(runs: Iterable[ReportedRun]) -> list[DataCard]:
             for name, split in report.splits.items()
         ]
         folders = dict.fromkeys(Path(file).parent for file in report.inputs)
-        licenses = {str(folder): license_of(folder) for folder in folders}
+        licenses = {str(f): "; ".join(licenses_of(f)) or NOT_RECORDED for f in folders}
         langs = [lang for lang in (run.recipe.src, run.recipe.tgt) if lang]
         cards[key] = DataCard([run.label], report, rows, licenses, langs)
     return list(cards.values())
-
-
-def license_of(folder: Path) -> str:
-    """Return the licenses of a corpus, as its MANIFEST.json or its README says.
-
-    MANIFEST.json is that of ``data.download`` and ``python -m data_prep.NAME``. A README has a line
-    that begins with "License:" or "Licence:".
-    """
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
-        found = (source.get("license") for source in manifest["sources"])
-        if licenses := dict.fromkeys(filter(None, found)):
-            return "; ".join(licenses)
-    for name in ("README.md", "README", "README.txt"):
-        with contextlib.suppress(OSError):
-            with open(folder / name, encoding="utf-8", errors="replace") as file:
-                text = file.read(MAX_README_BYTES)
-            for line in text.splitlines():
-                if match := _README.match(line):
-                    return match["text"][:LONGEST_LICENSE].strip(" *_|")
-    return NOT_RECORDED

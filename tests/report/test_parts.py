@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
-from pathlib import Path
 
 import pytest
 
 from nmt.config.recipe import Recipe
-from nmt.report.data_card import NOT_RECORDED, license_of
 from nmt.report.diff import Part, compare, split_words
 from nmt.report.outputs import _is_long, _is_short, _repeats
 from nmt.report.recipes import key_rows
@@ -71,17 +68,6 @@ def test_lengths():
     assert _is_short("a", "a b c d")
     assert not _is_short("a b", "a b c d")
     assert not _is_short("", "a b c d")  # which is called empty
-
-
-def test_licenses_are_those_of_the_manifest_or_of_the_readme(tmp_path: Path):
-    assert license_of(tmp_path) == NOT_RECORDED
-    (tmp_path / "README.md").write_text("# A\n\nThe license is below.\n\n* **License:** CC0\n")
-    assert license_of(tmp_path) == "CC0"
-    manifest = {"sources": [{"license": "CC BY 4.0"}, {"license": "CC BY 4.0"}, {"name": "x"}]}
-    (tmp_path / "MANIFEST.json").write_text(json.dumps(manifest))
-    assert license_of(tmp_path) == "CC BY 4.0"
-    (tmp_path / "MANIFEST.json").write_text("[1]")
-    assert license_of(tmp_path) == "CC0"
 
 
 def test_keys_of_recipes_of_several_kinds():
