@@ -81,7 +81,7 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
 def test_a_run_keeps_its_own_segmentation(here, monkeypatch):
     """Even without the cache, and if a new version of a library learns other pieces."""
     shutil.rmtree(here / ".cache")
-    monkeypatch.setattr(bpe, "learn_codes", lambda counts, merges: [("1", "2</w>")])
+    monkeypatch.setattr(bpe, "learn_codes", lambda *counts_and_merges: [("1", "2</w>")])
     texts = {name: (here / "run" / name).read_bytes() for name in ("vocab.txt", "segmenter.json")}
     assert resumed(here) == 0
     assert texts == {name: (here / "run" / name).read_bytes() for name in texts}
