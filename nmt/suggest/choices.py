@@ -153,8 +153,8 @@ def _fixed_length(passes: int, per_pass: float, dim: int) -> tuple[list[Choice],
         Choice(
             "schedule.total_updates",
             updates,
-            f"{passes} passes over the data, {per_pass:,.0f} updates each; to train longer, "
-            "raise it",
+            f"{passes} passes over the data, {per_pass:,.0f} updates each; more passes give a "
+            "better model (recipes/best/gl-en.yaml has 78)",
         ),
         Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
         Choice("decode.length_alpha", 1.0, "0.6 gives short outputs after few updates"),

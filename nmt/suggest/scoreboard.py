@@ -38,6 +38,10 @@ ROWS = (
         "one core of a Xeon", "11.27 [10.58, 11.98]",
     ),
     Row(
+        "gl-en", "TED talks", 11_233, 237_317, "recipes/best/gl-en.yaml", 2.35,
+        "one core of a Xeon", "17.67 [16.75, 18.61]",
+    ),
+    Row(
         "sk-en", "user interfaces", 21_779, 119_309, "recipes/quickstart.yaml", 0.06,
         "two cores of a Xeon", "21.50 [19.65, 23.35]",
     ),
