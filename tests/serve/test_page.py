@@ -122,6 +122,13 @@ def page(driver: Any) -> Iterator[Page]:
     assert {url for url in requested if not url.startswith((page.address, "data:"))} == set()
 
 
+def type_and_wait(page: Page, line: str) -> None:
+    """Type a line, and wait until both models show its translation, not that of a part of it."""
+    page.type(line)
+    expected = [untrained().translate([line]), untrained(5).translate([line])]
+    page.until(lambda: [page.lines(0), page.lines(1)] == expected)
+
+
 def test_text_is_translated_as_one_types_by_both_models(page: Page) -> None:
     text = [LINES[0], "", LINES[1]]
     page.type("\n".join(text))
@@ -166,8 +173,7 @@ def test_alternatives_are_those_of_the_search(page: Page) -> None:
 
 
 def test_uncertain_words_are_marked_and_their_source_is_shown(page: Page) -> None:
-    page.type(LINES[0])
-    page.until(lambda: page.all(".box .word"))
+    type_and_wait(page, LINES[0])
     ((best,),) = untrained().n_best(LINES[:1], 1, align=True)
     marked = page.all("section:nth-of-type(2) .word.low, section:nth-of-type(2) .word.medium")
     assert marked
@@ -185,8 +191,8 @@ def test_uncertain_words_are_marked_and_their_source_is_shown(page: Page) -> Non
 
 def test_the_keyboard_reaches_every_word(page: Page) -> None:
     keys = webdriver.Keys
-    page.type(LINES[0] + keys.TAB)
-    page.until(lambda: page.all(".box .word"))
+    type_and_wait(page, LINES[0])
+    page.type(keys.TAB)
     page.js("document.querySelector('.box').focus()")
     active = page.driver.switch_to.active_element
     count = len(page.all("section:nth-of-type(2) .word"))
