@@ -98,8 +98,8 @@ class MultiHeadAttention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
         """Return attention over complete sentences: [B, H, T, E], 2 x [B, H, S, E] -> [B, H, T, E].
 
-        torch's fused CPU kernel does not support dropout, and its gradient in bf16 takes 3 to 50
-        times as long as the products written here.
+        torch's fused CPU kernel does not support dropout, and its gradient in bf16 takes up to 50
+        times as long as that of the products written here.
         """
         slow_gradient = q.dtype == torch.bfloat16 and q.requires_grad
         if q.device.type == "cpu" and (self.dropout.active or slow_gradient):

@@ -29,6 +29,7 @@ def test_each_row_has_its_section_in_the_results(row):
 def test_the_nearest_rows_come_first():
     for row in ROWS:
         assert nearest(row.words)[0].words == row.words
+        assert row in nearest(row.words)
     assert nearest(0)[0].words == min(row.words for row in ROWS)
     assert nearest(10**9)[0].words == max(row.words for row in ROWS)
 
