@@ -131,6 +131,15 @@ def _describe(error: BaseException, command: str) -> tuple[int, str]:
     )
 
 
+def positive(text: str) -> float:
+    """Return an argument as a finite number above 0, or raise ArgumentTypeError."""
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if 0 < number < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+
+
 def add_model_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that say which checkpoints are loaded, where and in which format."""
     group.add_argument(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from nmt.cli.common import positive
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,17 +39,24 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
         "--tgt", metavar="LANG", help="target language, if the file names do not tell it"
     )
     group.add_argument(
+        "--hours",
+        type=positive,
+        metavar="H",
+        help="time that the training may take on this machine; default: a short training",
+    )
+    group.add_argument(
         "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
     )
 
 
 def check_arguments(args: argparse.Namespace) -> None:
     """Raise UserError unless the arguments name a recipe, or a corpus to suggest one for."""
-    for flag in ("src", "tgt", "output"):
+    for flag in ("src", "tgt", "hours", "output"):
         if args.suggest is None and getattr(args, flag) is not None:
             raise UserError(
                 f"--{flag} requires --suggest",
-                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG and out=PATH",
+                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS "
+                "and out=PATH",
             )
     if args.suggest is None and args.recipe is None:
         raise UserError(
@@ -77,7 +85,7 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     if output is not None:
         _require_new(output)
     paths = find_corpus(args.suggest, args.src, args.tgt)
-    from nmt.suggest.choices import suggest
+    from nmt.suggest.choices import Budget, suggest
     from nmt.suggest.facts import collect_facts
     from nmt.suggest.text import recipe_text
 
@@ -86,9 +94,13 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     from nmt.runtime.device import resolve_device
 
     device = resolve_device("auto")
-    suggestion = suggest(paths, facts, gpu=device.type == "cuda")
+    gpu = device.type == "cuda"
+    suggestion = suggest(paths, facts, gpu)
     recipe = Recipe.model_validate(suggestion.values())
     expectation = _measure(recipe, facts, suggestion, device)
+    if args.hours is not None:
+        budget = Budget(args.hours, 3600 * args.hours * expectation.speed)
+        suggestion = suggest(paths, facts, gpu, budget)
     folder = Path() if output is None else output.parent
     text = recipe_text(paths, facts, suggestion, expectation, folder)
     if output is None:

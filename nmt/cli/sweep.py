@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import enable_gc, positive, run_command
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--hours",
-        type=_positive,
+        type=positive,
         metavar="H",
         help="hours of training of each run (key budget.hours)",
     )
     p.add_argument(
-        "--tokens", type=_positive, metavar="N", help="tokens of each run (key budget.tokens)"
+        "--tokens", type=positive, metavar="N", help="tokens of each run (key budget.tokens)"
     )
     p.add_argument(
         "--out", metavar="DIR", help="folder of the sweep; default: runs/NAME for NAME.yaml"
@@ -314,13 +314,6 @@ def _count(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return number
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number
 
 

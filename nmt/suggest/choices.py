@@ -10,11 +10,12 @@ from nmt.data.batches import make_batches
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import UNSPACED, CorpusFacts, script_name
 from nmt.suggest.sample import EncodedSample, encode_sample
-from nmt.suggest.sizes import CPU, GPU, size_for
+from nmt.suggest.sizes import CPU, GPU, LONGEST, Size, lengthened, size_for
 
 VALIDATIONS = 8  # of a training with a fixed number of updates
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
 FEW_PAIRS = 1000
+UPDATES_SHARE = 0.9  # of the time of a training; validations and the test set take the rest
 HOWTO = "docs/howto/"
 
 
@@ -28,6 +29,19 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """The time that a training may take.
+
+    Attributes:
+        hours: of the training.
+        tokens: target pieces that this machine trains on in these hours.
+    """
+
+    hours: float
+    tokens: float
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """A recipe for a corpus.
 
@@ -37,6 +51,7 @@ class Suggestion:
         passes: maximum number of passes over the training data.
         updates_per_pass, updates: updates of one pass, and maximum number of updates.
         tokens_per_pass: target pieces, EOS included.
+        budget: what the recipe was made for; None = the default length.
     """
 
     choices: list[Choice]
@@ -45,6 +60,7 @@ class Suggestion:
     updates_per_pass: float
     updates: int
     tokens_per_pass: int
+    budget: Budget | None
 
     def values(self) -> dict[str, Any]:
         """Return the recipe as nested dictionaries."""
@@ -55,22 +71,34 @@ class Suggestion:
         return tree
 
 
-def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
+def suggest(
+    paths: CorpusPaths, facts: CorpusFacts, gpu: bool, budget: Budget | None = None
+) -> Suggestion:
     """Choose a recipe for a corpus.
 
     Args:
         gpu: whether a GPU trains; False = choose a model that a CPU trains in hours.
+        budget: time of the training. On a CPU it sets the number of passes over the data, because
+            the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
     """
     words = facts.target_words
     size = size_for(words, GPU if gpu else CPU)
     segment, sample = _segment(facts, size.types)
-    in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
     scale = facts.pairs / len(sample)
+    tokens_per_pass = int(sample.target_pieces * scale)
+    default_passes = size.passes
+    if budget is not None and not gpu:
+        size = lengthened(size, max(1, int(UPDATES_SHARE * budget.tokens / tokens_per_pass)))
+    in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
     per_pass = len(in_sample) * scale
     thousands = f"{words:,} target words"
     choices = [
         Choice("src", paths.src, "source language"),
         Choice("tgt", paths.tgt, "target language"),
+    ]
+    if budget is not None and gpu:
+        choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
+    choices += [
         Choice("data.train", paths.train, f"{facts.pairs:,} pairs"),
         Choice("data.dev", paths.dev, "chooses the best checkpoint"),
     ]
@@ -96,14 +124,21 @@ def suggest(paths: CorpusPaths, facts: CorpusFacts, gpu: bool) -> Suggestion:
     if gpu:
         training, updates = _until_dev_stops(size.passes, per_pass)
     else:
-        training, updates = _fixed_length(size.passes, per_pass, size.dim)
+        if budget is None:
+            reason = "more give a better model (--suggest ... --hours)"
+        elif size.passes == LONGEST * default_passes:
+            reason = "longer trainings on so little text were not measured"
+        else:
+            reason = f"as many as fit into {budget.hours:g} hours here"
+        training, updates = _fixed_length(size, per_pass, reason)
     return Suggestion(
         choices=choices + training,
         sample=sample,
         passes=size.passes,
         updates_per_pass=per_pass,
         updates=updates,
-        tokens_per_pass=int(sample.target_pieces * scale),
+        tokens_per_pass=tokens_per_pass,
+        budget=budget,
     )
 
 
@@ -133,13 +168,19 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
     return choices, encode_sample(facts, types, byte_fallback=rare)
 
 
-def _fixed_length(passes: int, per_pass: float, dim: int) -> tuple[list[Choice], int]:
-    """Return the keys of a training with Muon and a linear schedule, and its updates."""
+def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice], int]:
+    """Return the keys of a training with Muon and a linear schedule, and its updates.
+
+    Args:
+        reason: for the number of passes.
+    """
+    passes = size.passes
     every = _round(passes * per_pass / VALIDATIONS)
     updates = VALIDATIONS * every
-    lr = round(LR_SCALE / math.sqrt(dim), 4)
+    lr = round(LR_SCALE / math.sqrt(size.dim), 4)
     word_dropout = 0.1 if passes > 10 else 0.0
-    return [
+    long = "as recipes/best/gl-en.yaml, for a long training"
+    choices = [
         Choice(
             "model.word_dropout",
             word_dropout,
@@ -147,18 +188,27 @@ def _fixed_length(passes: int, per_pass: float, dim: int) -> tuple[list[Choice],
         ),
         Choice("optim.kind", "muon", "needs half of Adam's tokens at most (docs/results.md)"),
         Choice("optim.betas", [0.9, 0.98], "of Adam, for all weights that are not matrices"),
-        Choice("schedule.kind", "linear", "falls to 0, which suits a short training"),
+        Choice("schedule.kind", "linear", "falls to 0 at the end"),
         Choice("schedule.lr", lr, "for Muon at this dim"),
         Choice("schedule.warmup_updates", max(1, _round(updates / 20)), "5 % of all"),
         Choice(
             "schedule.total_updates",
             updates,
-            f"{passes} passes over the data, {per_pass:,.0f} updates each; more passes give a "
-            "better model (recipes/best/gl-en.yaml has 78)",
+            f"{passes} passes over the data, {per_pass:,.0f} updates each; {reason}",
         ),
         Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
-        Choice("decode.length_alpha", 1.0, "0.6 gives short outputs after few updates"),
-    ], updates
+    ]
+    if size.attn_dropout:
+        choices.insert(0, Choice("model.attn_dropout", size.attn_dropout, long))
+        choices.append(Choice("decode.beam", size.beam, long))
+    choices.append(
+        Choice(
+            "decode.length_alpha",
+            size.length_alpha,
+            long if size.attn_dropout else "0.6 gives short outputs after few updates",
+        )
+    )
+    return choices, updates
 
 
 def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:

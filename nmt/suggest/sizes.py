@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Size:
         batch_tokens: ``data.batch_tokens``.
         passes: over the training data. On a GPU at most so many: stop_patience ends the run.
         source: where the row comes from, for a comment in the recipe.
+        attn_dropout, beam, length_alpha: of a recipe for a CPU.
     """
 
     words: float
@@ -41,13 +42,16 @@ class Size:
     batch_tokens: int
     passes: int
     source: str
+    attn_dropout: float = 0.0
+    beam: int = 4
+    length_alpha: float = 1.0
 
 
 # Small models that a CPU trains in hours, with Muon and a linear schedule.
 CPU = (
     Size(20_000, 128, 4, 3, 0.3, 1000, 512, 40, "smaller than any size measured here"),
     Size(90_000, 192, 4, 3, 0.3, 2000, 1024, 20, "between measured sizes"),
-    Size(400_000, 256, 4, 3, 0.2, 3000, 2048, 13, "measured: recipes/gl-en-cpu.yaml"),
+    Size(400_000, 256, 4, 3, 0.2, 3000, 2048, 13, "as recipes/gl-en-cpu.yaml, measured"),
     Size(2_000_000, 256, 4, 3, 0.1, 4000, 2048, 6, "as for 10k pairs, less dropout"),
     Size(10_000_000, 384, 6, 4, 0.1, 8000, 4096, 3, "larger than any size measured here"),
     Size(math.inf, 512, 8, 6, 0.1, 16000, 4096, 2, "Transformer base"),
@@ -69,9 +73,37 @@ GPU = (
 TOO_LARGE = 200
 
 
+# Of a row of CPU. recipes/best/gl-en.yaml has 6 times the passes of recipes/gl-en-cpu.yaml, and
+# the settings of lengthened(). Nothing longer was measured, and nothing between the two.
+LONG, LONGEST = 3, 6
+
+
 def size_for(words: int, sizes: Sequence[Size]) -> Size:
     """Return the first row whose ``words`` are at least this number."""
     return next(size for size in sizes if words <= size.words)
+
+
+def lengthened(size: Size, passes: int) -> Size:
+    """Return a row of CPU for another number of passes over the training data.
+
+    A training of at least LONG times the row's passes gets what recipes/best/gl-en.yaml has: larger
+    batches, more dropout and a larger beam.
+
+    Args:
+        passes: at least 1; more than LONGEST times the row's are reduced to that number.
+    """
+    passes = min(passes, LONGEST * size.passes)
+    if passes < LONG * size.passes:
+        return replace(size, passes=passes)
+    return replace(
+        size,
+        passes=passes,
+        batch_tokens=2 * size.batch_tokens,
+        dropout=round(size.dropout + 0.1, 1),
+        attn_dropout=0.1,
+        beam=8,
+        length_alpha=1.4,
+    )
 
 
 def advice_on_size(parameters: int, pieces: int) -> str | None:

@@ -40,13 +40,18 @@ class Expectation:
     threads: int
 
     @property
+    def speed(self) -> float:
+        """The highest speed, in target tokens per second."""
+        return max(self.speeds.values())
+
+    @property
     def best(self) -> Setting:
         """The fastest setting."""
         return max(self.speeds, key=lambda setting: self.speeds[setting])
 
     def seconds(self, tokens: float) -> float:
         """Return how long updates with so many target tokens take."""
-        return tokens / self.speeds[self.best]
+        return tokens / self.speed
 
 
 def recipe_text(
@@ -140,13 +145,16 @@ def _total(suggestion: Suggestion, expectation: Expectation) -> float:
 
 def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[str]:
     total = _total(suggestion, expectation)
-    if total > DAY:
-        keys = "train.max_validations"
-        if expectation.threads:  # on a CPU
-            keys = "schedule.total_updates and train.validate_every, or use a GPU"
+    budget, on_cpu = suggestion.budget, expectation.threads > 0
+    if budget is None and total > DAY:
         yield (
-            f"The training takes up to {duration(total)} here. To shorten it, set time_limit "
-            f"(hours), or lower {keys}."
+            f"The training takes up to {duration(total)} here. For a shorter one, add --hours to "
+            f"nmt-train --suggest{', or use a GPU' if on_cpu else ''}."
+        )
+    if budget is not None and on_cpu and total > 3600 * budget.hours:
+        yield (
+            f"One pass over the data takes {duration(total)} here, longer than the "
+            f"{budget.hours:g} hours of --hours: use a GPU, or train on fewer pairs."
         )
 
 

@@ -48,6 +48,15 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monk
     assert validations[-1] == recipe.schedule.total_updates
 
 
+def test_hours_make_the_training_longer(corpus, capsys):
+    assert train.main(["--suggest", corpus, "-o", "short.yaml"]) == 0
+    assert train.main(["--suggest", corpus, "--hours", "100", "-o", "long.yaml"]) == 0
+    short, long = load_recipe("short.yaml"), load_recipe("long.yaml")
+    # one batch has all 40 pairs, so a pass is one update
+    assert long.schedule.total_updates == sizes.LONGEST * short.schedule.total_updates
+    assert long.model.dropout > short.model.dropout
+
+
 def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert train.main(["--suggest", corpus, "--src", "en", "--tgt", "gl"]) == 0
     captured = capsys.readouterr()
@@ -94,6 +103,7 @@ def test_the_folder_of_the_recipe_must_exist(corpus, capsys):
         ([], "no recipe is named\n  -> write nmt-train RECIPE; to get a recipe for a corpus: "),
         (["x.yaml", "--src", "gl"], "--src requires --suggest"),
         (["x.yaml", "-o", "y.yaml"], "--output requires --suggest"),
+        (["x.yaml", "--hours", "2"], "--hours requires --suggest"),
         (["--suggest", "corpus/train", "x.yaml"], "it takes no recipe"),
         (["--suggest", "corpus/train", "--dry-run"], "it takes no recipe"),
         (["--suggest", "corpus/none"], "there are no files PREFIX.SRC and PREFIX.TGT"),
@@ -103,6 +113,14 @@ def test_wrong_arguments(argv, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert train.main(argv) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "inf", "nan", "two"])
+def test_hours_that_are_no_time(hours, capsys):
+    with pytest.raises(SystemExit) as ended:
+        train.main(["--suggest", "corpus/train", "--hours", hours])
+    assert ended.value.code == 2
+    assert f"argument --hours: {hours} is not a number above 0" in capsys.readouterr().err
 
 
 ADVICE = "advice: the model is very large for this corpus"

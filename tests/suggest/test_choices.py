@@ -10,7 +10,7 @@ import pytest
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.report import CorpusReport, Finding, LanguageFindings, SharedPairs, SplitReport
-from nmt.suggest.choices import Suggestion, advice, suggest
+from nmt.suggest.choices import Budget, Suggestion, advice, suggest
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import CorpusFacts, SideFacts
 from nmt.suggest.sizes import CPU, GPU
@@ -53,6 +53,11 @@ def text(facts: CorpusFacts, suggestion: Suggestion, expectation=ON_CPU, paths=P
     return recipe_text(paths, facts, suggestion, expectation, Path())
 
 
+def words_of(written: str) -> str:
+    """Return a recipe on one line, so that comments may be broken anywhere."""
+    return " ".join(written.replace("#", "").split())
+
+
 def test_a_cpu_gets_muon_and_a_fixed_number_of_updates():
     found = suggest(PATHS, facts_of(), gpu=False)
     recipe = values(facts_of())
@@ -66,6 +71,58 @@ def test_a_cpu_gets_muon_and_a_fixed_number_of_updates():
     assert schedule.warmup_updates == pytest.approx(found.updates / 20, rel=0.06)
     assert train.max_validations >= 8
     assert recipe.model.word_dropout == 0.1
+
+
+def passes_in(facts: CorpusFacts, passes: float) -> Suggestion:
+    """Return the suggestion for the time of so many passes on a CPU, validations included."""
+    tokens = passes * suggest(PATHS, facts, gpu=False).tokens_per_pass / 0.9
+    return suggest(PATHS, facts, gpu=False, budget=Budget(2.5, tokens))
+
+
+def test_hours_set_the_passes_on_a_cpu():
+    found = passes_in(facts_of(), 20.5)
+    assert found.passes == 20
+    assert found.updates == pytest.approx(20 * found.updates_per_pass, rel=0.06)
+    recipe = Recipe.model_validate(found.values())
+    assert recipe.schedule.total_updates == found.updates
+    assert recipe.time_limit is None  # it would end the run before the rate is 0
+    assert recipe.model == values(facts_of()).model
+    written = words_of(text(facts_of(), found))
+    assert "20 passes over the data" in written
+    assert "as many as fit into 2.5 hours here" in written
+
+
+def test_a_long_training_gets_more_dropout_larger_batches_and_a_larger_beam():
+    recipe = Recipe.model_validate(passes_in(facts_of(), 78.5).values())
+    best = load_recipe(Path(__file__).parents[2] / "recipes" / "best" / "gl-en.yaml")
+    assert recipe.model == best.model
+    assert recipe.optim == best.optim
+    assert recipe.decode == best.decode
+    assert recipe.data.batch_tokens == best.data.batch_tokens
+    assert recipe.schedule.peak == best.schedule.peak
+
+
+def test_a_training_is_not_longer_than_the_longest_that_was_measured():
+    found = passes_in(facts_of(), 1000)
+    assert found.passes == 78
+    written = words_of(text(facts_of(), found))
+    assert "longer trainings on so little text were not measured" in written
+
+
+def test_hours_that_are_too_few_for_one_pass_get_advice():
+    found = passes_in(facts_of(2_000_000), 0.01)
+    assert found.passes == 1
+    slow = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
+    assert "longer than the 2.5 hours of --hours" in words_of(text(facts_of(), found, slow))
+    assert "of --hours" not in text(facts_of(), passes_in(facts_of(), 20))
+
+
+def test_hours_set_the_time_limit_on_a_gpu():
+    budget = Budget(2.5, 10**9)
+    recipe = Recipe.model_validate(suggest(PATHS, facts_of(), gpu=True, budget=budget).values())
+    assert recipe.time_limit == 2.5
+    without = values(facts_of(), gpu=True)
+    assert recipe == without.model_copy(update={"time_limit": 2.5})
 
 
 def test_learning_rates_are_those_that_were_measured():
@@ -171,8 +228,8 @@ def test_a_training_of_days_gets_advice():
     found = suggest(PATHS, facts, gpu=False)
     slow = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
     fast = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1e9})
-    assert "time_limit" in text(facts, found, slow)
-    assert "time_limit" not in text(facts, found, fast)
+    assert "add --hours" in text(facts, found, slow)
+    assert "add --hours" not in text(facts, found, fast)
 
 
 def test_the_recipe_names_the_fastest_precision_and_number_of_threads():

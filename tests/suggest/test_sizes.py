@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,16 @@ from nmt.config.load import load_recipe
 from nmt.config.recipe import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.runtime.memory import parameter_count
-from nmt.suggest.sizes import CPU, GPU, TOO_LARGE, advice_on_size, size_for
+from nmt.suggest.sizes import (
+    CPU,
+    GPU,
+    LONG,
+    LONGEST,
+    TOO_LARGE,
+    advice_on_size,
+    lengthened,
+    size_for,
+)
 
 PIECES_PER_WORD = 1.4  # gl-en: 347k pieces, 237k words
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -49,6 +59,27 @@ def test_rows_are_those_of_the_recipes_that_they_name(words, sizes, name):
     assert (size.dim, 4 * size.dim) == (model.dim, model.ffn_dim)
     assert (size.heads, size.layers) == (model.heads, model.enc_layers)
     assert (size.dropout, size.types) == (model.dropout, segment.merges)
+    assert size.batch_tokens == recipe.data.batch_tokens
+
+
+@pytest.mark.parametrize("row", CPU[:-1])
+def test_a_long_training_has_the_settings_of_the_best_recipe_and_a_short_one_those_of_its_row(row):
+    assert lengthened(row, row.passes) == row
+    assert lengthened(row, 1) == replace(row, passes=1)
+    assert lengthened(row, LONG * row.passes - 1).dropout == row.dropout
+    long = lengthened(row, LONG * row.passes)
+    assert (long.batch_tokens, long.dropout) == (2 * row.batch_tokens, round(row.dropout + 0.1, 1))
+    assert lengthened(row, 10**9) == lengthened(row, LONGEST * row.passes)
+
+
+def test_the_longest_training_is_that_of_the_best_recipe():
+    size = lengthened(size_for(237_317, CPU), 1000)
+    recipe = load_recipe(RECIPES / "best" / "gl-en.yaml")
+    model, decode = recipe.model, recipe.decode
+    assert size.passes == 78  # docs/results.md
+    assert (size.dim, size.layers, size.types) == (model.dim, model.enc_layers, 3000)
+    assert (size.dropout, size.attn_dropout) == (model.dropout, model.attn_dropout)
+    assert (size.beam, size.length_alpha) == (decode.beam, decode.length_alpha)
     assert size.batch_tokens == recipe.data.batch_tokens
 
 
