@@ -61,6 +61,14 @@ ROWS = (
         "en-vi", "news and health", 43_372, 1_148_182, "recipes/sweeps/paper-or-ours.yaml", 0.34,
         "one core of a Xeon", "9.86 [9.33, 10.41]",
     ),
+    Row(
+        "en-tl", "Bible verses", 29_099, 771_989, "recipes/sweeps/paper-or-ours.yaml", 0.32,
+        "one core of a Xeon", "31.87 [30.83, 32.91]",
+    ),
+    Row(
+        "ar-en", "everyday sentences", 11_061, 62_862, "recipes/sweeps/paper-or-ours.yaml", 0.27,
+        "one core of a Xeon", "28.21 [26.18, 30.32]",
+    ),
 )  # fmt: skip
 
 
