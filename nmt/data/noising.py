@@ -128,8 +128,9 @@ class DenoisedText(PackedText):
         pairs = {int(row): self.pair(int(row), epoch) for row in rows}
         bucket = None
         if batch_tokens:
+            # by row: a weighted entry may have a block twice in a batch
             src_len, tgt_len = (
-                np.array([len(pair[side]) + 1 for pair in pairs.values()]) for side in (0, 1)
+                np.array([len(pairs[int(row)][side]) + 1 for row in rows]) for side in (0, 1)
             )
             bucket = GPU_BUCKETS.fit(src_len, tgt_len, batch_tokens)
         return collate(SelectedPairs(pairs), rows, bucket)

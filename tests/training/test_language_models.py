@@ -144,6 +144,17 @@ def test_padding_for_graphs_changes_no_loss_and_no_gradient(start, task):
         torch.testing.assert_close(padded[name], gradient, atol=2e-4, rtol=1e-4)
 
 
+def test_a_block_that_is_drawn_twice_fits_its_padded_batch(start, folder):
+    """An entry of weight 5 has each block five times in an epoch, often twice in one batch."""
+    trainer = start("denoising", NO_DROPOUT, f"data.train=[{{path: {folder}/train, weight: 5}}]")
+    task = trainer.task
+    twice = next(rows for rows in task.plan(0) if len(set(rows.tolist())) < len(rows))
+    plain, padded = (task.make_batch(0, twice, pad) for pad in (False, True))
+    assert padded.bucket is not None
+    sums = [float(task.loss(trainer.model, batch).nll) for batch in (plain, padded)]
+    assert sums[1] == pytest.approx(sums[0], rel=1e-5)
+
+
 @TASKS
 def test_captured_updates_equal_eager_ones(start, task, monkeypatch):
     """A replay draws the same dropout masks; blocks have few sizes, so most are captured."""
