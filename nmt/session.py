@@ -45,6 +45,7 @@ from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveView, Validation
 from nmt.training.resume import prepare_resumed, prepare_to_resume
+from nmt.training.stopping import just_validated
 from nmt.training.task import Stopped
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
@@ -328,7 +329,7 @@ class Training:
             view,
             on_validation,
         )
-        log.rewind(trainer.state.update)
+        log.rewind(trainer.state.update, just_validated(trainer.state))
         parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
         require_space(run.path, space_needed(parameters, checkpoints_to_keep(recipe.train)))
         log.text(

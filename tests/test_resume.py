@@ -182,6 +182,25 @@ def test_killed_without_a_save_continues_from_the_last_validation(
     assert not difference(result(tmp_path / "run"), uninterrupted)
 
 
+def test_killed_while_it_saves_the_validation_of_a_stopped_update(
+    uninterrupted, recipe, tmp_path, monkeypatch
+):
+    """The validation is logged, but the newest checkpoint is from the stop before it."""
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        terminate_after(patch, Trainer, "update", 4)
+        assert main([recipe, f"out={run}"]) == 143
+
+    def killed(trainer: Trainer) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", killed)
+        assert main([recipe, f"out={run}", "--resume"]) == 3
+    assert main([recipe, f"out={run}", "--resume"]) == 0
+    assert not difference(result(run), uninterrupted)
+
+
 def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypatch):
     averaging = [recipe, "train.average=2"]
     assert main([*averaging, f"out={tmp_path / 'uninterrupted'}"]) == 0

@@ -78,10 +78,14 @@ class MetricsLog:
         append_line(self._run.metrics_file, line)
         self._track(values)
 
-    def rewind(self, update: int) -> None:
+    def rewind(self, update: int, validated: bool = True) -> None:
         """Remove broken lines and what a resumed run writes again, and start the trackers.
 
         That is every record after ``update``, and the test score of an earlier end.
+
+        Args:
+            update: of the checkpoint that the run continues from.
+            validated: False = the run validates this update again, so its record is removed too.
 
         Raises:
             MachineError: a tracker does not start.
@@ -89,7 +93,7 @@ class MetricsLog:
         with disk_errors(self._run.metrics_file):
             text = self._run.metrics_file.read_text(encoding="utf-8", errors="replace")
         lines = text.split("\n")
-        kept = [line for line in lines if _is_kept(line, update)]
+        kept = [line for line in lines if _is_kept(line, update, validated)]
         repaired = "".join(line + "\n" for line in kept)
         if repaired != text:
             write_atomic(self._run.metrics_file, repaired)
@@ -126,11 +130,13 @@ class MetricsLog:
             self.text(f"warning: {tracker.name} is off, it failed: {error}")
 
 
-def _is_kept(line: str, update: int) -> bool:
+def _is_kept(line: str, update: int, validated: bool) -> bool:
     try:
         values = json.loads(line)
-        old = isinstance(values, dict) and int(values.get("update", 0)) <= update
-        return old and values.get("kind") != "test"
+        if not isinstance(values, dict) or values.get("kind") == "test":
+            return False
+        again = values.get("kind") == "dev" and not validated
+        return int(values.get("update", 0)) <= update - again
     except (ValueError, TypeError, RecursionError):
         return False
 

@@ -22,7 +22,7 @@ def last_update(recipe: Recipe) -> float:
 def validation_due(recipe: Recipe, state: TrainState) -> bool:
     """Return whether to validate now: every ``validate_every`` updates, and at the last one."""
     update = state.update
-    if update == 0 or _just_validated(state):
+    if update == 0 or just_validated(state):
         return False
     return update % recipe.train.validate_every == 0 or update == last_update(recipe)
 
@@ -43,7 +43,7 @@ def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str |
         return f"the {schedule.kind} schedule ended"
     if out_of_time(recipe, state):
         return f"time_limit of {recipe.time_limit:g} hours"
-    if not _just_validated(state):
+    if not just_validated(state):
         return None
     if len(state.history) >= train.max_validations:
         return f"train.max_validations = {train.max_validations}"
@@ -57,7 +57,8 @@ def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str |
     return None
 
 
-def _just_validated(state: TrainState) -> bool:
+def just_validated(state: TrainState) -> bool:
+    """Return whether the last update was validated."""
     return bool(state.history) and state.history[-1][0] == state.update
 
 

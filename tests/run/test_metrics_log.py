@@ -44,6 +44,16 @@ def test_rewind_removes_records_after_the_update(run):
     assert records(run) == [{"update": 1}, {"update": 2}, {"update": 3, "again": True}]
 
 
+@pytest.mark.parametrize(("validated", "kept"), [(True, [2, 4, 4]), (False, [2, 4])])
+def test_rewind_removes_a_validation_that_the_checkpoint_does_not_know(run, validated, kept):
+    """A stop saves update 4 before its validation; a kill may follow after the record of that."""
+    log = MetricsLog(run)
+    for kind, update in (("dev", 2), ("train", 4), ("dev", 4)):
+        log.record({"kind": kind, "update": update})
+    log.rewind(4, validated)
+    assert [record["update"] for record in records(run)] == kept
+
+
 @pytest.mark.parametrize("torn", ['{"update": 2, "lo', "\0\0\0", '{"update": 2}\n{"upd', "[1]\n"])
 def test_rewind_removes_an_incomplete_last_line(run, torn):
     MetricsLog(run).record({"update": 1})
