@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from nmt.run.folder import RunFolder
 from nmt.runtime.signals import PARENT, StopRequest
 from nmt.sweep.plan import Outcome, PlannedRun
 from nmt.sweep.progress import Display, RunProgress
 
 POLL = 0.2  # seconds between two looks at the processes
+SAVING = 120.0  # seconds that a run of a killed sweep may take to save its state
 TRAIN = (sys.executable, "-m", "nmt.cli.train")
 MESSAGE = re.compile(r"^nmt-train: ", re.MULTILINE)  # where the error of a command begins
 
@@ -111,7 +113,9 @@ class Pool:
                 while not stop.requested and len(self._children) < self.slots:
                     if (run := source.next_run()) is None:
                         break
-                    self._start(run)
+                    self._wait_until_saved(run)
+                    if not stop.requested:
+                        self._start(run)
                 if not self._children:
                     return
                 if stop.requested and not stopping:
@@ -127,6 +131,14 @@ class Pool:
             for child in self._children:
                 child.process.kill()
                 child.process.wait()
+
+    def _wait_until_saved(self, run: PlannedRun) -> None:
+        """Wait for a process that a killed sweep left, which still saves the state of the run."""
+        lock, deadline = RunFolder(run.folder).lock, time.monotonic() + SAVING
+        if lock.in_use():
+            self.display.say(f"{run.name}: waiting for its earlier process, which saves its state")
+        while lock.in_use() and not self.stop.requested and time.monotonic() < deadline:
+            time.sleep(POLL)
 
     def _start(self, run: PlannedRun) -> None:
         slot = min(set(range(self.slots)) - {child.slot for child in self._children})

@@ -19,9 +19,12 @@ import yaml
 
 from nmt.cli import sweep
 from nmt.config.load import load_recipe
+from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT
 from nmt.scoring import score
 from nmt.sweep import pool
+from nmt.sweep.plan import PlannedRun
+from nmt.sweep.progress import Display
 from tests.toy import toy_corpus, toy_recipe
 
 FAKE = Path(__file__).with_name("fake_train.py")
@@ -192,6 +195,29 @@ def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
     process.kill()
     process.wait()
     wait_for(run / "saved")
+
+
+def test_a_run_whose_earlier_process_still_saves_is_waited_for(folder, capsys, monkeypatch):
+    """nmt-train would end with "in use", and a search would count the trial as failed for good."""
+    file, run = variants("good"), Path("runs/v/good.seed-1")
+    run.mkdir(parents=True)
+    lock = FolderLock(run)
+    lock.acquire()
+    start, say = pool.Pool._start, Display.say
+
+    def start_unlocked(self: pool.Pool, planned: PlannedRun) -> None:
+        assert not FolderLock(run).in_use()
+        start(self, planned)
+
+    def release_soon(self: Display, line: str) -> None:
+        say(self, line)
+        if "waiting" in line:
+            threading.Timer(0.1, lock.release).start()
+
+    monkeypatch.setattr(pool.Pool, "_start", start_unlocked)
+    monkeypatch.setattr(Display, "say", release_soon)
+    assert sweep.main([file]) == 0
+    assert started(capsys.readouterr().err) == ["good.seed-1"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
