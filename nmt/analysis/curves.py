@@ -60,8 +60,10 @@ class RunMetrics:
         records = (r for r in reversed(self._records) if r.get("kind") == kind)
         return next((r for r in records if update in (None, r.get("update"))), {})
 
-    def by_layer(self, observer: str, stack: str, module: str) -> list[Curve]:
-        """Return an observer's curves of a module in each layer of a stack, first layer first.
+    def by_layer(self, observer: str, stack: str, module: str) -> dict[int, Curve]:
+        """Return an observer's curves of a module by layer of a stack, from 0.
+
+        Layers without points are left out: frozen layers have no gradient, for example.
 
         Args:
             observer: key of OBSERVERS.
@@ -70,8 +72,9 @@ class RunMetrics:
         """
         model = self.recipe.model
         layers = range(model.enc_layers if stack == "encoder" else model.dec_layers)
-        curves = [self.curve("observed", f"{observer}/{stack}.layers.{i}.{module}") for i in layers]
-        return [curve for curve in curves if len(curve.updates)]
+        name = f"{observer}/{stack}.layers.{{}}.{module}"
+        curves = {i: self.curve("observed", name.format(i)) for i in layers}
+        return {i: curve for i, curve in curves.items() if len(curve.updates)}
 
     def modules(self, observer: str, stack: str) -> list[str]:
         """Return the observed modules of a stack's layers, such as ``ffn.fc2``."""

@@ -7,7 +7,7 @@ argument is the value of ``--select``: what is drawn, if a figure can draw sever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -93,8 +93,8 @@ def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figu
             _require(
                 len(curves), run, f"grad_l1 of {module}; logged: {logged}", _observe("grad_l1")
             )
-            for layer, curve in enumerate(curves):
-                color = _layer_color(layer, len(curves))
+            for layer, curve in curves.items():
+                color = _layer_color(layer, 1 + max(curves))
                 axes.plot(*running_mean(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _set_axes(axes, "Update", f"L1 norm of the gradient of {module}", logarithmic=True)
@@ -122,9 +122,11 @@ def gradient_changes(runs: Sequence[RunMetrics], selected: str | None) -> Figure
             for module in base.modules(observer, stack):
                 curves = run.by_layer(observer, stack, module)
                 _require(len(curves), run, observer, _observe(observer))
-                new = map(final_mean, curves)
-                old = map(final_mean, base.by_layer(observer, stack, module))
-                ratios = [a / loss / (b / base_loss) for a, b in zip(new, old, strict=False)]
+                old = base.by_layer(observer, stack, module)
+                ratios = {
+                    i: final_mean(curves[i]) / loss / (final_mean(old[i]) / base_loss)
+                    for i in curves.keys() & old.keys()
+                }
                 _plot_by_depth(axes, ratios, module, colors)
             axes.axhline(1, color="#888888", linewidth=0.8)
             axes.set_title(f"{label}, {stack}", fontsize=9)
@@ -146,10 +148,11 @@ def gains_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
         for stack, axes in zip(stacks, row, strict=True):
             for module in run.modules(observer, stack):
                 curves = run.by_layer(observer, stack, module)
-                _plot_by_depth(axes, [curve.values[-1] for curve in curves], module, colors)
+                latest = {i: curve.values[-1] for i, curve in curves.items()}
+                _plot_by_depth(axes, latest, module, colors)
             axes.set_title(f"{label}, {stack}", fontsize=9)
-            label = OBSERVED_LABELS.get(observer, observer)
-            _set_axes(axes, "Layer (0 = first)", label)
+            gain = OBSERVED_LABELS.get(observer, observer)
+            _set_axes(axes, "Layer (0 = first)", gain)
     _share_legend(figure, grid)
     return figure
 
@@ -279,11 +282,12 @@ def _module_colors(runs: Sequence[RunMetrics], observer: str) -> dict[str, str]:
 
 
 def _plot_by_depth(
-    axes: Axes, values: Sequence[float], module: str, colors: dict[str, str]
+    axes: Axes, values: Mapping[int, float], module: str, colors: dict[str, str]
 ) -> None:
-    layers = range(len(values))
-    axes.plot(layers, values, color=colors[module], marker="o", markersize=4, label=module)
-    axes.set_xticks(layers)
+    layers = sorted(values)
+    heights = [values[layer] for layer in layers]
+    axes.plot(layers, heights, color=colors[module], marker="o", markersize=4, label=module)
+    axes.set_xticks(range(1 + max(layers, default=0)))
 
 
 def _share_legend(figure: Figure, grid: np.ndarray) -> None:

@@ -51,10 +51,10 @@ def test_layers_come_in_order(tmp_path):
     }
     run = run_of(tmp_path / "run", {"kind": "observed", "update": 5, **seen})
     curves = run.by_layer("gains", "encoder", "ffn_res.norm")
-    assert [curve.values.tolist() for curve in curves] == [[1.0], [2.0]]
+    assert {i: curve.values.tolist() for i, curve in curves.items()} == {0: [1.0], 1: [2.0]}
     assert run.modules("gains", "encoder") == ["ffn_res.norm"]
     assert run.modules("gains", "decoder") == ["cross_attn_res.norm"]
-    assert run.by_layer("grad_l1", "encoder", "ffn.fc1") == []
+    assert run.by_layer("grad_l1", "encoder", "ffn.fc1") == {}
 
 
 def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):

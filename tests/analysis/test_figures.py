@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -68,6 +69,32 @@ def test_gains_have_a_point_per_layer(runs):
     encoder, decoder = figures.FIGURES["gains"]([RunMetrics(runs[0])], None).axes
     assert len(encoder.lines[0].get_ydata()) == 2
     assert "self_attn_res.branch_norm" in {line.get_label() for line in decoder.lines}
+
+
+def test_a_layer_without_gradient_keeps_its_number(tmp_path):
+    """Layer 0 is frozen in one run, so its layer 1 is compared with layer 1 of the other."""
+    names = [f"grad_l1/{s}.layers.{i}.ffn.fc2" for s in ("encoder", "decoder") for i in (0, 1)]
+    runs = []
+    for run, without in (("base", "nothing"), ("frozen", "encoder.layers.0")):
+        folder = tmp_path / run
+        folder.mkdir()
+        (folder / "config.yaml").write_text(
+            "{src: gl, tgt: en, data: {train: t, dev: d}, model: {enc_layers: 2, dec_layers: 2}}"
+        )
+        norms = {name: 2.0 + i for i, name in enumerate(names) if without not in name}
+        records = [{"kind": "observed", **norms}, {"kind": "train", "loss": 3.0}]
+        lines = (json.dumps({"update": 4, **record}) + "\n" for record in records)
+        (folder / "metrics.jsonl").write_text("".join(lines))
+        runs.append(RunMetrics(folder))
+    encoder, _ = figures.FIGURES["changes"](runs, None).axes
+    assert encoder.lines[0].get_xydata().tolist() == [[1, 1]]
+    encoder, decoder = figures.FIGURES["depth"](runs[1:], None).axes
+    assert [line.get_label() for line in encoder.lines] == ["layer 1"]
+    assert [line.get_label() for line in decoder.lines] == ["layer 0", "layer 1"]
+    encoder, decoder = figures.FIGURES["gains"](runs[1:], "grad_l1").axes
+    assert encoder.lines[0].get_xdata().tolist() == [1]
+    titles = [panel.get_title() for panel in (encoder, decoder)]
+    assert titles == ["frozen, encoder", "frozen, decoder"]
 
 
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
