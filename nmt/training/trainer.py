@@ -268,12 +268,12 @@ class Trainer:
             return
         rows = ", ".join(str(r + 1) for r in update.planned[0].batch.rows[:8])
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
+        in_fp32 = "" if self.precision == "fp32" else "continue with precision=fp32 --resume, or "
         raise Diverged(
             f"gradients were not finite for {count} updates in a row, up to update "
             f"{self.state.update} (training {self.task.unit} {rows}, ...)"
             + (scale if self.precision == "fp16" else ""),
-            fix="continue with precision=fp32 --resume, or train in another folder (out=PATH) "
-            "with a lower learning rate",
+            fix=f"{in_fp32}train in another folder (out=PATH) with a lower learning rate",
         )
 
     def _check_divergence(self) -> None:

@@ -73,12 +73,15 @@ def test_non_finite_gradients_skip_the_update(start, kind):
     assert not equal(weights(trainer), kept_weights)
 
 
-def test_too_many_non_finite_updates_in_a_row_end_the_run(start):
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_too_many_non_finite_updates_in_a_row_end_the_run(start, precision):
     trainer = start("train.max_bad_updates=3", "train.validate_every=2")
+    trainer.precision = precision  # for the message; the model computes in fp32, which is faster
     spoil_gradients(trainer, {2, 4, 5, 6, 7})  # two in a row are allowed
     with pytest.raises(Diverged, match="not finite for 3 updates in a row, up to update 6") as e:
         trainer.run()
     assert "lower learning rate" in str(e.value)
+    assert ("precision=fp32 --resume" in str(e.value)) == (precision == "bf16")
     assert load_checkpoint(trainer.run_folder).state.update == 4
 
 
