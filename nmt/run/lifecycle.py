@@ -122,7 +122,8 @@ class TrainingFolder(RunFolder):
         self.resuming = self.finished = False
         self.changes: dict[str, str] = {}
         self.notes: list[str] = []
-        if not self.config_file.is_file():
+        # a run has both; config.yaml alone may be a recipe that the user wrote
+        if not (self.config_file.is_file() and self.checkpoints_dir.is_dir()):
             other = [p.name for p in children(self.path) if not _is_leftover(p.name)]
             if other:
                 raise UserError(

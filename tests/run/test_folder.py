@@ -128,6 +128,15 @@ def test_a_folder_with_other_files_is_refused(tmp_path, flags):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("flags", [{}, {"resume": True}, {"fresh": True}])
+def test_a_recipe_called_config_yaml_is_not_taken_for_a_run(tmp_path, flags):
+    recipe = tmp_path / "config.yaml"
+    recipe.write_text("# the user's own recipe\n")
+    with pytest.raises(UserError, match=r"contains no run, but other files: config\.yaml"):
+        TrainingFolder(tmp_path, RECIPE, **flags)
+    assert recipe.read_text() == "# the user's own recipe\n"
+
+
 def test_a_path_at_or_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
