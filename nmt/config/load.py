@@ -597,7 +597,10 @@ def _folder_of(path: Path) -> Path:
 
 
 def _with_run_folder(recipe: Recipe, default: Path) -> Recipe:
-    return recipe.model_copy(update={"out": os.path.expanduser(recipe.out) or str(default)})
+    out = os.path.expanduser(recipe.out) or str(default)
+    if Path(out).name in ("", ".."):  # the cache is next to the run folder, and --fresh renames it
+        out = os.path.abspath(out)
+    return recipe.model_copy(update={"out": out})
 
 
 def _run_folder(path: Path, variant: str) -> Path:

@@ -108,6 +108,9 @@ def test_paths_are_relative_to_the_recipe_and_out_to_the_working_directory(
     recipe = load_recipe(folder / "my.yaml")
     assert recipe.data.dev[0].path == str(folder / "a/dev")
     assert recipe.out == str(Path("runs/my"))
+    for out in (".", "..", "../recipes/.."):
+        resolved = load_recipe(folder / "my.yaml", [f"out={out}"]).out
+        assert resolved == str(tmp_path if out == "." else tmp_path.parent)
     monkeypatch.setenv("HOME", str(tmp_path))
     for prefix, path in {"~/d": "d", "b/d": "b/d"}.items():
         recipe = load_recipe(folder / "my.yaml", [f"data.dev={prefix}"])
