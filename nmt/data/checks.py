@@ -137,7 +137,8 @@ def check_corpora(
         The report, the training pairs to use, and all pairs of dev and test.
 
     Raises:
-        UserError: a split has no pair with text on both sides, or no training pair is left.
+        UserError: a split has no pair with text on both sides, or no training pair is left, in all
+            entries or in one.
     """
     data, monolingual = recipe.data, not recipe.translates
     held_out: dict[str, list[Pair]] = {}
@@ -174,6 +175,8 @@ def check_corpora(
         pairs, originals = _read(corpus, train)
         shown = counted(pairs, f"checking {corpus.name}", "pairs", show=progress)
         kept.append(train.add(shown, corpus.name, corpus.original[1], originals))
+        if not train.forms[-1].kept and len(files.train) > 1:
+            raise _unused_entry(corpus, kept, monolingual)
     texts = {corpus.name: corpus for corpus in files.train} | files.held_out
     report = CorpusReport(
         splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
@@ -189,6 +192,22 @@ def check_corpora(
     )
     require_training_pairs(report.splits["train"], files)
     return report, TrainingPairs(files.train, kept, progress), held_out
+
+
+def _unused_entry(corpus: Bitext, kept: Sequence[np.ndarray], monolingual: bool) -> UserError:
+    """Return the error of an entry of data.train that gives nothing to train on.
+
+    Args:
+        kept: of the entries up to this one.
+    """
+    what = "all pairs have a blank side or are too long"
+    if monolingual:
+        what = "all lines are blank or too long"
+    return UserError(
+        what if len(kept[-1]) else "the files are empty",
+        at=f"data.train[{len(kept) - 1}] ({', '.join(map(str, corpus.original[0]))})",
+        fix="check the files, data.max_len and data.max_pieces, or remove this entry",
+    )
 
 
 def pairs_to_learn_from(

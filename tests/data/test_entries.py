@@ -214,6 +214,14 @@ def test_all_missing_files_of_entries_are_named(tmp_path: Path):
     assert f"{tmp_path / 'gone'}.en: no such file" in str(error.value)
 
 
+@pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", " ")]])
+def test_an_entry_without_a_usable_pair_is_an_error(pairs: list[tuple[str, str]], tmp_path: Path):
+    bt = write(tmp_path / "bt", pairs)
+    with pytest.raises(UserError, match=r"(empty|blank side)") as error:
+        prepared(tmp_path, [str(tmp_path / "gl"), bt])
+    assert error.value.at == f"data.train[1] ({bt}.gl, {bt}.en)"
+
+
 def test_the_report_says_what_an_epoch_draws(tmp_path: Path):
     p = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path, weight=2.5, tag="<es>")])
     assert p.mixture is not None
