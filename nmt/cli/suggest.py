@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nmt.cli.common import positive
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
 
 if TYPE_CHECKING:
     import torch
@@ -123,16 +124,26 @@ def _require_new(output: Path) -> None:
             at=str(output),
             fix=f"create it: mkdir -p {shlex.quote(str(output.parent))}",
         )
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise MachineError(
+            "no permission to write",
+            at=str(output.parent),
+            fix="change the permissions (chmod), or choose another place with -o",
+        )
 
 
 def _write_new(output: Path, text: str) -> None:
-    from nmt.runtime.files import disk_errors
+    from nmt.runtime.files import disk_errors, temporary, write_synced
 
-    try:
-        with disk_errors(output), open(output, "x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except FileExistsError:
-        _require_new(output)  # somebody else made it meanwhile
+    _require_new(output)  # somebody else may have made it meanwhile
+    draft = temporary(output)
+    elsewhere, again = "choose another place with -o", "run the same command again"
+    with disk_errors(output, len(text), elsewhere, again):
+        try:
+            write_synced(draft, text.encode("utf-8"))
+            os.rename(draft, output)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def _measure(

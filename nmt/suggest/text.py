@@ -209,7 +209,8 @@ def _keys(choices: Iterable[Choice], folder: Path) -> str:
             last = group
         value = choice.value
         if choice.key in PATHS and not os.path.isabs(value):
-            value = os.path.relpath(value, folder)
+            # the folder may be a link, and a recipe is read relative to where it really is
+            value = os.path.relpath(value, os.path.realpath(folder))
         lines += _line(f"{'  ' if group else ''}{key}: {_scalar(value)}", choice.why)
     return "\n".join([*lines, ""])
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from nmt.cli import suggest, train
 from nmt.config.load import load_recipe
+from nmt.errors import MachineError
 from nmt.suggest import choices, sizes
 from tests.toy import toy_corpus, toy_recipe
 
@@ -90,6 +93,24 @@ def test_an_existing_file_is_not_overwritten(corpus, capsys):
         "  -> choose another name with -o, or delete the file\n"
     )
     assert Path("mine.yaml").read_text() == "src: gl\n"
+
+
+def test_a_recipe_in_a_linked_folder_finds_the_corpus(corpus, tmp_path):
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    Path("linked").symlink_to("far/away")
+    assert train.main(["--suggest", corpus, "-o", "linked/gl-en.yaml"]) == 0
+    assert load_recipe("linked/gl-en.yaml").data.train[0].path == str(tmp_path / corpus)
+
+
+def test_a_full_disk_leaves_no_part_of_a_recipe(tmp_path, monkeypatch):
+    def full(path, data):
+        path.write_bytes(data[:3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.runtime.files.write_synced", full)
+    with pytest.raises(MachineError, match="run the same command again"):
+        suggest._write_new(tmp_path / "gl-en.yaml", "src: gl")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_of_the_recipe_must_exist(corpus, capsys):
