@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import signal
 import sys
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from nmt.errors import MachineError
 from nmt.runtime.cpus import available_cpus, within_limit
+from nmt.runtime.signals import end_with
 
 CHUNK = 2000  # items that a worker gets at a time
 MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
@@ -47,7 +49,7 @@ def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Resu
         yield from itertools.starmap(work, numbered)
         return
     context = multiprocessing.get_context(START_METHOD)
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (work,))
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (work, os.getpid()))
     try:
         futures: deque[Future[Result]] = deque()
         for numbered_chunk in numbered:
@@ -69,11 +71,13 @@ def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Resu
 _work: Work[Any, Any] | None = None  # set once in each worker, so that it is not sent per chunk
 
 
-def _start_worker(work: Work[Any, Any]) -> None:
+def _start_worker(work: Work[Any, Any], parent: int) -> None:
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # workers of a killed parent would wait for ever: each holds both ends of the pipe of their work
+    end_with(parent)
 
 
 def _run(number: int, chunk: list[Any]) -> Any:

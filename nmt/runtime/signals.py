@@ -74,10 +74,20 @@ def end_with_parent() -> None:
     comes when the thread ends that did so.
     """
     parent = os.environ.pop(PARENT, None)  # the processes that this one starts have another parent
-    if parent is None or sys.platform != "linux":
+    if parent is not None:
+        end_with(int(parent))
+
+
+def end_with(parent: int) -> None:
+    """Ask Linux to send this process SIGTERM when its parent ends; see ``end_with_parent``.
+
+    Args:
+        parent: process id of the parent.
+    """
+    if sys.platform != "linux":
         return
     import ctypes
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it ended before the call
+    if os.getppid() != parent:  # it ended before the call
         os.kill(os.getpid(), signal.SIGTERM)

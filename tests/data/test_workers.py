@@ -6,6 +6,8 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import select
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -73,6 +75,35 @@ def test_input_error_or_early_close_ends_the_workers():
     next(left)
     left.close()
     assert multiprocessing.active_children() == []
+
+
+def process_id(number: int, chunk: list[int]) -> int:
+    return os.getpid()
+
+
+@pytest.mark.skipif(workers.START_METHOD != "fork", reason="other systems cannot do this")
+@pytest.mark.usefixtures("small_chunks")
+def test_workers_end_when_their_parent_is_killed():
+    reader, writer = os.pipe()
+    parent = os.fork()
+    if not parent:
+        try:
+            results = map_chunks(process_id, itertools.count())
+            pids = set(itertools.islice(results, 9))
+            os.write(writer, " ".join(map(str, pids)).encode())
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writer)  # each worker has a copy, so reading ends when the last worker ends
+    pids = [int(pid) for pid in os.read(reader, 1000).split()]
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    ready, _, _ = select.select([reader], [], [], 10)
+    for pid in [] if ready else pids:
+        os.kill(pid, signal.SIGKILL)
+    os.close(reader)
+    assert pids
+    assert ready
 
 
 @pytest.mark.usefixtures("small_chunks")
