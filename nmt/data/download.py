@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.errors import UserError
+
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
@@ -17,7 +19,8 @@ def obtain_corpus(recipe: Recipe) -> None:
     Corpora of other languages than the recipe's are not downloaded.
 
     Raises:
-        UserError: data_prep has no such module, or the source cannot be reached.
+        UserError: data_prep has no such module, the folder of the corpus has other files, or the
+            source cannot be reached.
     """
     from nmt.data.bitext import missing_files
 
@@ -32,10 +35,24 @@ def obtain_corpus(recipe: Recipe) -> None:
     own = [entry.path for entry in recipe.data.train if entry.langs(recipe) == langs]
     folder = Path((own or [recipe.data.dev[0].path])[0]).parent
     # a corpus of another folder, such as synthetic pairs, is not what the module writes
-    if not any(Path(prefix).parent == folder for prefix in missing_files(recipe)):
+    missing = [path for path in map(Path, missing_files(recipe)) if path.parent == folder]
+    if not missing:
         return
     from data_prep.write import Request
 
     module = importlib.import_module(f"data_prep.{name}")
+    if folder.is_dir() and any(folder.iterdir()):
+        names = ", ".join(path.name for path in missing)
+        raise UserError(
+            f"files of the corpus are missing here ({names}), and data.download only writes a new "
+            "folder",
+            at=str(folder),
+            fix=f"move or delete this folder, or replace all its files: python -m data_prep.{name} "
+            "--help; or check the paths of data.train, data.dev and data.test",
+        )
     print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
-    module.prepare(Request(folder, *langs))
+    try:
+        module.prepare(Request(folder, *langs))
+    except UserError:
+        if missing_files(recipe):
+            raise  # otherwise another process has downloaded the same corpus meanwhile

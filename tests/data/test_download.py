@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from data_prep.write import check_request
 from nmt.config.load import load_recipe
 from nmt.data import download
 from nmt.errors import UserError
@@ -35,11 +36,28 @@ def test_the_module_receives_languages_and_folder_of_the_recipe(tmp_path, monkey
     assert request.local is None
 
 
+def write_corpus(folder):
+    folder.mkdir(parents=True)
+    for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
+        (folder / name).write_text("x\n")
+
+
+def test_another_process_may_have_downloaded_the_same_corpus(tmp_path, monkeypatch):
+    def prepare(request):
+        write_corpus(request.out)  # by the other process
+        check_request(request)
+
+    module = SimpleNamespace(prepare=prepare)
+    monkeypatch.setattr(download.importlib, "import_module", lambda name: module)
+    download.obtain_corpus(recipe(tmp_path, "ted_talks"))
+    (tmp_path / "data/gl-en/dev.gl").unlink()
+    with pytest.raises(UserError, match=r"missing here \(dev\)(?s:.*)move or delete this folder"):
+        download.obtain_corpus(recipe(tmp_path, "ted_talks"))
+
+
 def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(download.importlib, "import_module", None)  # would fail if called
-    (tmp_path / "data/gl-en").mkdir(parents=True)
-    for name in ("train.gl", "train.en", "dev.gl", "dev.en"):
-        (tmp_path / "data/gl-en" / name).write_text("x\n")
+    write_corpus(tmp_path / "data/gl-en")
     download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     with pytest.raises(UserError, match=r"data.download: unknown corpus 'nope'"):
         download.obtain_corpus(recipe(tmp_path, "nope"))
