@@ -16,11 +16,21 @@ from nmt.data.text import read_lines
 from nmt.errors import UserError
 
 
+def _column(text: str) -> int:
+    if text.strip().isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not the number of a column; write 2 for the second one"
+    )
+
+
 def _columns(text: str) -> tuple[int, int]:
-    numbers = [int(part) for part in text.split(",")]
-    if len(numbers) != 2 or min(numbers) < 1:
-        raise ValueError(text)
-    return numbers[0], numbers[1]
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} does not name two columns; write 1,2 for the first two"
+        )
+    return _column(parts[0]), _column(parts[1])
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +44,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--group-column",
-        type=int,
+        type=_column,
         metavar="N",
         help="column with the group of each pair, for --split group; default: a file is a group",
     )

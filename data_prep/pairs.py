@@ -101,7 +101,8 @@ def read_aligned(
             raise UserError(
                 f"{src.name} has {counts[0]:,} lines and {tgt.name} has {counts[1]:,}",
                 at=str(src.parent),
-                fix="download both files again, or add the missing lines",
+                fix="line n of one file must be the translation of line n of the other; "
+                "correct your files, or repeat an incomplete download",
             )
         yield Pair(restore(one), restore(other), f"{split}:{number}")
 

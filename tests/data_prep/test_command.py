@@ -91,6 +91,30 @@ def test_bad_input_is_an_error_and_nothing_is_written(tmp_path, monkeypatch, cap
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--columns", "sw,en"), "'sw' is not the number of a column; write 2 for"),
+        (("--columns", "1"), "'1' does not name two columns; write 1,2 for"),
+        (("--group-column", "0"), "'0' is not the number of a column"),
+    ],
+)
+def test_columns_are_numbers_from_1(tmp_path, capsys, option, message):
+    with pytest.raises(SystemExit):
+        from_tsv.main(["pairs.tsv", *langs(tmp_path / "out"), *option])
+    assert message in capsys.readouterr().err
+
+
+def test_sides_of_different_length_name_both_counts(tmp_path, capsys):
+    pairs = moses(tmp_path, "talks", texts(60))
+    with (tmp_path / "talks.xx").open("a", encoding="utf-8") as file:
+        file.write(f"{pairs[0][0]}\n")
+    assert from_moses.main([str(tmp_path / "talks"), *langs(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "talks.xx has 61 lines and talks.yy has 60" in error
+    assert "line n of one file must be the translation of line n of the other" in error
+
+
 def moses(folder, name, pairs):
     pairs = list(pairs)
     for lang, side in (("xx", 0), ("yy", 1)):
