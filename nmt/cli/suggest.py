@@ -88,7 +88,7 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     paths = find_corpus(args.suggest, args.src, args.tgt)
     from nmt.suggest.choices import Budget, suggest
     from nmt.suggest.facts import collect_facts
-    from nmt.suggest.text import recipe_text
+    from nmt.suggest.text import recipe_text, too_few_hours
 
     facts = collect_facts(paths, progress=True)
     from nmt.config.recipe import Recipe
@@ -102,6 +102,8 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     if args.hours is not None:
         budget = Budget(args.hours, 3600 * args.hours * expectation.speed)
         suggestion = suggest(paths, facts, gpu, budget)
+    if note := too_few_hours(suggestion, expectation):
+        print(f"note: {note[0].lower()}{note[1:]}", file=sys.stderr)
     folder = Path() if output is None else output.parent
     text = recipe_text(paths, facts, suggestion, expectation, folder)
     if output is None:

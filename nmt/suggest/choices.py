@@ -119,7 +119,7 @@ def suggest(
         Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
         Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
         Choice("model.dec_layers", size.layers, "as many as enc_layers"),
-        Choice("model.dropout", size.dropout, f"for {size.passes} passes over the data at most"),
+        Choice("model.dropout", size.dropout, f"for {_count_passes(size.passes)} at most"),
     ]
     if gpu:
         training, updates = _until_dev_stops(size.passes, per_pass)
@@ -128,6 +128,8 @@ def suggest(
             reason = "more give a better model (--suggest ... --hours)"
         elif size.passes == LONGEST * default_passes:
             reason = "longer trainings on so little text were not measured"
+        elif budget.tokens < tokens_per_pass:
+            reason = f"the least, but longer than {budget.hours:g} hours here"
         else:
             reason = f"as many as fit into {budget.hours:g} hours here"
         training, updates = _fixed_length(size, per_pass, reason)
@@ -194,7 +196,7 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
         Choice(
             "schedule.total_updates",
             updates,
-            f"{passes} passes over the data, {per_pass:,.0f} updates each; {reason}",
+            f"{_count_passes(passes)}, {per_pass:,.0f} updates each; {reason}",
         ),
         Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
     ]
@@ -209,6 +211,11 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
         )
     )
     return choices, updates
+
+
+def _count_passes(passes: int) -> str:
+    """Return ``1 pass over the data`` or ``20 passes over the data``."""
+    return f"{passes} pass{'' if passes == 1 else 'es'} over the data"
 
 
 def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:

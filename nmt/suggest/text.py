@@ -145,17 +145,24 @@ def _total(suggestion: Suggestion, expectation: Expectation) -> float:
 
 def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[str]:
     total = _total(suggestion, expectation)
-    budget, on_cpu = suggestion.budget, expectation.threads > 0
-    if budget is None and total > DAY:
+    if suggestion.budget is None and total > DAY:
         yield (
             f"The training takes up to {duration(total)} here. For a shorter one, add --hours to "
-            f"nmt-train --suggest{', or use a GPU' if on_cpu else ''}."
+            f"nmt-train --suggest{', or use a GPU' if expectation.threads > 0 else ''}."
         )
-    if budget is not None and on_cpu and total > 3600 * budget.hours:
-        yield (
-            f"One pass over the data takes {duration(total)} here, longer than the "
-            f"{budget.hours:g} hours of --hours: use a GPU, or train on fewer pairs."
-        )
+    if note := too_few_hours(suggestion, expectation):
+        yield note
+
+
+def too_few_hours(suggestion: Suggestion, expectation: Expectation) -> str:
+    """Return advice if the hours that the user has are too few for one pass on a CPU, else ""."""
+    budget, total = suggestion.budget, _total(suggestion, expectation)
+    if budget is None or expectation.threads == 0 or total <= 3600 * budget.hours:
+        return ""
+    return (
+        f"One pass over the data takes {duration(total)} here, longer than the "
+        f"{budget.hours:g} hours of --hours: use a GPU, or train on fewer pairs."
+    )
 
 
 def _scoreboard_lines(facts: CorpusFacts) -> Iterator[str]:

@@ -60,6 +60,11 @@ def test_hours_make_the_training_longer(corpus, capsys):
     assert long.model.dropout > short.model.dropout
 
 
+def test_too_few_hours_are_a_note_on_the_terminal(corpus, capsys):
+    assert train.main(["--suggest", corpus, "--hours", "1e-9", "-o", "gl-en.yaml"]) == 0
+    assert "note: one pass over the data takes" in capsys.readouterr().err
+
+
 def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert train.main(["--suggest", corpus, "--src", "en", "--tgt", "gl"]) == 0
     captured = capsys.readouterr()

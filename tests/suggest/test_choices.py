@@ -113,7 +113,10 @@ def test_hours_that_are_too_few_for_one_pass_get_advice():
     found = passes_in(facts_of(2_000_000), 0.01)
     assert found.passes == 1
     slow = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
-    assert "longer than the 2.5 hours of --hours" in words_of(text(facts_of(), found, slow))
+    written = words_of(text(facts_of(), found, slow))
+    assert "longer than the 2.5 hours of --hours" in written
+    assert "1 pass over the data," in written
+    assert "the least, but longer than 2.5 hours here" in written
     assert "of --hours" not in text(facts_of(), passes_in(facts_of(), 20))
 
 
