@@ -367,7 +367,9 @@ def _read_file(path: Path, problems: list[Problem]) -> Node:
         ) from error
     except OSError as error:
         raise UserError(
-            f"cannot read the recipe: {error.strerror}", at=str(path), fix="check the path"
+            f"cannot read the recipe: {error.strerror}",
+            at=str(path),
+            fix="check the path; nmt-train --suggest PREFIX -o FILE writes a recipe for a corpus",
         ) from error
     return read_yaml(text, str(path), problems)
 

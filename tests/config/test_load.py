@@ -198,7 +198,8 @@ def test_a_file_that_cannot_be_a_recipe_is_an_error(tmp_path: Path):
     (tmp_path / "latin.yaml").write_bytes("src: gl\n# ma\xf1\n".encode("latin-1"))
     (tmp_path / "big.yaml").write_text("#" * (MAX_CHARACTERS + 1))
     cases = {
-        "none.yaml": "none.yaml: cannot read the recipe: No such file",
+        "none.yaml": "none.yaml: cannot read the recipe: No such file or directory\n"
+        "  -> check the path; nmt-train --suggest PREFIX",
         ".": ": cannot read the recipe: Is a directory",
         "latin.yaml": "latin.yaml:2: not UTF-8",
         "big.yaml": "big.yaml: over 262,144 characters, so it is not a recipe",
