@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.errors import UserError
-from nmt.run.folder import RunFolder
+from nmt.run.folder import RunFolder, not_a_run_folder
 from nmt.run.results import read_metrics
 
 
@@ -38,11 +37,7 @@ class RunMetrics:
     def __init__(self, path: str | Path) -> None:
         run = RunFolder(path)
         if not run.config_file.is_file():
-            raise UserError(
-                "not a run folder: config.yaml is missing",
-                at=str(path),
-                fix="give a folder that nmt-train wrote",
-            )
+            raise not_a_run_folder(run.path)
         self.path, self.recipe = Path(path), run.recipe()
         self._records = list(read_metrics(run))
 

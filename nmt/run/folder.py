@@ -86,7 +86,7 @@ class RunFolder:
         if not run.path.exists():
             raise UserError("no such run folder", at=str(run.path), fix="check the path")
         parents = [p for p in run.path.absolute().parents[:2] if (p / CONFIG).is_file()]
-        raise _not_a_run_folder(run.path, f"did you mean {parents[0]}?" if parents else None)
+        raise not_a_run_folder(run.path, f"did you mean {parents[0]}?" if parents else None)
 
     def recipe(self) -> Recipe:
         """Return the resolved recipe of the run.
@@ -116,7 +116,7 @@ class RunFolder:
             with open(self.config_file, encoding="utf-8") as file:
                 return file.read(1 << 20)
         except FileNotFoundError:
-            raise _not_a_run_folder(self.path) from None
+            raise not_a_run_folder(self.path) from None
         except UnicodeDecodeError as error:
             raise UserError(
                 f"not UTF-8: {error.reason}",
@@ -172,7 +172,12 @@ def children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
 
 
-def _not_a_run_folder(path: Path, fix: str | None = None) -> UserError:
+def not_a_run_folder(path: Path, fix: str | None = None) -> UserError:
+    """Return the error for a path that is not a run folder; it names run folders inside it."""
+    runs = [str(p) for p in children(path) if (p / CONFIG).is_file()] if path.is_dir() else []
+    if runs and fix is None:
+        more = f" and {len(runs) - 3:,} more" if len(runs) > 3 else ""
+        fix = f"pass a run folder in it: {', '.join(runs[:3])}{more}"
     return UserError(
         f"not a run folder: it has no {CONFIG}",
         at=str(path),

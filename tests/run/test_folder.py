@@ -196,6 +196,8 @@ def test_open_explains_what_is_wrong(tmp_path):
     trained(tmp_path / "run", 1)
     with pytest.raises(UserError, match=f"did you mean {run.path}"):
         RunFolder.open(run.checkpoints()[0])
+    with pytest.raises(UserError, match=f"pass a run folder in it: {run.path}$"):
+        RunFolder.open(tmp_path)
 
 
 def test_free_disk_is_checked(tmp_path):
