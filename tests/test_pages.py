@@ -157,6 +157,7 @@ PAGES = {
         recipes=GL_EN,
         pairs={"raw/talks": "gl en"},
         before="paste raw/talks.gl raw/talks.en > pairs.tsv\nrm -r corpus",  # the page makes it
+        changed={"--out corpus": "--dev-size 10 --test-size 10 --out corpus"},
         not_run={"nmt-train --suggest": SUGGEST},
     ),
     "docs/howto/related-languages.md": Page(texts={"in.gl": "gl"}),
