@@ -305,6 +305,23 @@ class TextCodec:
         """Segment a translation; a blank line has no pieces."""
         return self._segment(line, self.tgt)
 
+    def word_ends(self, pieces: Sequence[str]) -> list[bool]:
+        """Return whether each piece is the last one of a word of tokenized text.
+
+        A piece that only spells a space, such as SentencePiece's U+2581, is not a word. It
+        belongs to the word after it, or at the end of the text to the word before it.
+        """
+        strings = [self.segmenter.surface(piece) for piece in pieces]
+        ends, begun = [], False
+        for one, after in zip(strings, [*strings[1:], " "], strict=False):
+            begun = begun or bool(one.strip(" "))
+            ends.append(begun and (one.endswith(" ") or after.startswith(" ")))
+            begun = begun and not ends[-1]
+        if ends and not ends[-1]:
+            last = max((index for index, end in enumerate(ends) if end), default=-1)
+            ends[last], ends[-1] = False, True
+        return ends
+
     def _segment(self, line: str, lang: str) -> list[str]:
         line = clean_line(line)
         return [] if is_blank(line) else self.segmenter.encode(line, lang)

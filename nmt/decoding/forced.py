@@ -304,7 +304,7 @@ def _with_scores(
             for log_prob in scores.log_probs[: len(hypothesis.ids) + hypothesis.finished]
         ],
         alignment=word_alignment(
-            aligned, word_ends(codec, source), word_ends(codec, translation.pieces)
+            aligned, codec.word_ends(source), codec.word_ends(translation.pieces)
         ),
     )
 
@@ -420,20 +420,11 @@ def _scored(
         log_prob,
         True,
         scores.log_probs,
-        word_alignment(scores.aligned, word_ends(codec, src), word_ends(codec, tgt)),
+        word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt)),
     )
 
 
 # ---------------------------------------------------------------- alignment
-
-
-def word_ends(codec: TextCodec, pieces: Sequence[str]) -> list[bool]:
-    """Return whether each piece ends a word of tokenized text."""
-    strings = [codec.segmenter.surface(piece) for piece in pieces]
-    return [
-        one.endswith(" ") or after.startswith(" ")
-        for one, after in zip(strings, [*strings[1:], " "], strict=True)
-    ]
 
 
 def word_alignment(

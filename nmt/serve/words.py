@@ -57,14 +57,9 @@ def target_words(codec: TextCodec, translation: Translation) -> list[Word]:
 def _group(codec: TextCodec, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
     """Return the words that pieces form, and the index of the piece after each word."""
     strings = [codec.segmenter.surface(piece) for piece in pieces]
-    words, ends, word = [], [], ""
-    for index, (string, after) in enumerate(itertools.pairwise([*strings, " "]), 1):
-        word += string
-        if string.endswith(" ") or after.startswith(" "):
-            words.append(word.strip(" "))
-            ends.append(index)
-            word = ""
-    return words, ends
+    ends = [index for index, end in enumerate(codec.word_ends(pieces), 1) if end]
+    spans = itertools.pairwise([0, *ends])
+    return ["".join(strings[first:last]).strip(" ") for first, last in spans], ends
 
 
 def _place(words: Sequence[str], text: str) -> list[Word]:

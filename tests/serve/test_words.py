@@ -7,7 +7,6 @@ import math
 import pytest
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
-from nmt.decoding.forced import word_ends
 from nmt.serve.words import _group, _place, source_words, target_words
 from tests.decoding.untrained import LINES, untrained
 
@@ -47,12 +46,18 @@ def test_words_are_those_of_the_alignment(segment: object) -> None:
         assert source_words(translator.codec, " ") == []
         for pieces in (translator.codec.source_pieces(line), best.pieces):
             words, ends = _group(translator.codec, pieces)
-            assert len(words) == sum(word_ends(translator.codec, pieces))
-            assert ends == [
-                i for i, end in enumerate(word_ends(translator.codec, pieces), 1) if end
-            ]
+            assert len(words) == sum(translator.codec.word_ends(pieces))
+            assert ends == [i for i, end in enumerate(translator.codec.word_ends(pieces), 1) if end]
         assert "".join(marked(sources, line)) == line.replace(" ", "")
         assert all(i < len(sources) and j < len(targets) for i, j in best.alignment)
+
+
+def test_a_space_that_is_a_piece_of_its_own_is_not_a_word() -> None:
+    codec = untrained(segment=SEGMENTERS[1]).codec
+    assert _group(codec, ["\u2581He", "\u2581", "il", "l", "."]) == (["He", "ill."], [1, 5])
+    assert _group(codec, ["\u2581", "a", "\u2581"]) == (["a"], [3])
+    assert codec.word_ends(["\u2581"]) == [True]
+    assert codec.word_ends([]) == []
 
 
 def test_probabilities_of_the_words_and_of_the_end_are_that_of_the_sentence() -> None:
