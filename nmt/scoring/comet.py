@@ -24,7 +24,7 @@ TIMEOUT = 3600.0
 
 PLACEHOLDERS = ("{src}", "{hyp}", "{ref}")
 EXAMPLE = "comet-score -s {src} -t {hyp} -r {ref} --quiet --only_system"
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 _STDERR_LINES = 5
 
 

@@ -299,3 +299,12 @@ def test_other_refs_of_a_recipe_are_scored_in_training_and_afterwards(
     (tmp_path / "more.en").unlink()
     with pytest.raises(UserError, match=r"more\.en: is not a file\n  -> check .* other_refs"):
         prepare(loaded, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [("score: 0.8532.", 0.8532), ("-1.5e-2", -0.015), ("v2.1 .5", 0.5)]
+)
+def test_a_number_of_a_command_is_read_completely(tmp_path: Path, line: str, value: float) -> None:
+    """A full stop after the number once made 8532 of 0.8532."""
+    command = program(tmp_path, f"print({line!r})")
+    assert ExternalMetric(command).score(["s"], ["h"], ["r"]) == value
