@@ -14,11 +14,11 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import nmt
-from nmt.errors import NmtError, Terminated
+from nmt.errors import NmtError, Terminated, UserError
 
 ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
@@ -138,6 +138,29 @@ def positive(text: str) -> float:
         if 0 < number < float("inf"):
             return number
     raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+
+
+def check_output_file(name: str, flag: str, inputs: Iterable[str | None] = ()) -> None:
+    """Check that a file can be written, before the computation of its contents.
+
+    Args:
+        name: the file; an existing one is replaced.
+        flag: that names the file.
+        inputs: files that are read, which must not be replaced; None = not given.
+
+    Raises:
+        UserError: it is an input or a folder, or its folder does not exist.
+    """
+    path, fix = Path(name), f"pass another file to {flag}"
+    if path.is_dir():
+        raise UserError("is a folder", at=name, fix=fix)
+    if not path.absolute().parent.is_dir():
+        raise UserError(
+            "the folder does not exist", at=str(path.parent), fix=f"create it, or {fix}"
+        )
+    for other in map(Path, filter(None, inputs)):
+        if path.exists() and other.exists() and path.samefile(other):
+            raise UserError("is also an input, which would be overwritten", at=name, fix=fix)
 
 
 def add_model_options(group: argparse._ArgumentGroup) -> None:

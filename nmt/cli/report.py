@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import check_output_file, enable_gc, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,11 +89,12 @@ def body(args: argparse.Namespace) -> None:
     from nmt.report.runs import read_runs
 
     runs = read_runs(args.paths)  # reports a bad folder before slow imports
+    name = runs[0].folder.report_file
+    output = Path(args.output or (name if len(runs) == 1 else name.name))
+    check_output_file(str(output), "--output")
     from nmt.report.page import write_report
 
     enable_gc()
-    name = runs[0].folder.report_file
-    output = Path(args.output or (name if len(runs) == 1 else name.name))
     size = write_report(runs, output, progress=True)
     print(f"wrote {output} ({size / 1e6:.1f} MB)")
 

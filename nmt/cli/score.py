@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import check_output_file, enable_gc, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -115,6 +115,9 @@ def body(args: argparse.Namespace) -> None:
     from nmt.scoring.report import report
 
     enable_gc()
+    if args.sentences:
+        inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
+        check_output_file(args.sentences, "--sentences", [*inputs, args.src, args.documents])
     external = None
     if args.comet_command is not None:
         external = ExternalMetric(args.comet_command, args.comet_timeout)

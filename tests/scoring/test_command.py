@@ -154,3 +154,26 @@ def test_a_run_has_the_scores_that_its_training_logged(
     again = json.loads(captured.out)["scores"][2]["score"]
     assert (again != evaluation.value("tokenized_bleu")) == tokenized
     assert f"{run / 'test.words'} is missing" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ref", "is also an input, which would be overwritten"),
+        ("", "is a folder"),
+        ("missing/x.tsv", "the folder does not exist"),
+    ],
+)
+def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
+    files: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    message: str,
+) -> None:
+    argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu"]
+    assert main([*argv, "--sentences", str(tmp_path / name)]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+    assert Path(files["ref"]).read_text("utf-8").splitlines() == REFS
