@@ -7,6 +7,7 @@ import base64
 import dataclasses
 import functools
 import hashlib
+import json
 import re
 import sys
 import time
@@ -281,7 +282,17 @@ class Service:
                     "server",
                     f"choose at most {self.limits.beam}",
                 )
-        model.translator.check_options(given)
+        options = model.translator.check_options(given)
+        # mbr and groups enlarge the beam; the recipe's own beam is always allowed
+        largest = max(self.limits.beam, model.translator.decode.beam)
+        if options.beam > largest:
+            raise Refused(
+                422,
+                "bad_option",
+                f"these options need a beam of {options.beam:,}, above {largest}, the limit of "
+                "this server",
+                "choose smaller candidates, n_best or groups",
+            )
         return given
 
     async def _results(
@@ -347,7 +358,9 @@ def page(file: Path) -> Callable[[], Any]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return JSONResponse(error.body, error.status, error.headers)
+    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
+    body = json.dumps(error.body)
+    return Response(body, error.status, error.headers, media_type="application/json")
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -363,5 +376,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    refused = Refused(error.status_code, "no_such_path", str(error.detail), "see GET /docs")
+    codes = {400: "bad_request", 405: "wrong_method"}
+    code = codes.get(error.status_code, "no_such_path")
+    refused = Refused(error.status_code, code, str(error.detail), "see GET /docs")
     return await _refused(request, refused)

@@ -123,6 +123,11 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
         ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
         ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
         ({"text": "a", "n_best": 6}, (422, "bad_option", "n_best: 6 is above 5")),
+        ({"text": "a", "mbr": "chrf"}, (422, "bad_option", "these options need a beam of 16")),
+        (
+            {"text": "a", "n_best": 5, "groups": 4},
+            (422, "bad_option", "these options need a beam of 8, above 5"),
+        ),
         ({"text": "a", "top_k": 6}, (422, "bad_option", "top_k requires sample")),
         ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
         ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
@@ -304,3 +309,22 @@ def test_the_pages_are_part_of_the_package() -> None:
 
     assert "nmt.serve = static/*" in (ROOT / "setup.cfg").read_text()
     assert {file.name for file in app.STATIC.iterdir()} == {"index.html", "docs.html"}
+
+
+def test_a_body_that_cannot_be_parsed_and_a_wrong_method_have_codes_of_their_own(
+    client: TestClient,
+) -> None:
+    headers = {"content-type": "application/json"}
+    answer = client.post("/translate", content=b'{"text": "\xff"}', headers=headers)
+    assert problem(answer)[:2] == (400, "bad_request")
+    assert problem(client.get("/translate"))[:2] == (405, "wrong_method")
+    assert problem(client.get("/nothing"))[:2] == (404, "no_such_path")
+
+
+def test_an_error_can_quote_a_surrogate(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    body = b'{"text": "a", "tag": "\\ud800"}'
+    answer = client.post("/translate", content=body, headers=headers)
+    assert problem(answer) == (
+        422, "bad_option", "the model has no tag \ud800; it was trained without tags"
+    )  # fmt: skip
