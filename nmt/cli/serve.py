@@ -108,7 +108,8 @@ def body(args: argparse.Namespace) -> None:
     key = _api_key(args)
     try:
         from nmt.serve.app import Service
-        from nmt.serve.server import is_loopback, listen, run
+        from nmt.serve.guard import is_loopback
+        from nmt.serve.server import listen, run
     except ImportError as error:
         raise UserError(
             f"nmt-serve needs packages that are not installed: {error}",

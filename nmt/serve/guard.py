@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
@@ -16,8 +17,15 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health"}  # without a key: they contain no data
-LOCAL_HOSTS = {"localhost", "127.0.0.1", "[::1]"}
 SECONDS_TO_SEND_BODY = 10.0
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 class Guard:
@@ -66,7 +74,7 @@ class Guard:
         if self._key is None:
             host = headers.get("host", b"").decode("latin-1")
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
-            if name.lower() not in LOCAL_HOSTS:
+            if not is_loopback(name.removeprefix("[").removesuffix("]")):
                 raise Refused(
                     421,
                     "wrong_host",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import signal
 import socket
 import sys
@@ -75,14 +74,6 @@ def listen(host: str, port: int) -> socket.socket:
             at="--host, --port",
             fix="choose another --port; --host is an address of this machine",
         ) from error
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def run(service: Service, opened: socket.socket) -> None:

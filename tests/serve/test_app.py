@@ -253,6 +253,7 @@ def test_a_key_is_required_for_models_text_and_metrics() -> None:
     ("host", "status"),
     [
         ("localhost", 200), ("127.0.0.1:8000", 200), ("[::1]:8000", 200), ("[::1]", 200),
+        ("127.0.0.2:8000", 200),
         ("evil.example", 421), ("localhost.evil.example:8000", 421), ("", 421),
     ],
 )  # fmt: skip

@@ -22,7 +22,7 @@ from nmt.cli import serve
 from nmt.cli.serve import KEY_VARIABLE, model_names
 from nmt.export.backend import load_exported
 from nmt.export.folder import export
-from nmt.serve.server import is_loopback
+from nmt.serve.guard import is_loopback
 from tests.decoding.untrained import untrained
 from tests.export.cases import run_folder
 from tests.serve.conftest import KEY

@@ -104,9 +104,9 @@ class Translator:
         self.check_tag(tag)
         if self.settings["segmentation"]["nfc"]:
             line = unicodedata.normalize("NFC", line)
-        pieces = self.segmenter.encode(line)
-        if not pieces:
+        if all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line):
             return ""
+        pieces = self.segmenter.encode(line)
         if tag is not None:
             pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
@@ -114,6 +114,7 @@ class Translator:
             [pieces],
             beam_size=decode["beam"],
             length_penalty=self.settings["length_penalty"],
+            max_input_length=0,  # the default would cut long sentences
             max_decoding_length=len(pieces) + 1 + decode["max_len_offset"],
             disable_unk=not decode["allow_unk"],
             suppress_sequences=[[token] for token in self.settings["suppressed_tokens"]] or None,
