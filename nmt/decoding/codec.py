@@ -237,7 +237,7 @@ class TextCodec:
             UserError: a phrase is too long or has a character that the segmenter cannot represent.
         """
         patterns = []
-        for phrase in phrases:
+        for phrase in map(clean_line, phrases):
             if len(phrase) > MAX_PHRASE_LENGTH:
                 raise UserError(
                     f"a forbidden phrase has {len(phrase):,} characters; at most "

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
+from nmt.data.text import clean_line
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 
@@ -117,6 +118,7 @@ class PieceStrings:
 
     def patterns(self, phrase: str) -> list[str]:
         """Return the strings of a phrase in tokenized text: alone, and between other words."""
+        phrase = clean_line(phrase)
         alone = self.join(self._segmenter.encode(phrase, self._lang)).strip(" ")
         between = self.join(self._segmenter.encode(f"x {phrase} x", self._lang)).strip(" ")
         strings = {alone}

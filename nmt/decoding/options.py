@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from nmt.config.errors import allowed
 from nmt.config.recipe import DecodeConfig, option
+from nmt.data.text import clean_line
 from nmt.errors import UserError
 
 
@@ -141,7 +142,7 @@ def search_options(
             "; ".join(_problem(str(e["loc"][0]), e, spell) for e in error.errors()),
             fix="give an allowed value, or leave the option out",
         ) from error
-    if any(not phrase.strip() for phrase in options.forbid_all):
+    if any(not clean_line(phrase).strip() for phrase in options.forbid_all):
         raise UserError(f"{spell('forbid_all')}: a phrase is blank", fix="remove it")
     _check_combinations(options, given, constraints, spell)
     wanted = options.wanted

@@ -329,3 +329,10 @@ def test_an_error_can_quote_a_surrogate(client: TestClient) -> None:
     assert problem(answer) == (
         422, "bad_option", "the model has no tag \ud800; it was trained without tags"
     )  # fmt: skip
+
+
+def test_surrogates_in_constraints_are_ignored(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    body = b'{"text": "a", "forbid_all": ["a\\ud800"]}'
+    answer = client.post("/translate", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
