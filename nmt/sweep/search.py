@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.errors import join_or
-from nmt.config.load import SearchPlan, Sweep, Variant
+from nmt.config.load import SearchPlan, Sweep, Variant, variant_recipe
 from nmt.config.variants import Range
 from nmt.errors import UserError
 from nmt.run.results import LOWER_IS_BETTER, read_result
@@ -206,8 +206,9 @@ class SearchRuns:
             UserError: the values of the trial do not fit each other.
         """
         seed = self.sweep.seeds[0] if self.sweep.seeds else variant.recipe.seed
-        limits = budget_overrides(self.sweep.budget, variant.recipe)
-        changes = [*self.overrides, *limits, *key_words(trial.params)]
+        changes = [*self.overrides, *key_words(trial.params)]
+        # the batches of the trial decide how many updates have the tokens of the budget
+        changes += budget_overrides(self.sweep.budget, variant_recipe(variant, changes))
         folder = self._folder(variant, trial.number)
         run = planned_run(self.file, variant, folder, seed, changes)
         self._open[run.name] = (variant, trial)

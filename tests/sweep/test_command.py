@@ -18,13 +18,14 @@ import pytest
 import yaml
 
 from nmt.cli import sweep
-from nmt.config.load import load_recipe
+from nmt.config.load import load_recipe, load_sweep
 from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT
 from nmt.scoring import score
 from nmt.sweep import pool
 from nmt.sweep.plan import PlannedRun
 from nmt.sweep.progress import Display
+from nmt.sweep.search import SearchRuns
 from tests.toy import toy_corpus, toy_recipe
 
 FAKE = Path(__file__).with_name("fake_train.py")
@@ -316,6 +317,20 @@ def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop
     other = {**SPACE, "model.norm": ["layernorm"]}
     assert sweep.main([variants("a", search={"trials": 7, "space": other})]) == 2
     assert "search over other keys or values" in capsys.readouterr().err
+
+
+def test_every_trial_has_the_tokens_of_the_budget(folder):
+    pytest.importorskip("optuna")
+    space = {"data.batch_tokens": [64, 128], "optim.accumulate": [1, 2]}
+    linear = {"kind": "linear", "lr": 1e-3, "warmup_updates": 1, "total_updates": 9}
+    budget = {"tokens": 256 * 5}
+    file = variants("a", common={"schedule": linear}, budget=budget, search={"space": space})
+    trials = SearchRuns(file, load_sweep(file), folder / "runs", [])
+    recipes = [trials.next_run().recipe for _ in range(8)]
+    sizes = [recipe.data.batch_tokens * recipe.optim.accumulate for recipe in recipes]
+    assert set(sizes) == {64, 128, 256}
+    updates = [recipe.schedule.total_updates for recipe in recipes]
+    assert [size * number for size, number in zip(sizes, updates, strict=True)] == [256 * 5] * 8
 
 
 def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
