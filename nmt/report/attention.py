@@ -85,7 +85,7 @@ def heat_maps(
         chosen, pairs = [], []
         for example in examples:
             row = example.line - 1
-            pair = (outputs.source_lines[row], outputs.output_line(run, row))
+            pair = (outputs.source_lines(run)[row], outputs.output_line(run, row))
             sizes = (
                 len(translator.codec.source_pieces(pair[0])),
                 len(translator.codec.target_pieces(pair[1])),
@@ -93,9 +93,12 @@ def heat_maps(
             if not any(map(is_blank, pair)) and all(0 < size <= MAX_PIECES for size in sizes):
                 chosen.append(example)
                 pairs.append(pair)
-        tag = outputs.tag
         maps = attention_maps(
-            translator.model, translator.codec, pairs[:SENTENCES], translator.device, tag
+            translator.model,
+            translator.codec,
+            pairs[:SENTENCES],
+            translator.device,
+            outputs.tag(run),
         )
     except NmtError as error:
         return [], place_of(error)

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
+from nmt.config.recipe import HeldOutEntry, Recipe
 from nmt.data.bitext import set_names
 from nmt.data.convert import ConvertLines
 from nmt.data.text import OPENERS, find_side, is_blank, read_lines
@@ -95,30 +96,34 @@ class Outputs:
         self.runs, self.split = runs, split
         self.systems: Systems = from_runs([run.name for run in runs], split)
         self.texts = [self.systems.texts[run.name] for run in runs]
-        role, _, name = split.partition(".")
-        recipe = runs[0].recipe
-        entries = (recipe.data.dev if role == "dev" else recipe.data.test) or []
-        names = [entry.label(recipe) if len(entries) > 1 else "" for entry in entries]
-        self._entry = entries[names.index(name)]
-        self.src_lang, self.tgt_lang = self._entry.langs(recipe)
-        self.tag = self._entry.tag
+        self._entries = {run.name: _entry_of(run.recipe, split) for run in runs}
+        self._source_lines: dict[str, list[str]] = {}
+        self.src_lang, self.tgt_lang = self._entries[runs[0].name].langs(runs[0].recipe)
 
-    @cached_property
-    def source_lines(self) -> list[str]:
-        """The source lines in the form of the recipe, tokenized or plain."""
-        recipe, entry = self.runs[0].recipe, self._entry
-        lines = list(read_lines(find_side(entry.path, self.src_lang), clean=False))
-        check_lines(lines, self.systems.refs, entry.path)
-        if entry.is_tokenized(recipe.data) == recipe.data.tokenized:
-            return lines
-        convert = ConvertLines(recipe.data.tokenized, entry.langs(recipe))
-        return [convert.line(line, self.src_lang) for line in lines]
+    def tag(self, run: ReportedRun) -> str | None:
+        """Return what each source of a run begins with."""
+        return self._entries[run.name].tag
+
+    def source_lines(self, run: ReportedRun) -> list[str]:
+        """Return the source lines of a run in the form of its recipe, tokenized or plain."""
+        if run.name not in self._source_lines:
+            recipe, entry = run.recipe, self._entries[run.name]
+            lang, _ = entry.langs(recipe)
+            lines = list(read_lines(find_side(entry.path, lang), clean=False))
+            check_lines(lines, self.systems.refs, entry.path)
+            if entry.is_tokenized(recipe.data) != recipe.data.tokenized:
+                convert = ConvertLines(recipe.data.tokenized, entry.langs(recipe))
+                lines = [convert.line(line, lang) for line in lines]
+            self._source_lines[run.name] = lines
+        return self._source_lines[run.name]
 
     @cached_property
     def sources(self) -> list[str]:
-        """The source lines as plain text."""
-        moses = Moses(self.runs[0].recipe.data.tokenized, nfc=False)
-        return [moses.detokenize_reference(line, self.src_lang) for line in self.source_lines]
+        """The source lines of the first run as plain text."""
+        first = self.runs[0]
+        moses = Moses(first.recipe.data.tokenized, nfc=False)
+        lines = self.source_lines(first)
+        return [moses.detokenize_reference(line, self.src_lang) for line in lines]
 
     def output_line(self, run: ReportedRun, row: int) -> str:
         """Return the output of a run for a line in the form of its recipe."""
@@ -266,6 +271,14 @@ def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
         if found := [name for name in names if all(_has_outputs(run, name) for run in runs)]:
             return found
     return []
+
+
+def _entry_of(recipe: Recipe, split: str) -> HeldOutEntry:
+    """Return the entry of a recipe for a set that the run has outputs on."""
+    role, _, name = split.partition(".")
+    entries = (recipe.data.dev if role == "dev" else recipe.data.test) or []
+    names = [entry.label(recipe) if len(entries) > 1 else "" for entry in entries]
+    return entries[names.index(name)]
 
 
 def _has_outputs(run: ReportedRun, split: str) -> bool:

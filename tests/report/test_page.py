@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import report, train
+from nmt.report.attention import heat_maps, load_translators
 from nmt.report.outputs import Outputs
 from nmt.report.page import render
 from nmt.report.runs import read_runs
@@ -143,6 +144,27 @@ def test_attention_is_drawn_for_three_sentences(plain):
         assert rows
         for total in rows.values():  # but for weights that are too small to see
             assert 0.7 < total < 1.01
+
+
+def test_attention_is_that_of_the_source_as_each_run_got_it(folder):
+    run, source = folder / "tagged", folder / "marked"
+    for split in ("train", "dev", "test"):
+        for lang in ("gl", "en"):
+            text = (folder / f"{split}.{lang}").read_text(encoding="utf-8")
+            lines = [f"9 {line}" if lang == "gl" else line for line in text.splitlines()]
+            path = source / f"{split}.{lang}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sets = [f"data.{s}={{path: {source}/{s}, tag: <2en>}}" for s in ("train", "dev", "test")]
+    keys = [f"out={run}", "train.max_validations=1", *sets]
+    assert train.main([str(folder / "toy.yaml"), *keys]) == 0
+    runs = read_runs([folder / "plain", run])
+    outputs, translators = Outputs(runs, "test"), load_translators(runs)
+    examples = [example for example in outputs.examples()["Random"] if example.line > 3]
+    for one, start in zip(runs, ([], ["<2en>", "9"]), strict=True):
+        maps, _ = heat_maps(one, translators[one.name], outputs, examples)
+        pieces = [text for _, text in maps[0].columns]
+        assert pieces[:-1] == [*start, *outputs.sources[maps[0].line - 1].split()]
 
 
 def test_the_recipe_marks_what_differs_from_the_defaults(plain):
