@@ -274,7 +274,8 @@ def as_recipe(
     if variant is not None:
         raise UserError("a variant is chosen from a file", fix="pass the path of the file")
     if isinstance(recipe, Recipe):
-        recipe = recipe.model_dump(by_alias=True)
+        # a key that nobody has set stays so: under init.vocab: parent, the parent decides it
+        recipe = recipe.model_dump(by_alias=True, exclude_unset=True)
     document = _absolute_paths(_as_node(recipe, Location("recipe")), Path.cwd())
     resolved = _resolve(document, overrides, None)
     if not resolved.out:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
-from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
+from nmt.config.load import as_recipe, dump_recipe, load_recipe, recipe_from_text
 from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
@@ -454,6 +454,18 @@ def test_noise_of_the_segmentation_may_differ_from_the_parent(tmp_path):
     values["segment"] = {"dropout": 0.25}
     found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     assert (found.segment.dropout, found.segment.merges) == (0.25, 90)
+
+
+def test_a_loaded_recipe_takes_the_segmentation_of_the_parent_as_its_file_does(tmp_path):
+    parent = FIXTURES / "fastbpe" / "run"
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    kept = {key: values[key] for key in ("src", "tgt", "out", "data")}
+    path = tmp_path / "child.yaml"
+    path.write_text(yaml.safe_dump({**kept, "init": {"from": str(parent), "vocab": "parent"}}))
+    for recipe in (path, load_recipe(path)):
+        found = with_segment_of_parent(as_recipe(recipe), resume=False)
+        assert found.segment == RunFolder(parent).recipe().segment
+    assert as_recipe(load_recipe(path)) == as_recipe(path)
 
 
 def test_parent_and_child_learn_one_segmentation(tmp_path):
