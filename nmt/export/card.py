@@ -140,6 +140,8 @@ def _summary(facts: Facts) -> list[str]:
 
 
 def _usage(facts: Facts) -> list[str]:
+    tag = facts.recipe.data.dev[0].tag
+    option = f' --tag "{tag}"' if tag else ""
     return [
         "Download the folder, and install the packages of the model:",
         "",
@@ -159,9 +161,9 @@ def _usage(facts: Facts) -> list[str]:
         facts.output.rstrip(),
         "```",
         "",
-        "With the toolkit, `nmt-translate DIR < input.txt` translates a file, and `nmt-serve DIR` "
-        "opens a page to try the model on. DIR is this folder. [USAGE.md](USAGE.md) describes its "
-        "files.",
+        f"With the toolkit, `nmt-translate DIR{option} < input.txt` translates a file, and "
+        "`nmt-serve DIR` opens a page to try the model on. DIR is this folder. "
+        "[USAGE.md](USAGE.md) describes its files.",
     ]
 
 

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from nmt.cli import export as command
-from nmt.cli import translate
+from nmt.cli import train, translate
 from nmt.data.text import find_side
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.backend import ExportedTranslator
 from nmt.run.folder import RunFolder
-from tests.toy import lines_of_digits
+from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
 pytest.importorskip("ctranslate2")
 
@@ -88,6 +88,25 @@ def test_the_example_of_the_card_prints_what_the_card_says(hub: Path) -> None:
     assert ran.stdout == shown
     assert len(shown.splitlines()) == 2
     assert shown == "".join(f"{line}\n" for line in Translator.load(hub).translate(["1 2 3", "7"]))
+
+
+def test_the_example_has_the_tag_that_the_dev_set_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy_corpus(tmp_path)
+    sets: dict[str, Any] = {
+        split: [{"path": split, "tag": "<2en>"}] for split in ("train", "dev", "test")
+    }
+    changes = {"data": sets, "train": {"max_validations": 1}}
+    assert train.main([str(toy_recipe(tmp_path, changes))]) == 0
+    ran: list[str] = []
+    monkeypatch.setattr("nmt.export.hub._run_example", lambda folder, code: ran.append(code) or "")
+    output = tmp_path / "model"
+    assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
+    assert 'print(translator.translate(line, "<2en>"))\n' in ran[0]
+    _, text = card(output)
+    assert ran[0].rstrip() in text
+    assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
 
 
 def test_commands_and_library_read_the_folder(
