@@ -118,11 +118,11 @@ def body(args: argparse.Namespace) -> None:
         UserError: the file or an argument is wrong.
         RunError: a run failed or diverged.
     """
-    from nmt.sweep.plan import refuse_budget_twice
+    from nmt.sweep.plan import check_overrides
 
     enable_gc()
     sweep = _sweep(args)
-    refuse_budget_twice(sweep.budget, args.overrides)
+    check_overrides(sweep.budget, args.overrides)
     out = Path(args.out) if args.out else Path("runs") / Path(args.file).stem
     bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
     if bad:

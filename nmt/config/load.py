@@ -243,15 +243,40 @@ def _search_space(
     for name, values in node.group.items():
         ends = [values.group[end] for end in ("low", "high") if end in values.group]
         tried = values.value if isinstance(values.value, list) else ends
-        for variant in variants:
-            for value in tried:
-                changed: Node = Node(value.value, value.at, values.key_at)
-                for key in reversed(name.split(".")):
-                    changed = Node({key: changed}, values.at, values.key_at)
-                _validate(_merge(variant.document, changed), problems, variant.budget)
+        before = len(problems)
+        _try_values(name, values, tried, variants, problems)
         limits = read_range(values, name, document, problems)
+        whole = limits and limits.low % 1 == limits.high % 1 == 0 and not limits.integer
+        if limits and whole and len(problems) == before:
+            between = Node(f"{(limits.low + limits.high) // 2 + 0.5}", values.at, values.key_at)
+            found: list[Problem] = []
+            _try_values(name, values, [between], variants, found)
+            if found:
+                text = f"search.space.{name}: the key takes whole numbers only; add int: true"
+                problems.append(Problem(values.at, text))
         space[name] = limits or [format_value(value.plain()) for value in tried]
     return space
+
+
+def _try_values(
+    name: str,
+    values: Node,
+    tried: Sequence[Node],
+    variants: Sequence[Variant],
+    problems: list[Problem],
+) -> None:
+    """Append what is wrong with the variants if a key of ``search.space`` has one of some values.
+
+    Args:
+        values: of the key in the file.
+        tried: values of the key.
+    """
+    for variant in variants:
+        for value in tried:
+            changed: Node = Node(value.value, value.at, values.key_at)
+            for key in reversed(name.split(".")):
+                changed = Node({key: changed}, values.at, values.key_at)
+            _validate(_merge(variant.document, changed), problems, variant.budget)
 
 
 def as_recipe(

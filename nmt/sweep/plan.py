@@ -138,15 +138,23 @@ def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
     return changes
 
 
-def refuse_budget_twice(budget: Budget | None, overrides: Sequence[str]) -> None:
-    """Raise UserError if an override sets a key that the budget sets."""
-    if budget is None:
-        return
-    keys = ["time_limit"] if budget.hours else []
-    if budget.tokens:
+def budget_keys(budget: Budget | None) -> list[str]:
+    """Return the recipe keys that a budget sets."""
+    keys: list[str] = []
+    if budget is not None and budget.hours:
+        keys.append("time_limit")
+    if budget is not None and budget.tokens:
         keys += ["schedule.total_updates", "train.max_validations", "train.validate_every"]
+    return keys
+
+
+def check_overrides(budget: Budget | None, overrides: Sequence[str]) -> None:
+    """Raise UserError if an override sets a key that the sweep or its budget sets for each run."""
     names = [override.partition("=")[0] for override in overrides]
-    if both := [key for key in keys if key in names]:
+    for key, flag in (("seed", "--seeds N"), ("out", "--out DIR")):
+        if key in names:
+            raise UserError(f"nmt-sweep sets {key} of each run", at=key, fix=f"use {flag}")
+    if both := [key for key in budget_keys(budget) if key in names]:
         raise UserError(
             f"the budget of the sweep sets {join_or(both)} already",
             at=both[0],

@@ -16,7 +16,14 @@ from nmt.config.load import SearchPlan, Sweep, Variant, variant_recipe
 from nmt.config.variants import Range
 from nmt.errors import UserError
 from nmt.run.results import LOWER_IS_BETTER, read_result
-from nmt.sweep.plan import Outcome, PlannedRun, budget_overrides, file_name, planned_run
+from nmt.sweep.plan import (
+    Outcome,
+    PlannedRun,
+    budget_keys,
+    budget_overrides,
+    file_name,
+    planned_run,
+)
 from nmt.sweep.progress import RunProgress
 from nmt.sweep.results import SearchResult, TrialResult
 
@@ -131,6 +138,13 @@ class SearchRuns:
                 at="command line",
                 fix="remove it from the command or from search.space",
             )
+        own = ("seed", "out", *budget_keys(self.sweep.budget))
+        if both := [key for key in self.plan.space if key in own]:
+            raise UserError(
+                f"search.space has {join_or(both)}, which nmt-sweep or its budget sets",
+                at=self.file,
+                fix=f"remove {join_or(both)} from search.space",
+            )
 
     def _study(self, variant: Variant) -> optuna.Study:
         try:
@@ -157,7 +171,7 @@ class SearchRuns:
             for key, values in self.plan.space.items()
         }
         before = study.user_attrs.get("space")
-        if before is None:
+        if before is None or not study.get_trials(deepcopy=False):  # as after --dry-run
             study.set_user_attr("space", space)
         elif json.dumps(before) != json.dumps(space):
             raise UserError(

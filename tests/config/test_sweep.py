@@ -113,6 +113,11 @@ def test_a_search_has_ranges_and_lists(folder: Path):
     }
 
 
+def test_ends_that_are_whole_numbers_do_not_make_a_range_one_of_whole_numbers(folder: Path):
+    search = load_sweep(write(SEARCH + "    optim.clip_norm: {low: 1, high: 4}\n")).search
+    assert search.space["optim.clip_norm"] == Range(low=1, high=4)
+
+
 FAULTS = {
     FILE.replace("baseline: pre", "baseline: prre"): 'v.yaml:12:11: baseline: there is no variant "prre"; did you mean "pre"?',
     FILE.replace("baseline: pre", "baseline: x"): 'v.yaml:12:11: baseline: there is no variant "x"; the variants are post, pre',
@@ -130,6 +135,7 @@ FAULTS = {
     SEARCH.replace("high: 1e-2", "high: 1e-5"): "v.yaml:6:18: search.space.schedule.lr: low (0.0001) must be below high (1e-05)",
     SEARCH.replace("low: 1e-4", "low: 0"): "v.yaml:6:18: search.space.schedule.lr: log: true requires low (0) above 0",
     SEARCH.replace("low: 2", "low: 2.5"): "v.yaml:7:23: search.space.model.enc_layers: int: true requires whole numbers as low and high",
+    SEARCH.replace(", int: true", ""): "v.yaml:7:23: search.space.model.enc_layers: the key takes whole numbers only; add int: true",
     SEARCH.replace("low: 2, ", ""): 'v.yaml:7:5: required key "search.space.model.enc_layers.low" is missing: lowest value',
     SEARCH.replace("log: true", "logarithm: true"): 'v.yaml:6:42: unknown key "search.space.schedule.lr.logarithm"; there is low, high, log, int',
     SEARCH.replace("[layernorm, rmsnorm]", "rmsnorm"): 'v.yaml:8:17: search.space.model.norm: "rmsnorm" is not a list of values, or a range {low: 1e-4, high: 1e-2}',

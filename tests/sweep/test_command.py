@@ -343,10 +343,23 @@ def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
         assert fits or "model.heads (4) must divide model.dim (30)" in trial["reason"]
 
 
+def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
+    pytest.importorskip("optuna")
+    both = {"train.validate_every": [2, 4], "model.norm": ["rmsnorm", "layernorm"]}
+    file = variants("a", budget={"tokens": 999}, search={"space": both})
+    assert sweep.main([file, "--dry-run"]) == 2
+    assert "search.space has train.validate_every" in capsys.readouterr().err
+    for space in (SPACE, {"model.norm": ["rmsnorm"]}):
+        assert sweep.main([variants("a", search={"space": space}), "--dry-run"]) == 0
+    assert capsys.readouterr().out == "0 of 20 trials have ended\n" * 2
+
+
 def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
     file = variants("a", search={"trials": 2, "space": SPACE})
     assert sweep.main([file, "schedule.lr=1e-3"]) == 2
     assert "schedule.lr is chosen by the search" in capsys.readouterr().err
+    assert sweep.main([file, "seed=2"]) == 2
+    assert "seed: nmt-sweep sets seed of each run" in capsys.readouterr().err
     assert sweep.main([file, "--seeds", "1", "2"]) == 2
     assert "--seeds: a search trains with one seed" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "optuna", None)
