@@ -114,8 +114,11 @@ class SyntheticCorpus:
         """Return the corpus of ``--pairs``.
 
         Raises:
-            UserError: RUN is not a run folder or exported folder, or the prefix has a suffix.
+            UserError: RUN is not a run folder or exported folder, the prefix has a suffix, or both
+                sides would have the same language.
         """
+        from nmt.config.recipe import DecodeConfig
+        from nmt.decoding.options import as_flag, search_options
         from nmt.export.metadata import is_export, read_metadata
         from nmt.run.folder import RunFolder
 
@@ -123,7 +126,15 @@ class SyntheticCorpus:
         trained = read_metadata(run)[0] if is_export(run) else RunFolder.open(run).recipe()
         given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
         thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
-        langs = (trained.src, trained.tgt)
+        # checked here, because it is part of a file name
+        src = search_options(DecodeConfig(), {"src": args.src}, spell=as_flag).src or trained.src
+        langs = (src, trained.tgt)
+        if src == trained.tgt:
+            raise UserError(
+                f"the text and its translations are both {src}",
+                at="--src",
+                fix="give the language of the text, or leave --src out",
+            )
         if not Path(args.pairs).name:
             raise UserError(
                 "--pairs takes a prefix of file names, not a folder",
