@@ -128,13 +128,15 @@ class SyntheticCorpus:
         thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
         # checked here, because it is part of a file name
         src = search_options(DecodeConfig(), {"src": args.src}, spell=as_flag).src or trained.src
-        langs = (src, trained.tgt)
-        if src == trained.tgt:
+        tgt = trained.tag_targets.get(args.tag or "", trained.tgt)
+        if src == tgt:
             raise UserError(
                 f"the text and its translations are both {src}",
-                at="--src",
-                fix="give the language of the text, or leave --src out",
+                at="--src, --tag",
+                fix="give the language of the text with --src, and the tag of another target "
+                "language with --tag",
             )
+        langs = (src, tgt)
         if not Path(args.pairs).name:
             raise UserError(
                 "--pairs takes a prefix of file names, not a folder",
@@ -185,7 +187,7 @@ class SyntheticCorpus:
         Translations are tokenized text if the training text of the run was, so that both sides of
         the corpus are in the form of that text.
         """
-        segmenter, lang = translator.segmenter, translator.tgt
+        segmenter, lang = translator.segmenter, self._langs[1]
         tokenized = segmenter.moses.tokenized
 
         def format_line(number: int, t: Translation) -> str:

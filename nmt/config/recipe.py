@@ -1239,6 +1239,17 @@ class Recipe(ConfigBase):
         return list(dict.fromkeys(entry.langs(self)[0] for entry in self.data.train))
 
     @property
+    def tag_targets(self) -> dict[str, str]:
+        """Return the target language of each tag of ``data.train``; the tag "" means none.
+
+        A tag that has several target languages, or only ``tgt``, is left out.
+        """
+        langs: dict[str, set[str]] = {}
+        for entry in self.data.train:
+            langs.setdefault(entry.tag or "", set()).add(entry.langs(self)[1])
+        return {tag: lang for tag, (lang, *more) in langs.items() if not more and lang != self.tgt}
+
+    @property
     def stacks(self) -> tuple[str, ...]:
         """Return the stacks of blocks that the model has: encoder, decoder or both."""
         return {"causal_lm": ("decoder",), "masked_lm": ("encoder",)}.get(

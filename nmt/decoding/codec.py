@@ -138,6 +138,16 @@ class TextCodec:
     def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
         self.unknown = UnknownPieces()
+        self._others: dict[str, TextCodec] = {}  # of other target languages
+
+    def for_target(self, tgt: str) -> TextCodec:
+        """Return the codec of another target language, which counts unknown pieces here."""
+        if tgt == self.tgt:
+            return self
+        if tgt not in self._others:
+            self._others[tgt] = TextCodec(self.segmenter, self.vocab, self.src, tgt)
+            self._others[tgt].unknown = self.unknown
+        return self._others[tgt]
 
     @functools.cached_property
     def strings(self) -> PieceStrings:

@@ -7,7 +7,7 @@ import hashlib
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,9 +57,11 @@ class Translator:
 
     Attributes:
         recipe: recipe of the run, or of the first run of an ensemble; None = not known.
+        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
     """
 
     recipe: Recipe | None = None
+    tag_targets: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -177,7 +179,7 @@ class Translator:
             source=", ".join(str(one.checkpoint) for one in loaded),
             workers=workers,
         )
-        translator.recipe = first.recipe
+        translator.recipe, translator.tag_targets = first.recipe, first.recipe.tag_targets
         return translator
 
     @property
@@ -197,6 +199,13 @@ class Translator:
     def unknown(self) -> UnknownPieces:
         """Return the counts of source pieces so far that the model does not know."""
         return self.codec.unknown
+
+    def target_of(self, tag: str | None) -> str:
+        """Return the language that the model translates to after a tag; None = without one."""
+        return self.tag_targets.get(tag or "", self.tgt)
+
+    def _codec_of(self, options: SearchOptions) -> TextCodec:
+        return self.codec.for_target(self.target_of(options.tag))
 
     def model_hash(self) -> str:
         """Return the SHA-256 of the weights, the vocabulary and the segmenter."""
@@ -285,18 +294,17 @@ class Translator:
         progress: Callable[[int], None],
         ready: Callable[[], bool],
     ) -> Iterator[list[Translation]]:
-        ranker = MbrRanker(options.mbr, self.tgt) if options.mbr else None
-        banned = self.codec.patterns(options.forbid_all, "forbid_all")
+        codec = self._codec_of(options)
+        ranker = MbrRanker(options.mbr, codec.tgt) if options.mbr else None
+        banned = codec.patterns(options.forbid_all, "forbid_all")
         for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
-            parts = [
-                self.codec.encode_line(*item, banned, options.tag, options.src) for item in chunk
-            ]
+            parts = [codec.encode_line(*item, banned, options.tag, options.src) for item in chunk]
             progress(sum(not of_line for of_line in parts))  # blank lines
             results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
             if ranker is not None:
                 hypotheses = [
-                    self._rerank(ranker, *line, options.n_best)
+                    self._rerank(ranker, codec, *line, options.n_best)
                     for line in zip(hypotheses, parts, strict=True)
                 ]
             if options.align or options.token_scores:
@@ -304,21 +312,22 @@ class Translator:
 
                 with self._finite_scores():
                     translations = add_scores_and_alignment(
-                        self.model, self.codec, parts, hypotheses, options, self._forced_batcher
+                        self.model, codec, parts, hypotheses, options, self._forced_batcher
                     )
                 yield from translations
             else:
-                yield from map(self.codec.decode_line, hypotheses, parts)
+                yield from map(codec.decode_line, hypotheses, parts)
 
     def _rerank(
         self,
         ranker: MbrRanker,
+        codec: TextCodec,
         hypotheses: list[list[Hypothesis]],
         parts: list[SearchInput],
         count: int,
     ) -> list[list[Hypothesis]]:
         """Return the ``count`` hypotheses of each part of a line with the highest utility."""
-        texts = [one.text for one in self.codec.decode_line(hypotheses, parts)]
+        texts = [one.text for one in codec.decode_line(hypotheses, parts)]
         chosen = ranker.rank(texts)[:count]
         return [[of_part[index] for index in chosen] for of_part in hypotheses]
 
@@ -382,7 +391,12 @@ class Translator:
         for chunk in read_chunks(numbered, chunk_size, characters, ready):
             with self._finite_scores():
                 scored = score_pairs(
-                    self.model, self.codec, chunk, options, self._forced_batcher, progress
+                    self.model,
+                    self._codec_of(options),
+                    chunk,
+                    options,
+                    self._forced_batcher,
+                    progress,
                 )
             yield from scored
 
@@ -537,7 +551,9 @@ class Translator:
         max_len = (layout.lengths + options.max_len_offset).maximum(
             torch.tensor(required, device=self.device)
         )
-        processors = logits_processors(inputs, options, max_len, lambda: self.codec.strings)
+        processors = logits_processors(
+            inputs, options, max_len, lambda: self._codec_of(options).strings
+        )
         strategy = selection_strategy(inputs, options, max_len, processors)
         # a plain search needs logits only of the types that the model can produce
         types = None if processors or strategy is not None else self._allowed_ids

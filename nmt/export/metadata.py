@@ -30,6 +30,7 @@ class Metadata:
             None in a folder that version 0.2 wrote.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
+        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
     """
 
     version: str
@@ -41,6 +42,7 @@ class Metadata:
     segmentation: dict[str, Any]
     length_penalty: float | None
     tags: list[str] = field(default_factory=list)
+    tag_targets: dict[str, str] = field(default_factory=dict)
 
 
 def is_export(folder: Path) -> bool:

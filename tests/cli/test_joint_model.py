@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import nmt
 from nmt.cli.translate import main
 from nmt.errors import UserError
+from nmt.export.folder import export
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -87,3 +90,47 @@ def test_a_language_that_the_model_does_not_have_is_an_error(run, capsys):
     )
     with pytest.raises(UserError, match="src"):
         nmt.Translator.load(run).translate(["1"], src="f r")
+
+
+@pytest.fixture(scope="module")
+def to_two(tmp_path_factory) -> Path:
+    """Return a run of Galician to English and French, with a tag for each."""
+    folder = tmp_path_factory.mktemp("to-two")
+    toy_corpus(folder, {"train": 60, "dev": 6})
+    toy_corpus(folder / "fr", {"train": 30}, langs=("gl", "fr"))
+    entries = [
+        {"path": "train", "tag": "<2en>"},
+        {"path": "fr/train", "tgt": "fr", "tag": "<2fr>"},
+    ]
+    data = {"train": entries, "dev": {"path": "dev", "tag": "<2en>"}, "tokenized": False}
+    one = {"validate_every": 2, "max_validations": 1}
+    changes = {"data": {**data, "test": None, "checks": "off"}, "train": one}
+    return nmt.train(toy_recipe(folder, changes), quiet=True).run
+
+
+def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
+    """In French an apostrophe belongs to the word before it, and a space is before "!"."""
+    translator = nmt.Translator.load(to_two)
+    for tag, is_french in ((None, False), ("<2en>", False), ("<2fr>", True)):
+        [text] = translator.translate(["1 2"], prefix=["oui !"], tag=tag)
+        assert text.startswith("oui !") == is_french
+        [scored] = translator.score(["1 2"], ["l'homme"], tag=tag)
+        assert scored.pieces == (["l&apos;", "homme"] if is_french else ["l", "&apos;homme"])
+
+    pytest.importorskip("ctranslate2")
+    export(translator, tmp_path / "model")
+    assert nmt.Translator.load(tmp_path / "model").target_of("<2fr>") == "fr"
+    program = runpy.run_path(str(tmp_path / "model" / "translate.py"))
+    alone = program["Translator"](tmp_path / "model", device="cpu")
+    found = SimpleNamespace(hypotheses=[["l&apos;", "homme"]])
+    alone.engine = SimpleNamespace(translate_batch=lambda lines, **options: [found])
+    assert [alone.translate("1", tag) for tag in ("<2en>", "<2fr>")] == ["l' homme", "l'homme"]
+
+
+def test_the_tag_names_the_files_of_a_synthetic_corpus(to_two, tmp_path, capsys):
+    text = tmp_path / "in"
+    text.write_text("1 2\n")
+    argv = [str(to_two), "--input", str(text), "--pairs", str(tmp_path / "bt"), "--tag", "<2fr>"]
+    assert main([*argv, "--max-copied", "1", "--no-repeat-ngram", "1"]) == 0
+    assert "bt.gl and " in (err := capsys.readouterr().err)
+    assert "bt.fr: 1 of 1 pairs kept" in err

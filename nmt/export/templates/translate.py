@@ -26,15 +26,16 @@ class Words:
 
         tokenized = settings["segmentation"]["tokenized"]
         self.tokenizer = None if tokenized else MosesTokenizer(base_language(settings["src"]))
-        self.detokenizer = MosesDetokenizer(base_language(settings["tgt"]))
+        languages = {settings["tgt"], *settings["tag_targets"].values()}
+        self.detokenizers = {lang: MosesDetokenizer(base_language(lang)) for lang in languages}
 
     def encode(self, line: str) -> list[str]:
         """Split a line into pieces."""
         return self.tokenizer.tokenize(line) if self.tokenizer else line.split()
 
-    def decode(self, pieces: list[str]) -> str:
+    def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into text."""
-        return self.detokenizer.detokenize(pieces)
+        return self.detokenizers[lang].detokenize(pieces)
 
 
 class BytePairs(Words):
@@ -57,10 +58,10 @@ class BytePairs(Words):
         """Split a line into words, and these into pieces."""
         return self.bpe.segment_tokens(super().encode(line))
 
-    def decode(self, pieces: list[str]) -> str:
+    def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into words, and these into text."""
         words = (" ".join(pieces) + " ").replace("@@ ", "")
-        return super().decode(words.split())
+        return super().decode(words.split(), lang)
 
 
 class SentencePiece:
@@ -77,13 +78,13 @@ class SentencePiece:
         """Split a line into pieces."""
         return self.model.encode(" ".join(line.split()), out_type=str)
 
-    def decode(self, pieces: list[str]) -> str:
+    def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into text."""
         if self.byte_fallback:
             text = self.model.decode(pieces)  # joins bytes to characters
         else:
             text = "".join(pieces).replace("\u2581", " ")
-        return self.words.decode(text.split()) if self.words else text.strip()
+        return self.words.decode(text.split(), lang) if self.words else text.strip()
 
 
 SEGMENTERS = {"fastbpe": BytePairs, "sentencepiece": SentencePiece, "whitespace": Words}
@@ -119,7 +120,8 @@ class Translator:
             disable_unk=not decode["allow_unk"],
             suppress_sequences=[[token] for token in self.settings["suppressed_tokens"]] or None,
         )
-        return self.segmenter.decode(result.hypotheses[0])
+        lang = self.settings["tag_targets"].get(tag or "", self.settings["tgt"])
+        return self.segmenter.decode(result.hypotheses[0], lang)
 
     def check_tag(self, tag: str | None) -> None:
         """Raise ValueError if the model does not have a tag."""
