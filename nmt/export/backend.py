@@ -297,7 +297,9 @@ def load_exported(
 
         write_folder(original, Path(folder), None)
         assert original.source is not None
-        return ExportedTranslator(Path(folder), device, original.source, workers)
+        translator = ExportedTranslator(Path(folder), device, original.source, workers)
+    translator.recipe = original.recipe
+    return translator
 
 
 def _batches(

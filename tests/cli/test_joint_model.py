@@ -40,6 +40,17 @@ def test_a_missing_tag_is_noted_with_the_tags(run, tmp_path, capsys):
         assert ('choose one with --tag: "<gl>", "<it>"' in err) == noted
 
 
+def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    source = tmp_path / "in"
+    source.write_text("1 2\n")
+    argv = [str(run), "--input", str(source), "--engine", "ctranslate2"]
+    assert main(argv) == 0
+    assert 'choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err
+    assert main([*argv, "--src", "fr"]) == 2
+    assert "its source languages are gl, it" in capsys.readouterr().err
+
+
 def test_a_model_with_an_entry_without_a_tag_needs_none(run, tmp_path, capsys):
     config = run / "config.yaml"
     text = config.read_text()
