@@ -69,8 +69,9 @@ class ServedModel:
         self, line: str, translations: list[Translation], options: dict[str, Any]
     ) -> dict[str, Any]:
         words = bool(options.get("align") or options.get("token_scores"))
+        sources = source_words(self.translator.codec, line, options.get("src")) if words else []
         return {
-            "source_words": self._words(source_words(self.translator.codec, line)) if words else [],
+            "source_words": self._words(sources),
             "translations": [self._translation(one, words) for one in translations],
         }
 

@@ -32,9 +32,13 @@ class Word:
     probability: float | None = None
 
 
-def source_words(codec: TextCodec, line: str) -> list[Word]:
-    """Return the words of a source line."""
-    return _place(_group(codec, codec.source_pieces(line))[0], line)
+def source_words(codec: TextCodec, line: str, src: str | None = None) -> list[Word]:
+    """Return the words of a source line, as its alignment counts them.
+
+    Args:
+        src: its language; None = the source language of the model.
+    """
+    return _place(_group(codec, codec.source_pieces(line, src))[0], line)
 
 
 def target_words(codec: TextCodec, translation: Translation) -> list[Word]:

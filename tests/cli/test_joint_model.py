@@ -12,6 +12,8 @@ import nmt
 from nmt.cli.translate import main
 from nmt.errors import UserError
 from nmt.export.folder import export
+from nmt.serve.limits import Limits
+from nmt.serve.model import ServedModel
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -73,6 +75,16 @@ def test_the_source_language_chooses_the_rules_of_the_tokenizer(run):
     }
     assert pieces[None] == pieces["gl"] == ["dell", "&apos;", "anno"]
     assert pieces["it"] == ["dell&apos;", "anno"]
+
+
+def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
+    """The alignment counts them."""
+    served = ServedModel("m", nmt.Translator.load(run), "torch", Limits())
+    line = "dell'anno 1"
+    for src, expected in (("it", ["dell'", "anno", "1"]), (None, ["dell", "'", "anno", "1"])):
+        [result] = served.translate([line], {"align": True, "src": src})
+        assert [line[w["start"] : w["end"]] for w in result["source_words"]] == expected
+    served.batcher.close()
 
 
 @pytest.mark.parametrize("more", [[], ["--score-target", "TARGET"]])
