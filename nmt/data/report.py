@@ -335,7 +335,8 @@ def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig)
     """Return all warnings; with ``data.checks=warn`` this includes failed checks."""
     if data.checks == "off":
         return []
-    found = [*failures(report, data.max_overlap, segment), *warnings(report, data.max_overlap)]
+    found = failures(report, data.max_overlap, segment)
+    found += warnings(report, data.max_overlap, data.normalize == "nfc")
     if over := report.over_batch_tokens:
         share = over / report.splits["train"].kept
         found.append(
@@ -422,12 +423,13 @@ def _form_problems(report: CorpusReport) -> list[str]:
     ]
 
 
-def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
+def warnings(report: CorpusReport, max_overlap: float, nfc: bool = False) -> list[str]:
     """Return the findings that a user should check, one sentence each.
 
     Args:
         max_overlap: share of the test set that may be in dev, and of the texts of a side that may
             be in the training data.
+        nfc: whether the recipe normalizes training and input text to Unicode NFC.
     """
     found = list(report.languages.warnings)
     shared = report.test_in_dev
@@ -440,11 +442,11 @@ def warnings(report: CorpusReport, max_overlap: float) -> list[str]:
         if recurrence.same > max_overlap * recurrence.of or recurrence.share > RECURRING_THRESHOLD:
             found.append(f"{sentence}, for example {recurrence.examples[0]}")
     for name, split in report.splits.items():
-        found += _warnings_of_split(name, split)
+        found += _warnings_of_split(name, split, nfc)
     return found + ([] if _is_mixed(report) else _form_problems(report))
 
 
-def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
+def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
     found = []
     unit = "pair" if split.blank is None else "line"
     if name != "train" and split.kept < MIN_HELD_OUT:
@@ -458,11 +460,17 @@ def _warnings_of_split(name: str, split: SplitReport) -> list[str]:
             continue  # each entry has its own sentence
         if finding.count / split.kept > SUSPICIONS[key].threshold:
             found.append(f"{name}: {_suspicious(finding, split.kept, SUSPICIONS[key], unit)}")
-    if split.not_in_nfc.count:
+    has_references = name != "train" and unit == "pair"
+    if split.not_in_nfc.count and (has_references or not nfc):
         found.append(
             f"{name}: {_count(split.not_in_nfc.count, unit)} not in Unicode NFC, first at "
-            f"{split.not_in_nfc.lines[0]}, so one letter may have two codes; set "
-            "data.normalize=nfc"
+            f"{split.not_in_nfc.lines[0]}, "
+            + (
+                "and scores are too low if these are targets: the model writes NFC, and references "
+                "are compared as they are; convert the target file to NFC"
+                if nfc
+                else "so one letter may have two codes; set data.normalize=nfc"
+            )
         )
     for side, coverage in (split.coverage or {}).items():
         if name == "train":

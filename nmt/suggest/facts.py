@@ -90,7 +90,10 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     files = CorpusFiles.of(recipe)
     report, training, _ = check_corpora(recipe, files, progress)
     raise_on_failures(report, recipe.data, recipe.segment)
-    report.warnings = all_warnings(report, recipe.data, recipe.segment)
+    data = recipe.data
+    if report.splits["train"].not_in_nfc.count:  # the suggested recipe normalizes it
+        data = data.model_copy(update={"normalize": "nfc"})
+    report.warnings = all_warnings(report, data, recipe.segment)
     pairs = report.splits["train"].kept
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)

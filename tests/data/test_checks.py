@@ -187,6 +187,10 @@ def test_text_that_is_not_in_nfc():
     (message,) = warnings(reported(train=report), max_overlap=0.05)
     assert message.startswith("train: 1 pair not in Unicode NFC, first at train:1")
     assert message.endswith("set data.normalize=nfc")
+    assert warnings(reported(train=report), 0.05, nfc=True) == []  # it is set already
+    split = checked([("x", "e\u0301"), *PLAIN]).report()
+    (message,) = warnings(reported(dev=split), 0.05, nfc=True)
+    assert message.endswith("convert the target file to NFC")
 
 
 def test_small_held_out_split_is_a_warning():

@@ -57,6 +57,13 @@ def test_a_failed_check_is_an_error_as_in_training(tmp_path):
         corpus(tmp_path, LATIN, ["the cat eats", "the house is blue", "yes"])
 
 
+def test_warnings_do_not_advise_what_the_suggested_recipe_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
+    found = corpus(tmp_path, ["cafe\u0301 de vila", *LATIN], ["coffee", "a cat", "a house", "yes"])
+    assert found.report.splits["train"].not_in_nfc.count == 1
+    assert not [text for text in found.report.warnings if "data.normalize" in text]
+
+
 def test_unequal_files(tmp_path):
     with pytest.raises(UserError, match=r"has 3 lines, but train\.en has 2"):
         corpus(tmp_path, LATIN, ["the cat eats", "the house"])
