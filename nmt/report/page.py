@@ -267,9 +267,7 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
         if not sets:
             last = run.metrics.last("dev")
             names = [*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"]
-            of_dev = [
-                Score(name, last[name], "") for name in dict.fromkeys(names) if last.get(name)
-            ]
+            of_dev = [Score(name, last[name], "") for name in dict.fromkeys(names) if name in last]
             if of_dev:
                 place = f"dev, update {last['update']:,}"
                 notes.append(f"{run.label} has no test scores; those of {place} are shown.")

@@ -99,8 +99,9 @@ class WeightsAndBiases:
                 settings=wandb.Settings(console="off"),  # lines of a terminal stay as they are
             )
         except Exception as error:
+            reason = str(error).strip() or type(error).__name__
             raise MachineError(
-                f"Weights & Biases did not start: {str(error).strip().splitlines()[0]}",
+                f"Weights & Biases did not start: {reason.splitlines()[0]}",
                 at="train.wandb",
                 fix="log in with: wandb login; or set the environment variable WANDB_MODE=offline, "
                 "which keeps everything in the run folder; or set train.wandb=none",

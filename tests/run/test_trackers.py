@@ -168,13 +168,19 @@ def test_a_resumed_run_continues_the_same_run_of_weights_and_biases(run, service
     assert service.started[2]["id"] != first["id"]
 
 
-def test_a_refused_start_says_how_to_log_in_or_to_work_offline(run, service, monkeypatch):
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [("No API key configured.\nUse `wandb login`", "No API key configured"), ("", "RuntimeError")],
+)
+def test_a_refused_start_says_how_to_log_in_or_to_work_offline(
+    run, service, monkeypatch, message, shown
+):
     def refuse(**arguments: Any) -> None:
-        raise RuntimeError("No API key configured.\nUse `wandb login`")
+        raise RuntimeError(message)
 
     monkeypatch.setattr(service, "init", refuse)
     tracker = WeightsAndBiases(run, "gl-en", recipe())
-    with pytest.raises(MachineError, match="did not start: No API key configured") as caught:
+    with pytest.raises(MachineError, match=f"did not start: {shown}") as caught:
         tracker.begin(0)
     assert "WANDB_MODE=offline" in str(caught.value)
     tracker.close()
