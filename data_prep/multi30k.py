@@ -2,19 +2,23 @@
 
 ``python -m data_prep.multi30k --src en --tgt de --out data/multi30k-en-de``. The papers do not use
 this corpus; it is a small benchmark whose models train within an hour. All four languages are
-line-aligned; dev is the release's val, test is test_2016_flickr.
+line-aligned; dev is the release's val, test is test_2016_flickr. Most published scores are those of
+the lower-cased and tokenized text, ``multi30k_tokenized``.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from data_prep.command import corpus_command
 from data_prep.released import Release
 from data_prep.remote import RemoteFile
 
 _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
-_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/raw/"
+_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/"
+_LICENSE = "non-commercial research and education (Flickr30k terms)"
+_LANGS = ("en", "de", "fr", "cs")
 _SPLITS = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
 _SHA256 = {
     "train.en": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
@@ -32,21 +36,29 @@ _SHA256 = {
 }
 
 
-def _file(split: str, lang: str) -> RemoteFile:
-    name, license = f"{split}.{lang}", "non-commercial research and education (Flickr30k terms)"
-    return RemoteFile(
-        "Multi30k", license, f"{name}.gz", url=f"{_URL}{name}.gz", sha256=_SHA256[name]
-    )
+def release(name: str, pattern: str, sha256: Mapping[str, str], note: str) -> Release:
+    """Return the release of one of the repository's kinds of text.
+
+    Args:
+        pattern: path of a file below data/task1 with {split} and {lang}.
+        sha256: of each file, by SPLIT.LANG.
+        note: on the text, for MANIFEST.json.
+    """
+
+    def file(split: str, lang: str) -> RemoteFile:
+        path = pattern.format(split=split, lang=lang)
+        filename = path.rpartition("/")[2]
+        sha = sha256[f"{split}.{lang}"]
+        return RemoteFile("Multi30k", _LICENSE, filename, url=_URL + path, sha256=sha)
+
+    files = {
+        split: {lang: file(released, lang) for lang in _LANGS}
+        for split, released in _SPLITS.items()
+    }
+    return Release(name, files, notes=[note])
 
 
-RELEASE = Release(
-    name="multi30k",
-    files={
-        split: {lang: _file(name, lang) for lang in ("en", "de", "fr", "cs")}
-        for split, name in _SPLITS.items()
-    },
-    notes=["Text is plain and cased."],
-)
+RELEASE = release("multi30k", "raw/{split}.{lang}.gz", _SHA256, "Text is plain and cased.")
 prepare = RELEASE.prepare
 main = corpus_command(prepare, __doc__)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from data_prep import iwslt15_en_vi, wmt14_en_de
+from data_prep import iwslt15_en_vi, multi30k, multi30k_tokenized, wmt14_en_de
 from data_prep.remote import RemoteFile
 from data_prep.write import Request
 from nmt.errors import UserError
@@ -106,3 +106,16 @@ def test_truncated_gzip(tmp_path):
     with pytest.raises(UserError, match="damaged or truncated"):
         dataclasses.replace(release, files=files).prepare(request(release, tmp_path))
     assert not (tmp_path / "out").exists()
+
+
+def test_multi30k_has_both_kinds_of_its_text():
+    for module, ending in (
+        (multi30k, "raw/test_2016_flickr.de.gz"),
+        (multi30k_tokenized, "tok/test_2016_flickr.lc.norm.tok.de"),
+    ):
+        file = module.RELEASE.files["test"]["de"]
+        assert file.url.endswith(f"/data/task1/{ending}")
+        assert file.filename == ending.partition("/")[2]
+        assert all(
+            list(sides) == ["en", "de", "fr", "cs"] for sides in module.RELEASE.files.values()
+        )
