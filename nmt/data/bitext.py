@@ -185,18 +185,23 @@ class CorpusFiles:
 
 
 def _short_names(recipe: Recipe) -> list[str]:
-    """Return the last part of the path of each training corpus.
+    """Return the last parts of the path of each training corpus, as many as tell them apart.
 
-    Where these are the same, return the complete paths, with the languages if those are too.
+    Where a path has corpora of several languages, the languages follow.
     """
     entries = recipe.data.train
-    last = [Path(entry.path).name for entry in entries]
-    if len(set(last)) == len(last):
-        return last
+    paths = [Path(entry.path).parts for entry in entries]
+    length = 1
+    while len({parts[-length:] for parts in paths}) < len(set(paths)):
+        length += 1
+    names = [str(Path(*parts[-length:])) for parts in paths]
     langs = {entry.path: entry.langs(recipe) for entry in entries}
     if all(entry.langs(recipe) == langs[entry.path] for entry in entries):
-        return [entry.path for entry in entries]
-    return [f"{entry.path} ({'-'.join(entry.langs(recipe))})" for entry in entries]
+        return names
+    return [
+        f"{name} ({'-'.join(entry.langs(recipe))})"
+        for name, entry in zip(names, entries, strict=True)
+    ]
 
 
 class InputFiles:

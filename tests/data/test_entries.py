@@ -233,6 +233,18 @@ def test_the_report_says_what_an_epoch_draws(tmp_path: Path):
     assert (plain.mixture, plain.report.draws) == (None, [])
 
 
+def test_the_report_names_corpora_by_the_last_parts_that_differ(tmp_path: Path):
+    gl = write(tmp_path / "gl-en" / "train", GL)
+    es = write(tmp_path / "es-en" / "train", ES, ("es", "en"))
+    p = prepared(tmp_path, [{"path": gl, "weight": 2}, {"path": es, "src": "es"}, gl])
+    names = [draw.partition(":")[0] for draw in p.report.draws]
+    assert names == ["gl-en/train", "es-en/train", "gl-en/train"]
+    write(tmp_path / "gl-en" / "train", GL, ("es", "en"))
+    p = prepared(tmp_path, [{"path": gl, "weight": 2}, {"path": gl, "src": "es"}])
+    names = [draw.partition(":")[0] for draw in p.report.draws]
+    assert names == ["train (gl-en)", "train (es-en)"]
+
+
 def test_the_report_has_the_lengths_of_each_side_in_pieces(tmp_path: Path):
     p = prepared(tmp_path, [str(tmp_path / "gl")])
     lengths = p.train.src_len
