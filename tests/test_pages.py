@@ -115,7 +115,7 @@ PAGES = {
                 "src": "sk",
                 "data": {split: f"../data/ui-sk-en/{split}" for split in words.SIZES},
                 "model": {"norm": "layernorm", "fixnorm": False},  # base of the variants
-                "analysis": {"every": 1, "observe": ["grad_total"]},
+                "analysis": {"every": 1, "observe": ["grad_total", "grad_l1"]},
             }
             for name in ("quickstart", "small")
         },
@@ -155,7 +155,7 @@ PAGES = {
     ),
     "docs/howto/own-data.md": Page(
         recipes=GL_EN,
-        pairs={"raw/talks": "gl en"},
+        pairs={f"raw/{name}": "gl en" for name in ("talks", "books", "chapter-1", "chapter-2")},
         before="paste raw/talks.gl raw/talks.en > pairs.tsv\nrm -r corpus",  # the page makes it
         changed={"--out corpus": "--dev-size 10 --test-size 10 --out corpus"},
         not_run={"nmt-train --suggest": SUGGEST},
