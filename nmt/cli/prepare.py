@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.recipe import add_recipe, recipe_of
 from nmt.data.download import obtain_corpus
+from nmt.runtime.signals import raise_on_sigterm
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(body, parser, argv)
 
 
+@raise_on_sigterm()
 def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)

@@ -12,7 +12,7 @@ from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
 from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World, init_distributed
-from nmt.runtime.signals import end_with_parent
+from nmt.runtime.signals import end_with_parent, raise_on_sigterm
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,6 +64,7 @@ def body(args: argparse.Namespace) -> None:
             train_in_other_process(world)
 
 
+@raise_on_sigterm()  # where training does not save its state first
 def run_main_process(args: argparse.Namespace, world: World) -> None:
     """Check everything, then train and score; only this process prints and writes.
 

@@ -6,27 +6,23 @@ import argparse
 import functools
 import json
 import math
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
     NamedTuple,
-    NoReturn,
     TypeAlias,
     get_args,
     get_origin,
 )
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
-from nmt.errors import Terminated, UserError
+from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
-from nmt.runtime.signals import handle_signals
+from nmt.runtime.signals import raise_on_sigterm
 
 if TYPE_CHECKING:
     from nmt.cli.io import Output
@@ -250,7 +246,7 @@ def body(args: argparse.Namespace) -> None:
     files = None if corpus is None else corpus.files
     # SIGTERM ends the command as an error does, so finished lines are written first
     with (
-        _ending_on_sigterm(),
+        raise_on_sigterm(),
         locked_output(_output(args), inputs, args.resume, args.force, files),
     ):
         _translate(args, corpus)
@@ -395,28 +391,6 @@ def _note_unknown(unknown: UnknownPieces) -> None:
 def _is_terminal_output(output: str | None) -> bool:
     """Return whether the output goes to a terminal."""
     return output is None and sys.stdout is not None and sys.stdout.isatty()
-
-
-@contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """Raise Terminated in the block when SIGTERM arrives.
-
-    If the signal arrives in a function that C code called, as Numba's compiler does, Python drops
-    the exception, and the compiler fails with an error of its own. Terminated replaces that error.
-    """
-    received = []
-
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(signal.Signals(number).name)
-        raise Terminated(received[0])
-
-    with handle_signals(terminate, signal.SIGTERM):
-        try:
-            yield
-        except Exception as error:
-            if received:
-                raise Terminated(received[0]) from error
-            raise
 
 
 # ---------------------------------------------------------------- output formats

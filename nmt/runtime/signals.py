@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import NoReturn
+
+from nmt.errors import Terminated
 
 PARENT = "NMT_PARENT_PID"  # environment variable: end when this process does
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -64,6 +67,28 @@ def stop_signals() -> Iterator[StopRequest]:
 
     with handle_signals(ask, signal.SIGTERM, signal.SIGINT):
         yield stop
+
+
+@contextmanager
+def raise_on_sigterm() -> Iterator[None]:
+    """Raise Terminated in the block when SIGTERM arrives, so that it cleans up as after an error.
+
+    If the signal arrives in a function that C code called, as Numba's compiler does, Python drops
+    the exception, and the compiler fails with an error of its own. Terminated replaces that error.
+    """
+    received = []
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(signal.Signals(number).name)
+        raise Terminated(received[0])
+
+    with handle_signals(terminate, signal.SIGTERM):
+        try:
+            yield
+        except Exception as error:
+            if received:
+                raise Terminated(received[0]) from error
+            raise
 
 
 def end_with_parent() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 
 import pytest
 
+from nmt.data import prepare
 from nmt.errors import MachineError, UserError
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.runtime.signals import stop_signals
+from nmt.runtime.signals import handle_signals, stop_signals
 from tests.run_cases import RECIPE, Steps, count_steps, holds, load, reopen, save
+from tests.toy import toy_corpus, toy_recipe
 
 
 def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
@@ -67,6 +70,26 @@ def test_a_stop_signal_during_a_save_waits_for_its_end(tmp_path, number):
             save(run, 1)
         assert stop.requested == number.name
         assert holds(load(run)[0], 1)
+
+
+@pytest.mark.parametrize("command", ["train", "prepare"])
+def test_sigterm_while_the_data_is_prepared_leaves_nothing(tmp_path, command, monkeypatch, capsys):
+    def unhandled(*arguments):
+        raise AssertionError("by default, SIGTERM would end the process")
+
+    def learn(*arguments):
+        assert list(cache.glob(".tmp-*"))
+        signal.raise_signal(signal.SIGTERM)
+
+    cache = tmp_path / ".cache"
+    monkeypatch.setattr(prepare, "_learn", learn)
+    toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
+    with handle_signals(unhandled, signal.SIGTERM):
+        main = importlib.import_module(f"nmt.cli.{command}").main
+        assert main([str(toy_recipe(tmp_path))]) == 143
+    assert f"nmt-{command}: terminated" in capsys.readouterr().err
+    assert list(cache.iterdir()) == []
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_second_ctrl_c_at_every_step_of_a_save(tmp_path):
