@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nmt.cli.resume_translation import CHOOSE_ANOTHER
+from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.data.text import clean_line, read_lines
 from nmt.errors import RunError, UserError
@@ -209,6 +209,27 @@ class SyntheticCorpus:
             for path in self.files:
                 if os.path.lexists(path):
                     raise _exists(path)
+
+    def is_complete(self, signature: Signature) -> bool:
+        """Return whether an earlier command has completed this corpus.
+
+        Its partial output is gone then, but a kill may have left the signature of it.
+
+        Args:
+            signature: of the translation.
+        """
+        if partial_path(self._prefix).exists():
+            return False
+        try:
+            report = json.loads(self.report_file.read_text(encoding="utf-8"))
+            translation = report["translation"]
+            return bool(
+                {**translation, **signature} == translation
+                and report["filters"] == dataclasses.asdict(self._thresholds)
+                and report["files"] == {path.name: file_digest(path) for path in self.sides}
+            )
+        except (OSError, ValueError, LookupError, TypeError):  # the file is another program's
+            return False
 
     def write(self, partial: Path, settings: dict[str, Any]) -> None:
         """Filter the translations, write the corpus and delete the partial output.

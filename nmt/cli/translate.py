@@ -256,6 +256,7 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
     from tqdm import tqdm
 
     from nmt.cli.io import is_interactive, open_output, read_input, read_parallel
+    from nmt.cli.resume_translation import delete_signature, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
 
@@ -279,6 +280,10 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
         output_format, complete = _output_format(args, options), None
     else:
         output_format = OutputFormat(corpus.line_format(translator))
+        if args.resume and corpus.is_complete(signature):
+            delete_signature(partial_path(Path(args.pairs)))
+            print(f"note: {args.pairs}: the corpus is complete already", file=sys.stderr)
+            return
         settings = {"run": args.run, "checkpoint": translator.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
     line_number = output_format.line_number

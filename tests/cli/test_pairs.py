@@ -273,7 +273,7 @@ def test_a_kill_while_the_files_get_their_names(
             sides = {name: found[name] for name in WRITTEN[:2]}
             assert sides in ({n: old.get(n) for n in sides}, {n: expected[n] for n in sides})
         seen.add(tuple(found))
-        if Path("bt.part").exists() and found != old:
+        if Path("bt.part.json").exists() and found != old:
             code, err = command("--resume")
             left = {name for name in found if found[name] != expected[name]}
             if left:  # an old file, which only a person may delete
@@ -288,6 +288,23 @@ def test_a_kill_while_the_files_get_their_names(
     assert 8 < step < 99
     assert state() == expected
     assert {("bt.en",), ("bt.en", "bt.gl"), tuple(WRITTEN)} <= seen
+
+
+def test_a_complete_corpus_is_not_translated_again(command: Command, model: Reversing) -> None:
+    """Unless the command asks for another one."""
+    assert command()[0] == 0
+    model.translated.clear()
+    code, err = command("--resume")
+    assert (code, err) == (0, "note: bt: the corpus is complete already\n")
+    assert "exists already" in command()[1]
+    for other in (["--beam", "2"], ["--max-ratio", "9"]):
+        code, err = command("--resume", *other)
+        assert (code, "exists already" in err) == (2, True)
+    Path("bt.gl").write_text("edited\n")
+    assert "exists already" in command("--resume")[1]
+    Path("bt.json").write_text("[]")
+    assert "exists already" in command("--resume")[1]
+    assert (model.translated, listed()) == ([], WRITTEN)
 
 
 def test_a_text_that_changes_is_noticed(command: Command, model: Reversing) -> None:
