@@ -20,25 +20,49 @@ from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
 DIVERGED = 100  # times ln(types)
+RECENT = 1800.0  # seconds of updates that the time left is computed from
 
 
 class TimeLeft:
     """Estimate how long a training takes at most, with validations and the test set.
 
-    Scoring the test set counts as one more validation. How long a validation takes is known after
-    the first one; until then the estimate is of the updates alone.
+    Scoring an average of checkpoints and the test set count as one more validation each. How long a
+    validation takes is known after the first one; until then the estimate is of the updates alone.
 
     Args:
         has_test: whether the recipe has a test set.
 
     Attributes:
+        update_seconds: mean of the updates of the last half hour; None = no line was logged.
         validation_seconds: mean of the last three validations; None = there was none.
     """
 
     def __init__(self, recipe: Recipe, has_test: bool) -> None:
-        self._recipe, self._has_test = recipe, has_test
+        self._recipe = recipe
+        self._after_training = has_test + (recipe.train.average > 1)
+        self._lines: deque[tuple[float, int]] = deque()
+        self._logged = 0
+        self._seconds, self._updates = 0.0, 0  # of the lines
         self._last: deque[float] = deque(maxlen=3)
+        self.update_seconds: float | None = None
         self.validation_seconds: float | None = None
+
+    def logged(self, seconds: float, updates: int) -> float:
+        """Add the updates of a log line, and return ``update_seconds``.
+
+        The first line counts only until there is another one, because the first update allocates
+        memory, and a GPU compiles kernels.
+        """
+        self._lines.append((seconds, updates))
+        self._seconds += seconds
+        self._updates += updates
+        self._logged += 1
+        while len(self._lines) > 1 and (self._logged == 2 or self._seconds > RECENT):
+            old_seconds, old_updates = self._lines.popleft()
+            self._seconds -= old_seconds
+            self._updates -= old_updates
+        self.update_seconds = self._seconds / self._updates
+        return self.update_seconds
 
     def validated(self, seconds: float) -> None:
         """Add the duration of a validation."""
@@ -53,7 +77,7 @@ class TimeLeft:
         left = (last - state.update) * per_update + max(0, validations) * of_validation
         if recipe.time_limit is not None:
             left = min(left, recipe.time_limit * 3600 - state.seconds)
-        return max(0.0, left) + self._has_test * of_validation
+        return max(0.0, left) + self._after_training * of_validation
 
 
 class Pace:
@@ -79,7 +103,7 @@ class Pace:
         self._last = now, self._updates, self._tokens
         if not self._marks or now - self._marks[-1][0] >= 1:
             self._marks.append(self._last)
-            while now - self._marks[0][0] > 60 and len(self._marks) > 2:
+            while now - self._marks[0][0] > 60 and len(self._marks) > 3:
                 self._marks.popleft()
 
     def pause(self, seconds: float) -> None:
@@ -162,7 +186,7 @@ class Progress:
             # "+": validations come in addition, and how long they take is not known
             of_validation = self.time_left.validation_seconds
             more = "" if of_validation is not None else "+"
-            left = self.time_left.seconds(self.state, 1 / updates)
+            left = self.time_left.seconds(self.state, self.time_left.update_seconds or 1 / updates)
             if self._activity:  # a part of a validation is done
                 left -= min(of_validation or 0.0, self._now() - self._began)
             parts.append(f"{clock(left)}{more} left")
@@ -315,7 +339,8 @@ class LogInterval:
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         self.lowest_loss = min(self.lowest_loss, loss)
         self.loss_ratio = loss / self.lowest_loss
-        update, updates = self.state.update, self.state.update - self.updates_before
+        update = self.state.update
+        update_seconds = time_left.logged(seconds, update - self.updates_before)
         record = {
             "kind": "train",
             "update": update,
@@ -327,7 +352,7 @@ class LogInterval:
             "lr": lr,
             "grad_norm": float(norm),
             "tokens_per_second": self.tokens / seconds,
-            "seconds_left": time_left.seconds(self.state, seconds / updates),
+            "seconds_left": time_left.seconds(self.state, update_seconds),
         }
         self.restart()
         return record

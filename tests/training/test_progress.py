@@ -53,6 +53,46 @@ def test_the_time_left_ends_with_the_time_limit_and_the_schedule(recipe):
     assert scheduled.seconds(TrainState(update=0), 1.0) == 250 + 3  # at 100, 200 and 250
 
 
+def test_the_time_left_is_of_the_updates_of_the_last_half_hour(recipe):
+    """Without the first line, whose first update is slow."""
+    left = TimeLeft(load_recipe(recipe, SPAN), has_test=False)
+    assert left.update_seconds is None
+    assert left.logged(500.0, 100) == 5
+    assert left.logged(100.0, 100) == 1
+    assert left.logged(300.0, 100) == 2
+    assert left.logged(1200.0, 100) == 1600 / 300
+    assert left.logged(600.0, 100) == 1800 / 200  # the two lines before are too old
+    assert left.logged(4000.0, 100) == 40
+
+
+def test_the_time_left_includes_the_average(recipe):
+    left = TimeLeft(load_recipe(recipe, [*SPAN, "train.average=2"]), has_test=True)
+    left.validated(10.0)
+    end = TrainState(update=1000, history=[(100 * i, 1.0) for i in range(1, 11)])
+    assert left.seconds(end, 0.5) == 20  # dev with the average, and test
+
+
+def test_the_pace_of_slow_updates():
+    """Each takes longer than the minute that a pace is measured over."""
+    clock = Clock()
+    pace = Pace(clock)
+    for _ in range(5):
+        clock.seconds += 80
+        pace.step(40)
+    assert pace.per_second() == (1 / 80, 0.5)
+
+
+def test_the_live_line_and_the_log_agree_on_the_time_left(recipe):
+    clock, state = Clock(), TrainState()
+    progress = Progress(load_recipe(recipe, SPAN), state, has_test=False, now=clock)
+    for _ in range(10):
+        clock.seconds += 1
+        state.update += 1
+        progress.pace.step(500)
+    progress.time_left.logged(20.0, 10)
+    assert "33:00+ left  1 updates/s" in progress.status()
+
+
 def test_the_pace_is_of_the_last_minute_without_the_first_update_and_validations():
     clock = Clock()
     pace = Pace(clock)
