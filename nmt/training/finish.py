@@ -23,7 +23,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.results import as_score, write_summary
 from nmt.runtime.memory import parameter_count
-from nmt.training.stopping import out_of_time
+from nmt.training.stopping import reason_to_finish
 from nmt.training.task import Evaluation, MeanEvaluation
 from nmt.training.trainer import Trainer
 
@@ -42,6 +42,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         Stopped: a stop was requested meanwhile; a resumed run finishes again.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
+    finished = reason_to_finish(recipe, state, trainer.interval.loss_ratio) is not None
     replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
     averaging = recipe.train.average > 1 and state.history
     average_score = _average(trainer) if averaging else None
@@ -58,7 +59,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         score = dict(state.history).get(best.state.update)
     select_by = recipe.score.select_by
     summary = {
-        "status": "stopped" if out_of_time(recipe, state) else "finished",
+        "status": "finished" if finished else "stopped",
         "reason": reason,
         "best": best.path.name,
         "dev": score if score is None else as_score(select_by, score),

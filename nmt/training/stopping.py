@@ -27,13 +27,17 @@ def validation_due(recipe: Recipe, state: TrainState) -> bool:
     return update % recipe.train.validate_every == 0 or update == last_update(recipe)
 
 
-def out_of_time(recipe: Recipe, state: TrainState) -> bool:
-    """Return whether all starts of the run together have used up ``time_limit``."""
-    return recipe.time_limit is not None and state.seconds > recipe.time_limit * 3600
-
-
 def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str | None:
-    """Return why training ends now, or None.
+    """Return why training ends now, or None; see ``reason_to_finish``."""
+    limit = recipe.time_limit
+    if (reason := reason_to_finish(recipe, state, loss_ratio)) or limit is None:
+        return reason
+    # all starts of the run together
+    return f"time_limit of {limit:g} hours" if state.seconds > limit * 3600 else None
+
+
+def reason_to_finish(recipe: Recipe, state: TrainState, loss_ratio: float) -> str | None:
+    """Return by which rule training is finished, also without a ``time_limit``; None = by none.
 
     Args:
         loss_ratio: loss of the last log line over the lowest one, which ends an lr_ramp.
@@ -41,8 +45,6 @@ def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str |
     train, schedule = recipe.train, recipe.schedule
     if schedule.finished(state.update, loss_ratio):
         return f"the {schedule.kind} schedule ended"
-    if out_of_time(recipe, state):
-        return f"time_limit of {recipe.time_limit:g} hours"
     if not just_validated(state):
         return None
     if len(state.history) >= train.max_validations:

@@ -21,7 +21,7 @@ from nmt.run.results import format_number, read_metrics, read_result, read_summa
 from nmt.runtime import memory
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
-from nmt.training.progress import LogInterval, TimeLeft
+from nmt.training.progress import LogInterval, TimeLeft, Validation
 from nmt.training.trainer import Trainer
 from tests.training.helpers import (
     NO_DROPOUT,
@@ -381,6 +381,34 @@ def test_a_run_stopped_by_time_limit_can_be_resumed(recipe, tmp_path):
     assert equal(*models)
     # the test score of the run that was cut short is not the run's
     assert [r["update"] for r in records(run, "test")] == [12]
+
+
+@pytest.mark.parametrize(
+    ("last", "keys", "reason"),
+    [
+        (4, "train.max_validations=1", "train.max_validations = 1"),
+        (
+            5,
+            "schedule.kind=linear schedule.lr=1e-3 schedule.warmup_updates=2 "
+            "schedule.total_updates=5",
+            "the linear schedule ended",
+        ),
+    ],
+)
+def test_a_run_that_ends_by_its_rules_is_finished_also_if_its_time_is_over(
+    start, last, keys, reason
+):
+    """So --resume has nothing to do."""
+
+    def exceed_limit(validation: Validation) -> None:
+        if validation.update == last:
+            trainer.state.seconds = 3601.0
+
+    trainer = start("time_limit=1", *keys.split(" "))
+    trainer.on_validation = exceed_limit
+    assert trainer.run() == reason
+    finish(trainer, reason)
+    assert read_summary(trainer.run_folder)["status"] == "finished"
 
 
 @pytest.mark.parametrize(("dev_of_average", "taken"), [(9.0, True), (5.0, True), (4.9, False)])
