@@ -13,6 +13,7 @@ from nmt.analysis.live_curve import live_view
 from nmt.analysis.observers import ObserverHook
 from nmt.config.load import as_recipe, dump_recipe
 from nmt.config.recipe import Recipe
+from nmt.data.bitext import set_names
 from nmt.data.download import obtain_corpus
 from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
@@ -36,9 +37,10 @@ from nmt.runtime.allocation import keep_freed_memory
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
-from nmt.runtime.files import require_space, write_atomic
+from nmt.runtime.files import disk_errors, require_space, write_atomic
 from nmt.runtime.memory import frozen_count, parameter_count, require_memory
 from nmt.runtime.signals import StopRequest, stop_signals
+from nmt.scoring.systems import set_file, words_file
 from nmt.suggest.sizes import advice_for
 from nmt.training.finish import finish, write_diverged
 from nmt.training.init import Parent, Transfer, make_transfer
@@ -273,11 +275,12 @@ class Training:
                 final.write_final_report(run, log)
             except Stopped:
                 view.end()
+                name = stop.requested or "a signal to another process"
                 saved = f"saved update {trainer.state.update}; to continue, run"
-                log.text(f"{stop.requested}: {saved}\n  {how_to_resume}")
-                if stop.requested == "SIGINT":
+                log.text(f"{name}: {saved}\n  {how_to_resume}")
+                if name == "SIGINT":
                     raise KeyboardInterrupt from None
-                raise Terminated(stop.requested) from None
+                raise Terminated(name) from None
             except Diverged as error:
                 write_diverged(trainer, error.what)
                 final.write_final_report(run, log)
@@ -305,10 +308,14 @@ class Training:
         if checkpoint is None:
             save_segmenter(prepared.segmenter, run.path)
             prepared.vocab.save(run.path)
+            kept = checkpoints_to_keep(recipe.train)
+            require_space(run.path, space_needed(self.parameters, kept))
             if transfer is not None:
                 transfer.save(run)
                 for line in transfer.lines:
                     log.text(line)
+            else:  # a start that was killed may have had a parent
+                run.init_file.unlink(missing_ok=True)
         else:
             before = checkpoint.state.precision
             if before not in ("", precision):
@@ -330,8 +337,12 @@ class Training:
             on_validation,
         )
         log.rewind(trainer.state.update, just_validated(trainer.state))
+        for name in set_names(recipe, "test"):  # of the best checkpoint at an earlier end
+            hyp = set_file(run.test_hyp, name.partition(".")[2])
+            with disk_errors(hyp):
+                for path in (hyp, words_file(hyp)):
+                    path.unlink(missing_ok=True)
         parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
-        require_space(run.path, space_needed(parameters, checkpoints_to_keep(recipe.train)))
         log.text(
             f"{task.describe()}: {parameters:,} parameters"
             + (f" ({parameters - frozen:,} of them train)" if frozen else "")

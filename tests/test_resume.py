@@ -16,6 +16,7 @@ import pytest
 
 from nmt.cli.train import main
 from nmt.model.transformer import Transformer
+from nmt.runtime.distributed import World
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
@@ -155,6 +156,24 @@ def test_stopped_during_an_evaluation(evaluation, uninterrupted, recipe, tmp_pat
 def test_stopped_before_the_first_update(uninterrupted, recipe, tmp_path, monkeypatch):
     found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "__init__", 1)
     assert not difference(found, uninterrupted)
+
+
+def test_a_resumed_run_has_no_test_output_until_it_ends_again(recipe, tmp_path, monkeypatch):
+    """Else nmt-score would take the output of an earlier checkpoint for that of the best one."""
+    command = [recipe, f"out={tmp_path / 'run'}"]
+    assert main([*command, "time_limit=1e-9"]) == 0
+    outputs = [tmp_path / "run" / name for name in ("test.hyp", "test.words")]
+    assert all(path.is_file() for path in outputs)
+    with monkeypatch.context() as patch:
+        terminate_after(patch, Trainer, "update", 2)
+        assert main([*command, "--resume"]) == 143
+    assert not any(path.exists() for path in outputs)
+
+
+def test_a_stop_of_another_process_is_named(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(World, "all_reduce_max", lambda world, stop, seconds: [True, seconds])
+    assert main([recipe, f"out={tmp_path / 'run'}"]) == 143
+    assert "a signal to another process: saved update 0; to continue" in capsys.readouterr().err
 
 
 def test_stopped_several_times(uninterrupted, recipe, tmp_path, monkeypatch):

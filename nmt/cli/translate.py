@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,

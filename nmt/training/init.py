@@ -28,10 +28,10 @@ from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.vocab import SPECIALS, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.run.checkpoint import MODEL, Shapes, load_checkpoint, weights_hash
+from nmt.run.checkpoint import MODEL, Shapes, TrainState, load_checkpoint, weights_hash
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder
 from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
-from nmt.run.results import read_summary
+from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import write_atomic
 
 EMBED, SRC_EMBED, OUT_EMBED = "embed.weight", "src_embed.weight", "out_embed.weight"
@@ -92,7 +92,7 @@ class Parent:
             text=text,
             checkpoint=found.path.name,
             weights_hash=weights_hash(found.path),
-            scores=_scores(run, found.path.name, dict(found.state.history).get(found.state.update)),
+            scores=_scores(run, found.path.name, found.state),
             tensors=found.model,
         )
 
@@ -323,15 +323,17 @@ def _damaged(parent: Parent, name: str, what: str) -> UserError:
     )
 
 
-def _scores(run: RunFolder, checkpoint: str, dev: float | None) -> dict[str, float]:
+def _scores(run: RunFolder, checkpoint: str, state: TrainState) -> dict[str, float]:
     """Return the scores of a checkpoint by name: of dev, and of test if it is the best."""
     summary, metric = read_summary(run), run.recipe().score.select_by
     is_average = (match := CHECKPOINT_NAME.fullmatch(checkpoint)) is not None and bool(match[2])
+    history = dict(state.history)
+    dev: float | None = None
     tests: Any = []
     if summary.get("best") == checkpoint:
         dev, tests = summary.get("dev"), summary.get("test") or []
-    elif is_average:  # its state has the score of the newest checkpoint in it
-        dev = None
+    elif state.update in history and not is_average:  # whose state is that of its newest checkpoint
+        dev = as_score(metric, history[state.update])
     scores = {} if dev is None else {f"dev {metric}": dev}
     return scores | {f"test {test['name']}": test["value"] for test in tests}
 

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+import types
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from nmt.cli.train import main
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
 from nmt.run.folder import RunFolder
+from nmt.runtime import files
 from nmt.training import resume
 from nmt.training.trainer import Trainer
 from tests.run_cases import resign
@@ -98,6 +100,15 @@ def test_another_tokenizer_is_refused(here, monkeypatch, capsys):
     assert "the same corpora give other pieces than when this run began" in err
     assert "out=PATH" in err
     assert content(here / "run") == before
+
+
+def test_a_resumed_run_needs_space_for_its_next_checkpoint_only(here, monkeypatch, capsys):
+    size = sum(path.stat().st_size for path in (here / "run/checkpoints/u000007").iterdir())
+    free = types.SimpleNamespace(free=files._SLACK + size + 1000)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: free)
+    assert resumed(here) == 0
+    assert main([str(here / "toy.yaml"), f"out={here / 'new'}"]) == 4
+    assert "the disk (or your quota) is full" in capsys.readouterr().err
 
 
 def test_a_changed_vocabulary_is_refused(here, capsys):

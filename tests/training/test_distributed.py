@@ -103,6 +103,7 @@ def test_a_signal_to_one_process_stops_all(alone, together, recipe, tmp_path):
     run, (whole, shard) = tmp_path / "run", together
     stopped = torchrun("terminates", "3", recipe, f"out={run}", f"train.shard={shard}")
     assert stopped.returncode != 0
+    assert "a signal to another process: saved update 3; to continue, run" in stopped.stderr
     assert load_checkpoint(RunFolder.open(run)).state.update == 3
     other = tmp_path / "other"
     shutil.copytree(run, other)

@@ -311,6 +311,30 @@ def test_a_child_learns_faster_than_from_random_weights(digits, letters, tmp_pat
     assert load_checkpoint(RunFolder.open(run)).state.update == 3  # the schedule starts again
 
 
+def test_the_perplexity_of_a_parent_that_has_not_ended(digits, tmp_path):
+    """The history of its state has the negative of it."""
+    run, ended = tmp_path / "parent", tmp_path / "parent" / "summary.json"
+    words = [str(digits / "toy.yaml"), "train.validate_every=1", "score.select_by=ppl"]
+    assert main([*words, f"out={run}", "train.max_validations=1"]) == 0
+    recipe = load_recipe(digits / "toy.yaml", [f"init.from={run}"])
+    expected = json.loads(ended.read_text())["dev"]
+    ended.unlink()
+    parent = Parent.of(recipe)
+    assert parent is not None
+    assert parent.scores == {"dev ppl": pytest.approx(expected)}
+
+
+def test_a_start_without_a_parent_after_a_killed_one_with_it(digits, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    command = [str(digits / "toy.yaml"), f"out={run}", "train.max_validations=1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", lambda trainer: 1 / 0)
+        assert main([*command, f"init.from={digits / 'run'}"]) == 3
+    assert (run / "init.json").exists()
+    assert main(command) == 0
+    assert not (run / "init.json").exists()
+
+
 @pytest.mark.parametrize("kind", ["adam", "radam", "muon"])
 def test_frozen_parameters_have_no_gradient_and_no_state(digits, tmp_path, kind, start):
     trainer = start(f"optim.kind={kind}", f"init.from={digits / 'run'}", "init.freeze=encoder.*")
