@@ -21,7 +21,7 @@ from nmt.run.checkpoint import (
     save_average,
     shapes_of,
 )
-from nmt.run.results import as_score, write_summary
+from nmt.run.results import as_score, format_number, write_summary
 from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import reason_to_finish
 from nmt.training.task import Evaluation, MeanEvaluation
@@ -156,8 +156,8 @@ def _average(trainer: Trainer) -> float | None:
     if chosen:
         run.set_best(path.name)
     trainer.log.text(
-        f"average of {len(newest)} checkpoints: dev {name} {as_score(name, score):.2f} against "
-        f"{as_score(name, best):.2f}; "
+        f"average of {len(newest)} checkpoints: dev {name} {format_number(as_score(name, score))} "
+        f"against {format_number(as_score(name, best))}; "
         + ("the average is now the best" if chosen else "the best checkpoint stays")
     )
     return score if chosen else None

@@ -23,6 +23,7 @@ from nmt.data.report import CorpusReport
 from nmt.data.segmenters import Segmenter
 from nmt.data.vocab import Vocab
 from nmt.model.base import ModelBase
+from nmt.run.results import format_number
 from nmt.runtime.device import autocast
 from nmt.scoring import Score
 from nmt.scoring.systems import set_file
@@ -98,7 +99,9 @@ class MeanEvaluation(Evaluation):
 
     def line(self) -> str:
         """Return the mean scores and the values of each set as a part of a log line."""
-        mean = "  ".join(f"{score.name} {score.value:.2f}" for score in self.scores)
+        values = {score.name: score.value for score in self.scores}
+        values |= {"ppl": self.value("ppl")}  # it may be what selects the best checkpoint
+        mean = "  ".join(f"{name} {format_number(value)}" for name, value in values.items())
         return "  ".join([mean, *(f"[{name}: {e.line()}]" for name, e in self.sets.items())])
 
     def share(self, name: str) -> float:
@@ -233,4 +236,4 @@ class Task(ABC, Generic[ModelT, BatchT]):
 def score_line(score: Score) -> str:
     """Return a line with a test score, its interval and its signature."""
     interval = "" if score.low is None else f"  [{score.low:.2f}, {score.high:.2f}]"
-    return f"  {score.name:<10} {score.value:6.2f}{interval}  {score.signature}"
+    return f"  {score.name:<10} {format_number(score.value):>6}{interval}  {score.signature}"

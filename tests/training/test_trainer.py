@@ -19,10 +19,14 @@ from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoi
 from nmt.run.folder import RunFolder
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
+from nmt.scoring import Score
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
 from nmt.training.progress import LogInterval, TimeLeft, Validation
+from nmt.training.task import MeanEvaluation, score_line
+from nmt.training.text_evaluation import TextEvaluation
 from nmt.training.trainer import Trainer
+from nmt.training.validation import TranslationEvaluation
 from tests.training.helpers import (
     NO_DROPOUT,
     CountReads,
@@ -152,6 +156,23 @@ def test_printed_numbers_stay_short():
     ]
     assert format_number(2.34567, 3) == "2.346"
     assert format_number(math.exp(700)) == "1.0e+304"
+
+
+def test_the_line_of_several_sets_has_the_mean_perplexity():
+    """By ``select_by: ppl`` it selects the best checkpoint."""
+
+    def evaluation(ppl: float) -> TranslationEvaluation:
+        return TranslationEvaluation([Score("bleu", 20.0, "")], ppl, ppl, [], [], 0, 0)
+
+    mean = MeanEvaluation.of({"a": evaluation(10.0), "b": evaluation(20.0)})
+    assert mean.line().startswith("bleu 20.00  ppl 15.00  [a: bleu 20.00  ppl 10.00 (")
+
+
+def test_perplexities_of_a_hundred_digits_are_short():
+    one = TextEvaluation([Score("ppl", 1e200, "signature")], 1e200, 50)
+    mean = MeanEvaluation.of({"a": one, "b": one})
+    assert mean.line().startswith("ppl 1.0e+200  [a: ppl 1.0e+200 (")
+    assert [score_line(score) for score in mean.scores] == ["  ppl        1.0e+200  mean of a, b"]
 
 
 def test_a_model_that_exceeds_memory_is_refused_before_writing(
