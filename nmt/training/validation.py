@@ -96,7 +96,7 @@ def evaluate(
 
     tgt = split.langs[1]
     model.eval()
-    nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device)
+    nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device, check)
     sources = [split.corpus.src(row) for row in range(len(split.corpus))]
     segmenter, moses = prepared.segmenter, prepared.segmenter.moses
     hypotheses = translator.translate_ids(sources, check)
@@ -130,15 +130,24 @@ def evaluate(
 
 @torch.no_grad()
 def _losses(
-    model: Transformer, corpus: EncodedCorpus, recipe: Recipe, device: torch.device
+    model: Transformer,
+    corpus: EncodedCorpus,
+    recipe: Recipe,
+    device: torch.device,
+    check: Callable[[], None],
 ) -> tuple[float, float, int]:
-    """Return the sums of cross-entropy and smoothed loss over non-blank pairs, and their tokens."""
+    """Return the sums of cross-entropy and smoothed loss over non-blank pairs, and their tokens.
+
+    Args:
+        check: called before each batch; an exception ends the evaluation.
+    """
     rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))
     nll = smoothed = 0.0
     tokens = 0
     for batch_rows in make_batches(
         corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
     ):
+        check()
         batch = collate(corpus, rows[batch_rows]).to(device)
         # a type that the training targets lack is UNK to the model
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)

@@ -14,6 +14,7 @@ import torch
 
 from nmt.cli.train import main
 from nmt.data.batches import PlannedBatch, Update, collate
+from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
@@ -23,7 +24,7 @@ from nmt.scoring import Score
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
 from nmt.training.progress import LogInterval, TimeLeft, Validation
-from nmt.training.task import MeanEvaluation, score_line
+from nmt.training.task import MeanEvaluation, Stopped, score_line
 from nmt.training.text_evaluation import TextEvaluation
 from nmt.training.trainer import Trainer
 from nmt.training.validation import TranslationEvaluation
@@ -312,6 +313,14 @@ def test_the_learning_rate_follows_the_schedule(start):
     wanted = [d**-0.5 * min(n**-0.5, n * 2**-1.5) for n in range(1, 13)]
     assert rates == pytest.approx(wanted)
     assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(wanted[-1])
+
+
+def test_a_stop_is_noticed_before_the_search_of_a_validation(start, monkeypatch):
+    """The perplexity of a large dev set takes long, too."""
+    monkeypatch.setattr(Translator, "translate_ids", lambda *arguments: 1 / 0)
+    trainer = start(stop_after=0)
+    with pytest.raises(Stopped):
+        trainer.evaluate("dev")
 
 
 def test_max_validations_ends_the_run(start):
