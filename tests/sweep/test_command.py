@@ -26,6 +26,7 @@ from nmt.sweep import pool
 from nmt.sweep.plan import PlannedRun
 from nmt.sweep.progress import Display
 from nmt.sweep.search import SearchRuns
+from tests.sweep import forked
 from tests.toy import toy_corpus, toy_recipe
 
 FAKE = Path(__file__).with_name("fake_train.py")
@@ -38,6 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     toy_recipe(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pool, "TRAIN", (sys.executable, str(FAKE)))
+    monkeypatch.setattr(pool, "subprocess", forked)
     monkeypatch.setattr(pool, "POLL", 0.02)
     monkeypatch.setenv("PYTHONPATH", str(FAKE.parents[2]))
     return tmp_path
