@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nmt.cli import train
-from nmt.decoding.batching import MAX_CHUNK_CHARACTERS
+from nmt.decoding import batching
 from nmt.decoding.codec import SearchInput
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.translator import Translator
@@ -69,14 +69,18 @@ def test_finished_lines_leave_no_data(translator: Translator, call: str) -> None
         tracemalloc.stop()
 
 
-def test_few_long_lines_are_read_ahead(translator: Translator) -> None:
+def test_few_long_lines_are_read_ahead(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    characters = 100_000
+    monkeypatch.setattr(batching, "MAX_CHUNK_CHARACTERS", characters)
     read = 0
 
     def lines() -> Iterator[str]:
         nonlocal read
         for _ in range(40):
             read += 1
-            yield "pan " * (MAX_CHUNK_CHARACTERS // 40)  # ten of them fill a chunk
+            yield "pan " * (characters // 40)  # ten of them fill a chunk
 
     for done, _ in enumerate(translator.stream(lines()), 1):
         assert read - done < 10
