@@ -42,6 +42,10 @@ ROWS = (
         "one core of a Xeon", "17.67 [16.75, 18.61]",
     ),
     Row(
+        "en-de", "image captions", 29_000, 360_706, "recipes/best/multi30k-en-de.yaml", 1.49,
+        "one core of an EPYC", "40.56 [39.01, 42.08]",
+    ),
+    Row(
         "sk-en", "user interfaces", 21_779, 119_309, "recipes/quickstart.yaml", 0.06,
         "two cores of a Xeon", "21.50 [19.65, 23.35]",
     ),
