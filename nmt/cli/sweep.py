@@ -278,7 +278,8 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
         out.mkdir(parents=True, exist_ok=True)
     with FolderLock(out), stop_signals() as stop:
         display = Display(sys.stderr, total, slots)
-        display.say(f"{total} runs, {slots} at a time with {threads} CPU threads each, in {out}")
+        each = f"{threads} CPU thread{'' if threads == 1 else 's'} each"
+        display.say(f"{total} runs, {slots} at a time with {each}, in {out}")
         yield Pool(slots, args.devices, threads, out / "logs", display, stop)
         if stop.requested is None:
             return
