@@ -309,8 +309,7 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
     train = str(corpus.folder / "train")
     p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
     dropped = p.report.splits["train"].dropped
-    places = [f"{train}:{number}" for number in (41, 51)]
-    assert dropped["longer than 25 pieces"] == Finding(4, places * 2)
+    assert dropped["longer than 25 pieces"] == Finding(4, ["train:41", "train:51"] * 2)
     left = (
         r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 pieces: 114\)"
     )
