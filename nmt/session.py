@@ -273,6 +273,7 @@ class Training:
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
                 final.write_final_report(run, log)
+                self.world.meet()
             except Stopped:
                 view.end()
                 name = stop.requested or "a signal to another process"
@@ -381,3 +382,6 @@ def train_in_other_process(world: World) -> None:
             transfer=transfer,
         )
         trainer.run()
+    # Python may abort if it ends just after a thread that used torch, and torchrun would then end
+    # the main process while that scores the test set
+    world.meet()

@@ -96,6 +96,11 @@ class World:
             dist.broadcast_object_list(values, src=0)
         return values[0]
 
+    def meet(self) -> None:
+        """Wait until every other process has called this or has ended."""
+        with contextlib.suppress(RunError):
+            self.all_reduce_max(0.0)
+
 
 @contextlib.contextmanager
 def init_distributed() -> Iterator[World]:

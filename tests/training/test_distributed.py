@@ -90,6 +90,7 @@ def together(recipe, tmp_path_factory, request) -> tuple[Path, str]:
     done = torchrun("terminates", "99", recipe, f"out={run}", f"train.shard={shard}")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("2 processes") == done.stderr.count("training ended") == 1
+    assert "the second process ends after the report: True" in done.stderr
     return run, shard
 
 
