@@ -91,9 +91,10 @@ class TrainingFolder(RunFolder):
                 self.dev_dir.mkdir(exist_ok=True)
                 self._remove_drafts()
             if not self.finished:
-                write_atomic(self.config_file, self._recipe_text)
+                # in this order: the new recipe next to the old summary would be a finished run
                 with disk_errors(self.summary_file):
                     self.summary_file.unlink(missing_ok=True)
+                write_atomic(self.config_file, self._recipe_text)
         except BaseException:
             self.lock.release()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -67,6 +68,28 @@ def test_sigkill_at_every_step_of_a_save(tmp_path, update):
             save(run, 3, best=3)
             assert [p.name for p in run.checkpoints_dir.iterdir()] == ["u000003"]
             assert run.best() == "u000003"
+
+
+def test_a_kill_while_a_finished_run_is_extended_leaves_a_run_to_resume(tmp_path):
+    more = RECIPE + "train: {max_validations: 300}\n"
+
+    def kill():
+        raise KeyboardInterrupt
+
+    def extend(path, at):
+        run = trained(path, 1)
+        write_summary(run, {"status": "finished"})
+        with pytest.MonkeyPatch.context() as patch:
+            steps = Steps(patch, kill, at)
+            with contextlib.suppress(KeyboardInterrupt), TrainingFolder(path, more, resume=True):
+                pass
+        return steps.count
+
+    steps = extend(tmp_path / "counted", None)
+    assert steps > 4
+    for at in range(1, steps + 1):
+        extend(tmp_path / f"run{at}", at)
+        assert not TrainingFolder(tmp_path / f"run{at}", more, resume=True).finished
 
 
 def test_a_checkpoint_is_restored_after_a_kill_during_its_replacement(tmp_path):
