@@ -34,8 +34,8 @@ def parser() -> argparse.ArgumentParser:
         "--select",
         metavar="NAME",
         help="the quantity to draw: for curves, bleu, chrf, ppl, ... (default: score.select_by); "
-        "for depth, a matrix such as self_attn.qkv (ffn.fc2); for changes, grad_l1 or grad_l2 "
-        "(grad_l1); for gains, gains, res_scale or head_scale (gains)",
+        "for depth, a matrix such as self_attn.qkv (default: ffn.fc2); for changes, grad_l1 "
+        "(default) or grad_l2; for gains, gains (default), res_scale or head_scale",
     )
     return p
 

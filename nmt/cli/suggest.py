@@ -30,14 +30,14 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--suggest",
         metavar="PREFIX",
-        help="read the corpus PREFIX.SRC and PREFIX.TGT, time this machine, and write a recipe "
-        "with the reason for each key and the time that training takes",
+        help="read the corpus PREFIX.SRC and PREFIX.TGT, measure the speed of this machine, and "
+        "write a recipe with the reason for each key and the time that training takes",
     )
     group.add_argument(
-        "--src", metavar="LANG", help="source language, if the file names do not tell it"
+        "--src", metavar="LANG", help="source language, if it does not follow from the file names"
     )
     group.add_argument(
-        "--tgt", metavar="LANG", help="target language, if the file names do not tell it"
+        "--tgt", metavar="LANG", help="target language, if it does not follow from the file names"
     )
     group.add_argument(
         "--hours",

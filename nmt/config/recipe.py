@@ -764,7 +764,14 @@ class OptimConfig(ConfigBase):
         "T appendix A",
     )
     eps: float = option(1e-8, "Adam's epsilon; with muon, of the AdamW part", "T appendix A", gt=0)
-    weight_decay: float = option(0.0, "weight decay", "T appendix C", ge=0)
+    weight_decay: float = option(
+        0.0,
+        "weight decay: with adam and radam, L2 regularization, whose gradient is added after "
+        "clipping; with adamw and muon, decoupled: an update subtracts learning rate x this x "
+        "weights",
+        "T appendix C",
+        ge=0,
+    )
     clip_norm: float = option(
         1.0,
         "maximum global norm of the gradient; a larger gradient is scaled down; 0 = off",
@@ -1203,7 +1210,7 @@ class Recipe(ConfigBase):
         "O",
     )
     graphs: Literal["auto", "off"] = option(
-        "auto", "auto = on a GPU, record updates as CUDA graphs, which is faster", "O"
+        "auto", "auto = on a GPU, record updates as CUDA graphs; off = launch each kernel", "O"
     )
     time_limit: float | None = option(
         None,

@@ -129,8 +129,8 @@ class Translator:
                 searches without torch. The ``decode`` keys of the first folder apply.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
-            precision: number format of matrix products with weights: fp32, bf16, fp16, or auto for
-                the fastest that the device supports.
+            precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
+                bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
             engine: library that searches run folders: torch; ctranslate2; or auto, which uses
