@@ -145,7 +145,8 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=(description or "").replace("``", "`"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory to write")
     parser.add_argument("--force", action="store_true", help="replace DIR if it exists")

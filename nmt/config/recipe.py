@@ -570,7 +570,8 @@ class ModelConfig(ConfigBase):
     )
     tie: Literal["src_tgt_out", "tgt_out", "none"] = option(
         "src_tgt_out",
-        "which embeddings share one matrix: source, target and output; target and output; or none",
+        "which embeddings share one matrix: src_tgt_out = source, target and output; tgt_out = "
+        "target and output; none = no sharing",
         "T appendix A",
     )
     out_bias: bool = option(True, "true = the output layer has a bias per vocabulary entry", "A")

@@ -66,7 +66,7 @@ class SearchOptions(DecodeConfig):
     forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
     tag: str | None = option(
         None,
-        "tag to put before each source, such as <2es>; it must be the tag of an entry of data.train",
+        "tag to put before each source, such as <2es>; an entry of data.train must have this tag",
         "Johnson 2017",
     )
     src: str | None = option(
