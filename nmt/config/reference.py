@@ -48,9 +48,10 @@ How to read the tables:
   **T** Nguyen and Salazar 2019, "Transformers without Tears"; **A** the code that its authors
   released; **N** Shleifer, Weston and Ott 2021, "NormFormer"; **V** Vaswani et al. 2017, "Attention
   Is All You Need"; **W** Wu et al. 2016, "Google's Neural Machine Translation System"; **O** ours.
-  Other papers: Johnson et al. 2017, "Google's Multilingual Neural Machine Translation System";
-  Caswell et al. 2019, "Tagged Back-Translation"; Arivazhagan et al. 2019, "Massively Multilingual
-  Neural Machine Translation in the Wild"; Liu et al. 2019, "RoBERTa"; Lewis et al. 2020, "BART".
+  Other papers: Papineni et al. 2002, "BLEU"; Johnson et al. 2017, "Google's Multilingual Neural
+  Machine Translation System"; Caswell et al. 2019, "Tagged Back-Translation"; Arivazhagan et al.
+  2019, "Massively Multilingual Neural Machine Translation in the Wild"; Liu et al. 2019, "RoBERTa";
+  Lewis et al. 2020, "BART".
 
 In `segment` and `schedule`, `kind` selects one of several kinds. Each kind has its own keys.
 
