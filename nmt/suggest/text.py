@@ -85,6 +85,7 @@ def recipe_text(
         for title, lines in ((title, list(lines)) for title, lines in sections.items())
         if lines
     ]
+    head.append('# T below: "Transformers without Tears" (Nguyen and Salazar 2019)')
     choices = [*suggestion.choices]
     choices.insert(2, _precision(expectation))
     return "\n#\n".join(head) + "\n" + _keys(choices, folder)

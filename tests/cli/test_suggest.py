@@ -74,6 +74,7 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
         "Scores with similar amounts",
         "Advice",
         "40 pairs",
+        'T below: "Transformers without Tears"',
     ):
         assert part in captured.out
     (precision,) = re.findall(r"^precision: (\w+)", captured.out, re.M)
