@@ -407,7 +407,8 @@ class FastBpeConfig(SegmentBase):
     )
     codes: str = option(
         "learn",
-        "learn = learn the merges; otherwise the path of a fastBPE codes file",
+        "learn = learn the merges; otherwise the path of a file with the codes of fastBPE or "
+        "subword-nmt 0.2",
         "O",
     )
     learn_from: CorpusEntries | None = _learn_from()
