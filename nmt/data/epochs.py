@@ -135,7 +135,7 @@ class SideNoise:
         types = vocab.pieces(range(len(vocab)))
         allowed = allowed.copy()
         allowed[: len(SPECIALS)] = False  # they have no text, and no symbol may become UNK
-        allowed[vocab.tag_ids] = False  # they are not text
+        allowed[vocab.reserved_ids] = False  # they are not text
         spelled = [noise.spell(t) if allowed[i] else () for i, t in enumerate(types)]
         singles = dict.fromkeys(s for symbols in spelled for s in symbols)
         ids = dict(zip(singles, vocab.ids(map(noise.name, singles)), strict=True))

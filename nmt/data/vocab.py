@@ -102,9 +102,9 @@ class Vocab:
         return sorted(tag.removeprefix(TAG_MARK) for tag in tags)
 
     @property
-    def tag_ids(self) -> list[int]:
-        """The ids of the tags."""
-        return self.ids(TAG_MARK + tag for tag in self.tags)
+    def reserved_ids(self) -> list[int]:
+        """The ids of the types that no text can produce: the tags and MASK."""
+        return self.ids(t for t in self._types if t.startswith(TAG_MARK))
 
     def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
         """Return [V] bool: the types of one side of the training text, EOS and UNK [A]."""

@@ -557,9 +557,9 @@ class Translator:
         strategy = selection_strategy(inputs, options, max_len, processors)
         # a plain search needs logits only of the types that the model can produce
         types = None if processors or strategy is not None else self._allowed_ids
-        # without model.logit_mask, a model could produce the tags of sources
-        tags = [token for token in self.vocab.tag_ids if self.model.allowed[token]]
-        forbidden = [PAD, BOS, *tags] if options.allow_unk else [PAD, BOS, UNK, *tags]
+        # without model.logit_mask, a model could produce the tags of sources, and MASK
+        reserved = [token for token in self.vocab.reserved_ids if self.model.allowed[token]]
+        forbidden = [PAD, BOS, *reserved] if options.allow_unk else [PAD, BOS, UNK, *reserved]
         diverse = options.groups > 1  # the best of a group may be the second best of all
         with torch.no_grad(), self._finite_scores(inputs):
             state = self.model.start_decoding(

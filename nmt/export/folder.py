@@ -19,7 +19,7 @@ from string import Template
 
 import nmt
 from nmt.data.segmenters import Segmenter, save_segmenter
-from nmt.data.vocab import BOS, PAD, TAG_MARK
+from nmt.data.vocab import BOS, PAD
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -86,7 +86,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         decode=decode.model_dump(),
         suppressed_tokens=[]
         if model.config.logit_mask
-        else [SPECIALS[PAD], SPECIALS[BOS], *(TAG_MARK + tag for tag in vocab.tags)],
+        else [SPECIALS[PAD], SPECIALS[BOS], *vocab.pieces(vocab.reserved_ids)],
         segmentation={
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,

@@ -123,7 +123,7 @@ def _write(translator: Translator, folder: Path) -> None:
         "num_beams": decode.beam,
         "length_penalty": round(ctranslate2_length_penalty(decode.length_alpha), 3),
         "max_new_tokens": positions - 1,
-        "suppress_tokens": [PAD, BOS] if decode.allow_unk else [PAD, BOS, UNK],
+        "suppress_tokens": [PAD, BOS, *([] if decode.allow_unk else [UNK]), *vocab.reserved_ids],
         "begin_suppress_tokens": [EOS],
     }
     tokenizer = {

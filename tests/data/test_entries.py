@@ -279,7 +279,7 @@ def test_segmentation_noise_keeps_tags(segment: dict[str, Any], tmp_path: Path):
     epochs = Epochs(p.train, p.vocab, noise, recipe.seed, longest=500)
     rows = np.arange(len(p.train))
     pairs = epochs.pairs(0, rows)
-    [tag] = p.vocab.tag_ids
+    [tag] = p.vocab.reserved_ids
     assert all(pairs.src(row)[0] == tag for row in rows)
     assert any(len(pairs.src(row)) != len(p.train.src(row)) for row in rows)
     for row in rows:

@@ -16,12 +16,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from nmt import Translator
 from nmt.cli import average, export, plot, report, score, translate
 from nmt.cli.prepare import main as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
+from nmt.export.folder import write_folder
 from nmt.run.checkpoint import Checkpoint, load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
@@ -386,6 +388,24 @@ def test_a_translation_model_starts_from_a_language_model(tmp_path, capsys, task
         for name in names
         if name.startswith(stacks) and not (task == "causal_lm" and "cross_attn" in name)
     }
+
+
+def test_no_translation_has_the_mask_of_the_parent(tmp_path):
+    """Without model.logit_mask, a model could produce the mask that the vocabulary has."""
+    toy_corpus(tmp_path, {"train": 60, "dev": 6, "test": 6})
+    few = {"validate_every": 1, "max_validations": 1}
+    assert main([str(text_recipe(tmp_path, "denoising", {"train": few}))]) == 0
+    init = {"from": "denoising", "vocab": "parent"}
+    child = toy_recipe(tmp_path, {"train": few, "init": init, "model": {"logit_mask": False}})
+    assert main([str(child)]) == 0
+    translator = Translator.load(tmp_path / "run", "cpu")
+    (tmp_path / "exported").mkdir()
+    with torch.no_grad():  # the most likely type of all
+        translator.transformer.out_bias[translator.vocab.reserved_ids] = 100.0
+    assert "<mask>" not in translator.translate(["1 2 3"])[0]
+    write_folder(translator, tmp_path / "exported", None)
+    exported = Translator.load(tmp_path / "exported", "cpu")
+    assert "<mask>" not in exported.translate(["1 2 3"])[0]
 
 
 def test_nmt_plot_draws_the_stack_of_a_language_model(folder, tmp_path):
