@@ -183,7 +183,8 @@ def read_lines(
         raise UserError(
             f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",
             at=f"{path}:{number}",
-            fix=_file_type(line) or "convert the file to UTF-8, for example with iconv",
+            fix=(number == 1 and _file_type(line))
+            or "convert the file to UTF-8, for example with iconv",
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise _damaged(path, number, error) from error

@@ -112,6 +112,11 @@ def test_error_names_the_type_of_a_binary_file(tmp_path, data, message):
     assert message in str(error.value)
 
 
+def test_a_line_does_not_decide_the_type_of_the_file(tmp_path):
+    with pytest.raises(UserError, match=r"a\.en:2: not UTF-8: .*\n.*convert the file to UTF-8"):
+        lines_of(tmp_path, b"text\n\xff\xfe\n", "a.en")
+
+
 def test_zstd_file_is_an_error_of_its_own(tmp_path):
     (tmp_path / "t.gl.zst").touch()
     with pytest.raises(
