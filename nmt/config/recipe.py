@@ -357,6 +357,11 @@ class DataConfig(ConfigBase):
         """Return the entries of train, dev and test."""
         return {"train": self.train, "dev": self.dev, "test": self.test or []}
 
+    @property
+    def draws_differ(self) -> bool:
+        """Return whether each epoch draws other pairs of ``train``."""
+        return self.temperature != 1 or any(entry.weight % 1 for entry in self.train)
+
 
 def _learn_from() -> Any:
     return option(
@@ -1346,6 +1351,11 @@ class Recipe(ConfigBase):
                 self.segment.has_noise and not self.data.rebatch,
                 "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
                 "change the lengths of the sentences in each epoch; set data.rebatch: true",
+            ),
+            (
+                not self.data.rebatch and self.data.draws_differ,
+                "data.rebatch: false excludes data.temperature and weights such as 2.5, which draw "
+                "other pairs in each epoch; set data.rebatch: true, or use whole numbers",
             ),
             (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
             *_entry_rules(self),

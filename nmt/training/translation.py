@@ -67,10 +67,7 @@ class Translation(Task[Transformer, Batch]):
         """Return the batches of an epoch as rows of the training corpus."""
         data, mixture = self.recipe.data, self.prepared.mixture
         corpus = self._epochs.lengths(epoch)
-        # batches that are made once are those of epoch 0
-        drawn = None
-        if mixture is not None:
-            drawn = mixture.rows(self.recipe.seed, epoch if data.rebatch else 0)
+        drawn = None if mixture is None else mixture.rows(self.recipe.seed, epoch)
         return make_batches(
             corpus.src_len,
             corpus.tgt_len,

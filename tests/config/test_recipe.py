@@ -115,6 +115,16 @@ def test_every_key_has_a_meaning_and_a_source(group: str, kind: str, model: type
         ),
         (
             recipe,
+            {"data": {"train": {"path": "t", "weight": 0.5}, "dev": "d", "rebatch": False}},
+            ["data.rebatch: false excludes data.temperature and weights"],
+        ),
+        (
+            recipe,
+            {"data": {"train": ["t", "u"], "dev": "d", "temperature": 5, "rebatch": False}},
+            ["data.rebatch: false excludes data.temperature and weights"],
+        ),
+        (
+            recipe,
             {"segment": {"dropout": 0.1}, "task": "masked_lm", "tgt": ""},
             ["segment.dropout and segment.sampling_alpha", "task: masked_lm"],
         ),
