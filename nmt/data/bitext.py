@@ -187,11 +187,13 @@ class CorpusFiles:
 def _short_names(recipe: Recipe) -> list[str]:
     """Return the last parts of the path of each training corpus, as many as tell them apart.
 
-    Where a path has corpora of several languages, the languages follow.
+    They also differ from the names of the dev and test sets. Where a path has corpora of several
+    languages, the languages follow.
     """
     entries = recipe.data.train
-    paths = [Path(entry.path).parts for entry in entries]
-    length = 1
+    held_out = {*set_names(recipe, "dev"), *set_names(recipe, "test")}
+    paths = [Path(entry.path).absolute().parts for entry in entries]
+    length = 2 if any(parts[-1] in held_out for parts in paths) else 1
     while len({parts[-length:] for parts in paths}) < len(set(paths)):
         length += 1
     names = [str(Path(*parts[-length:])) for parts in paths]

@@ -174,7 +174,10 @@ def check_corpora(
     for corpus in files.train:
         pairs, originals = _read(corpus, train)
         shown = counted(pairs, f"checking {corpus.name}", "pairs", show=progress)
-        kept.append(train.add(shown, corpus.name, corpus.original[1], originals))
+        both_ways = recipe.translates and any(
+            corpus.langs == split.langs[::-1] for split in files.held_out.values()
+        )
+        kept.append(train.add(shown, corpus.name, corpus.original[1], originals, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
             raise _unused_entry(corpus, kept, monolingual)
     texts = {corpus.name: corpus for corpus in files.train} | files.held_out
@@ -311,6 +314,7 @@ class SplitCheck:
         corpus: str,
         tokenized: bool | None = None,
         originals: Iterable[Pair] | None = None,
+        both_ways: bool = False,
     ) -> np.ndarray:
         """Check the pairs of a corpus.
 
@@ -319,6 +323,8 @@ class SplitCheck:
             tokenized: whether its files are Moses-tokenized; None = as the split.
             originals: the pairs before they were converted to the form of the split; None = they
                 were not. Whether a text is tokenized is checked in these.
+            both_ways: compare the pairs with other splits also with their sides exchanged, because
+                a split translates in the other direction.
 
         Returns:
             [number of pairs] bool: which pairs have text on both sides and are not too long.
@@ -349,12 +355,9 @@ class SplitCheck:
                 profiles = self.profiles[corpus]
                 profiles[0].add(src)
                 profiles[1].add(tgt)
-            for name, hashes in self.held_out.items():
-                if key in hashes:
-                    pair = src if self.monolingual else f"{src} ||| {tgt}"
-                    self._add_shared(name, key, f"{place}: {pair}")
-            for texts, line in zip(self.recurring, (src, tgt), strict=False):
-                texts.add(line, place)
+            self._compare(key, src, tgt, place)
+            if both_ways:
+                self._compare(pair_hash(tgt, src), tgt, src, place)
         self.pairs += len(kept)
         return np.frombuffer(kept, np.bool_) if kept else np.zeros(0, np.bool_)
 
@@ -387,6 +390,15 @@ class SplitCheck:
             )
             for name, hashes in self.held_out.items()
         }
+
+    def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
+        """Find a pair, whose hash is ``key``, and its sides in the other splits."""
+        for name, hashes in self.held_out.items():
+            if key in hashes:
+                pair = src if self.monolingual else f"{src} ||| {tgt}"
+                self._add_shared(name, key, f"{place}: {pair}")
+        for texts, line in zip(self.recurring, (src, tgt), strict=False):
+            texts.add(line, place)
 
     def _add_shared(self, name: str, key: int, example: str) -> None:
         shared, examples = self._shared[name], self._examples[name]

@@ -201,9 +201,22 @@ def test_a_dev_set_is_compared_with_corpora_of_its_languages(tmp_path: Path):
     dev = write(tmp_path / "d", text(words, 120, 3))
     p = prepared(tmp_path, [gl, polish], dev=dev)
     assert p.report.languages.warnings == []
+    named_dev = {"path": write(tmp_path / "b" / "dev", text(other, 300, 2), ("pl", "en"))}
+    p = prepared(tmp_path, [{**named_dev, "src": "pl"}, gl], dev=dev)
+    assert p.report.languages.warnings == []
     as_galician = {"path": write(tmp_path / "c", text(other, 300, 2))}
     p = prepared(tmp_path, [gl, as_galician["path"]], dev=dev)
     assert any("dev: the gl side is more like" in text for text in p.report.languages.warnings)
+
+
+def test_a_dev_set_is_found_in_a_corpus_of_the_other_direction(tmp_path: Path):
+    dev = [(f"{src} xa", tgt) for src, tgt in GL[:5]]
+    path = write(tmp_path / "more" / "dev", dev)
+    to_gl = {"path": path, "src": "en", "tgt": "gl", "tag": "<gl>"}
+    p = prepared(tmp_path, [es(tmp_path), to_gl])
+    found = p.report.overlap["dev"]
+    assert (found.pairs, found.sources.same, found.targets.same) == (5, 5, 5)
+    assert found.examples[0] == f"more/dev:1: {dev[0][0]} ||| {dev[0][1]}"
 
 
 def test_all_missing_files_of_entries_are_named(tmp_path: Path):
@@ -243,6 +256,9 @@ def test_the_report_names_corpora_by_the_last_parts_that_differ(tmp_path: Path):
     p = prepared(tmp_path, [{"path": gl, "weight": 2}, {"path": gl, "src": "es"}])
     names = [draw.partition(":")[0] for draw in p.report.draws]
     assert names == ["train (gl-en)", "train (es-en)"]
+    named_dev = write(tmp_path / "gl-en" / "dev", GL)
+    p = prepared(tmp_path, [{"path": named_dev, "weight": 2}])
+    assert p.report.draws[0].startswith("gl-en/dev: ")
 
 
 def test_the_report_has_the_lengths_of_each_side_in_pieces(tmp_path: Path):
