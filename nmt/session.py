@@ -382,6 +382,6 @@ def train_in_other_process(world: World) -> None:
             transfer=transfer,
         )
         trainer.run()
-    # Python may abort if it ends just after a thread that used torch, and torchrun would then end
-    # the main process while that scores the test set
+    # torchrun ends all processes once one fails, and this one must not fail, at its very end, while
+    # the main process scores the test set
     world.meet()

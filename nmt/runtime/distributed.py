@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from nmt.errors import RunError, UserError
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+    from torch.distributed import ProcessGroup
 
 # Other processes wait while rank 0 validates. That a process has ended is noticed by torchrun.
 TIMEOUT = datetime.timedelta(hours=12)
@@ -29,11 +31,13 @@ class World:
         rank: number of this process, from 0.
         size: number of processes.
         local_rank: number of this process on its machine, and of its GPU.
+        control: group of all processes for Python's values; None for one process.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    control: ProcessGroup | None = None
 
     @property
     def is_main(self) -> bool:
@@ -82,7 +86,7 @@ class World:
 
         highest = torch.tensor(numbers, dtype=torch.float64)
         with _peer_errors():
-            dist.all_reduce(highest, op=dist.ReduceOp.MAX)
+            dist.all_reduce(highest, op=dist.ReduceOp.MAX, group=self.control)
         return highest.tolist()
 
     def broadcast(self, value: Any = None) -> Any:
@@ -93,7 +97,7 @@ class World:
 
         values = [value]
         with _peer_errors():
-            dist.broadcast_object_list(values, src=0)
+            dist.broadcast_object_list(values, src=0, group=self.control)
         return values[0]
 
     def meet(self) -> None:
@@ -114,10 +118,17 @@ def init_distributed() -> Iterator[World]:
     # CPU tensors go over gloo, so that numbers for Python's control flow need not wait for a GPU
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
+    # Python aborts if it ends while a thread of gloo still releases a tensor. torch keeps
+    # references to the default group, so that group's threads never end. The threads of this group
+    # do, and it is the last one in use.
+    control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+    local_rank = int(os.environ["LOCAL_RANK"])
     try:
-        yield World(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]))
+        yield World(dist.get_rank(), dist.get_world_size(), local_rank, control)
     finally:
         dist.destroy_process_group()
+        del control
+        gc.collect()  # a cycle in a trainer would keep its World, and the group
 
 
 @contextlib.contextmanager

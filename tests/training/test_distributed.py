@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -177,6 +178,16 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
     assert "internal error: MemoryError" in failed.stderr
     assert "another process of this training has ended" in failed.stderr
     assert not (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux's priorities of threads")
+@pytest.mark.parametrize("shard", ["off", "full"])
+def test_processes_end_well_where_the_threads_of_gloo_are_late(recipe, tmp_path, shard):
+    """Such a thread released its tensor while Python ended, and Python aborted."""
+    done = torchrun("delays", "0", recipe, f"out={tmp_path / 'run'}", f"train.shard={shard}")
+    assert "training ended" in done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def test_one_process_exchanges_nothing():
