@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.data import checks
 from nmt.data.bitext import set_names
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.runtime.files import atomic_folder, disk_errors
@@ -42,12 +43,13 @@ def data_hash(
 ) -> str:
     """Return the SHA-256 of everything that determines the prepared data.
 
-    That is the content of the files by role, some keys of the recipe, and the versions of what
-    splits the text. Paths are not part of it, so a corpus may move.
+    That is the content of the files by role, some keys of the recipe, and the versions of the
+    checks and of what splits the text. Paths are not part of it, so a corpus may move.
     """
     data, segment = recipe.data, recipe.segment
     parts = {
         "version": VERSION,
+        "checks": checks.VERSION,
         "versions": versions(),
         "content": content,
         "segmenter": segmenter and segmenter_hash(segmenter),

@@ -20,6 +20,7 @@ import pytest
 from nmt.cli.prepare import main
 from nmt.config.recipe import Recipe
 from nmt.data import cache as cache_module
+from nmt.data import checks as checks_module
 from nmt.data import encoded, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
@@ -572,6 +573,15 @@ def test_versions_of_packages_change_the_data_hash(corpus: Corpus, monkeypatch, 
     again = corpus.prepared()
     assert again.data_hash != first.data_hash
     assert again.report.versions[package] == "99"
+
+
+def test_newer_checks_are_not_answered_by_the_cache(corpus: Corpus, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(checks_module.SplitCheck, "overlap", lambda self: {})
+        assert corpus.prepared().report.overlap == {}
+    assert corpus.prepared().report.overlap == {}  # from the cache
+    monkeypatch.setattr(checks_module, "VERSION", "a newer one")
+    assert list(corpus.prepared().report.overlap) == ["dev"]
 
 
 def test_corpus_named_twice_counts_twice(corpus: Corpus):
