@@ -24,6 +24,8 @@ FREE_ON_RESUME = frozenset(
         "data.train",
         "data.dev",
         "data.test",
+        "data.checks",  # newer checks may find more
+        "data.max_overlap",
         "segment.codes",
         "segment.model",
         "segment.learn_from",

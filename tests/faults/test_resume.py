@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 
 from nmt.cli.train import main
+from nmt.data import report
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
 from nmt.run.folder import RunFolder
@@ -71,13 +72,22 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[1], lines[0], *lines[2:]]))
     before = content(here / "run")
-    assert resumed(here, "data.checks=off", "train.max_validations=4") == 2
+    assert resumed(here, "data.max_len=9", "train.max_validations=4") == 2
     err = capsys.readouterr().err
-    assert "data.checks" in err  # this key must not change
+    assert "data.max_len: 250 -> 9" in err  # this key must not change
     assert resumed(here) == 2
     err = capsys.readouterr().err
     assert f"the data changed since this run began:\n  data.{role} ({here / role}): SHA-256" in err
     assert content(here / "run") == before
+
+
+def test_a_run_whose_corpus_fails_newer_checks_can_be_resumed(here, monkeypatch, capsys):
+    monkeypatch.setattr(report, "failures", lambda *args: ["dev: found"])
+    assert resumed(here) == 2
+    assert "dev: found\n  -> fix the corpus, or set data.checks=warn" in capsys.readouterr().err
+    assert resumed(here, "data.checks=warn") == 0
+    assert "warning: dev: found" in capsys.readouterr().err
+    assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
 def test_a_run_keeps_its_own_segmentation(here, monkeypatch):
