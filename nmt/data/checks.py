@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 # of the checks here, in languages and in near_duplicates; raise it when they find other things, so
 # that old caches are not used
-VERSION = "1"
+VERSION = "2"
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
@@ -187,7 +187,7 @@ def check_corpora(
     report = CorpusReport(
         splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
         overlap=train.overlap(),
-        test_in_dev=_shared(_of_role(hashes, "dev"), _of_role(hashes, "test")),
+        test_in_dev=_test_in_dev(hashes, held_out),
         languages=LanguageFindings(
             *(check_text_languages if monolingual else check_languages)(
                 train.profiles,
@@ -470,11 +470,21 @@ def _has_more_words(line: str, words: int) -> bool:
     return len(line) > 2 * words and len(line.split()) > words  # a short line needs no split
 
 
-def _of_role(hashes: Mapping[str, set[int]], role: str) -> set[int]:
-    """Return the pairs of all dev or all test sets."""
-    return {key for name, of in hashes.items() if name.partition(".")[0] == role for key in of}
+def _test_in_dev(
+    hashes: Mapping[str, set[int]], held_out: Mapping[str, Sequence[Pair]]
+) -> SharedPairs:
+    """Return how many test pairs are in dev, also with their sides exchanged.
 
-
-def _shared(dev: set[int], test: set[int]) -> SharedPairs:
+    Args:
+        hashes: of the pairs of each set that should not be in another one.
+        held_out: all pairs of each set.
+    """
+    dev: set[int] = set()
+    test: set[int] = set()
+    for name, of_set in hashes.items():
+        if name.partition(".")[0] == "test":
+            test |= of_set
+        else:  # a test set may be of the other direction
+            dev |= of_set | {pair_hash(tgt, src) for src, tgt in held_out[name]}
     pairs = len(dev & test)
     return SharedPairs(pairs, pairs / max(1, len(test)))

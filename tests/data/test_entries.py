@@ -219,6 +219,13 @@ def test_a_dev_set_is_found_in_a_corpus_of_the_other_direction(tmp_path: Path):
     assert found.examples[0] == f"more/dev:1: {dev[0][0]} ||| {dev[0][1]}"
 
 
+def test_a_test_set_is_found_in_a_dev_set_of_the_other_direction(tmp_path: Path):
+    path = write(tmp_path / "more" / "dev", [(f"{src} xa", tgt) for src, tgt in GL[:5]])
+    test = {"path": path, "src": "en", "tgt": "gl"}
+    p = prepared(tmp_path, [str(tmp_path / "gl")], test=[test])
+    assert (p.report.test_in_dev.pairs, p.report.test_in_dev.share) == (5, 1.0)
+
+
 def test_all_missing_files_of_entries_are_named(tmp_path: Path):
     train = [str(tmp_path / "gl"), {"path": str(tmp_path / "gone"), "src": "es"}]
     with pytest.raises(UserError) as error:
