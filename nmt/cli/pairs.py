@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from nmt.decoding.translator import Translator
 
 AGAIN = "run the same command with --resume"
+# start of a reason to drop a pair -> the option that may keep the pair
+REMEDIES = {
+    "length ratio over": "add --resume with a larger --max-ratio",
+    "target copied from the source": "add --resume with a larger --max-copied",
+    "target cut at the length limit": "add --force with a larger --max-len-offset",
+}
 
 
 def check_pairs_flags(args: argparse.Namespace) -> None:
@@ -305,11 +311,17 @@ class SyntheticCorpus:
             _flush(sources)
             _flush(targets)
         if not kept:
+            dropped = checked.dropped()
+            steps = [
+                step
+                for start, step in REMEDIES.items()
+                if any(reason.startswith(start) for reason in dropped)
+            ]
             raise RunError(
-                f"no pair is left ({_describe(checked.dropped())})",
+                f"no pair is left ({_describe(dropped)})",
                 at=str(self._prefix),
-                fix=f"read the translations in {self._prefix}.part; then add --resume with other "
-                "values of --max-ratio and --max-copied, or translate with a better model",
+                fix=f"read the translations in {self._prefix}.part; then "
+                + ", or ".join([*steps, "add --force and use a better model"]),
             )
         return kept
 

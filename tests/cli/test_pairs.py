@@ -435,10 +435,22 @@ def test_a_corpus_without_pairs_fails_and_keeps_the_translations(command: Comman
     code, err = command()
     assert code == 3
     assert "bt: no pair is left (target copied from the source: 2)" in err
-    assert "read the translations in bt.part; then add --resume with other values of" in err
+    assert (
+        "read the translations in bt.part; then add --resume with a larger --max-copied, or add "
+        "--force and use a better model\n"
+    ) in err
     assert listed() == ["bt.part", "bt.part.json"]
     assert command("--resume", "--max-copied", "1")[0] == 0
     assert lines_of("bt.gl") == ["level", "kayak"]
+
+
+def test_the_advice_about_cut_translations_names_the_option_that_can_help(command: Command) -> None:
+    Path("mono.en").write_text("cut\n\n")
+    assert (
+        "bt: no pair is left (target cut at the length limit: 1, source blank: 1)\n  -> read the "
+        "translations in bt.part; then add --force with a larger --max-len-offset, or add --force "
+        "and use a better model\n"
+    ) in command()[1]
 
 
 def test_a_full_disk_keeps_the_translations(command: Command) -> None:
