@@ -22,7 +22,9 @@ from nmt.cli.resume_translation import (
     is_resumable,
     partial_path,
     prepare_partial,
+    signature_of_output,
     signature_path,
+    store_hash,
 )
 from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, read_lines
 from nmt.errors import MachineError, UserError
@@ -251,13 +253,34 @@ def locked_output(
                 fix=f"wait until it ends, or {CHOOSE_ANOTHER}",
             ) from error
     try:
+        if files is None:
+            accepted = force or signature_of_output(output) is not None  # see is_complete
+        else:
+            accepted = force or resume
         for path in outputs:
-            _check_replaceable(path, force or (resume and files is not None))
+            _check_replaceable(path, accepted)
         check_partial(partial, resume, force)
         yield
     finally:
         lock_path.unlink(missing_ok=True)
         lock.release()
+
+
+def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
+    """Return whether a command that was killed at its end has completed this output.
+
+    Args:
+        name: a locked output, None = standard output.
+        signature: of this command.
+        force: replace an existing output.
+
+    Raises:
+        UserError: the output exists and is not that of this command.
+    """
+    if name is None or force or not Path(name).exists():
+        return False
+    _check_replaceable(Path(name), signature_of_output(Path(name)) == signature)
+    return True
 
 
 def _check_replaceable(output: Path, force: bool) -> None:
@@ -387,6 +410,8 @@ def open_output(
         finally:
             output.close()
         if complete is None:
+            if is_resumable(signature):
+                store_hash(partial, signature)
             os.replace(partial, name)
         else:
             complete(partial)

@@ -3,6 +3,8 @@
 While nmt-translate writes OUT, the file is named OUT.part. OUT.part.json holds its signature: the
 model, the input and every option that changes a line. ``--resume`` requires the same signature. A
 file with one of these names but without a signature is not from nmt-translate and is never changed.
+Before OUT.part is renamed, its hash is added to the signature. So the same command recognizes OUT
+if a kill has left the signature.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from nmt.runtime.files import file_digest, write_atomic
 Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
 CHOOSE_ANOTHER = "choose another path"
+_OUTPUT = "output"  # key of the signature: hash of the complete output
 
 
 def partial_path(output: Path) -> Path:
@@ -123,6 +126,7 @@ def prepare_partial(
     stored = _read_signature(signature_path(partial)) if resume and partial.exists() else None
     finished = 0
     if stored is not None:
+        stored.pop(_OUTPUT, None)
         _require_equal(partial, stored, signature)
         finished = _truncate(partial, line_number)
     else:  # delete the lines first: they must never stand next to another signature
@@ -130,6 +134,25 @@ def prepare_partial(
     text = json.dumps(signature, indent=1) + "\n"
     write_atomic(signature_path(partial), text, CHOOSE_ANOTHER)
     return finished
+
+
+def store_hash(partial: Path, signature: Signature) -> None:
+    """Add the hash of a complete partial output to its signature."""
+    values = {**signature, _OUTPUT: file_digest(partial)}
+    write_atomic(signature_path(partial), json.dumps(values, indent=1) + "\n", CHOOSE_ANOTHER)
+
+
+def signature_of_output(output: Path) -> Signature | None:
+    """Return the signature that a kill has left next to a complete output.
+
+    None if there is none, or if it belongs to another file.
+    """
+    partial = partial_path(output)
+    stored = _read_signature(signature_path(partial)) or {}
+    digest = stored.pop(_OUTPUT, None)
+    if digest is None or os.path.lexists(partial) or not output.is_file():
+        return None
+    return stored if file_digest(output) == digest else None
 
 
 def delete_signature(partial: Path) -> None:

@@ -255,7 +255,7 @@ def body(args: argparse.Namespace) -> None:
 def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
     from tqdm import tqdm
 
-    from nmt.cli.io import is_interactive, open_output, read_input, read_parallel
+    from nmt.cli.io import is_complete, is_interactive, open_output, read_input, read_parallel
     from nmt.cli.resume_translation import delete_signature, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
@@ -278,21 +278,25 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
     signature = _signature(args, translator, options)
     if corpus is None:
         output_format, complete = _output_format(args, options), None
+        is_done = is_complete(args.output, signature, args.force)
     else:
         output_format = OutputFormat(corpus.line_format(translator))
-        if args.resume and corpus.is_complete(signature):
-            delete_signature(partial_path(Path(args.pairs)))
-            print(f"note: {args.pairs}: the corpus is complete already", file=sys.stderr)
-            return
         settings = {"run": args.run, "checkpoint": translator.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
+        is_done = args.resume and corpus.is_complete(signature)
+    name = _output(args)
+    if name is not None and is_done:
+        delete_signature(partial_path(Path(name)))
+        what = "output" if corpus is None else "corpus"
+        print(f"note: {name}: the {what} is complete already", file=sys.stderr)
+        return
     line_number = output_format.line_number
-    opening = open_output(_output(args), signature, args.resume, line_number, complete)
+    opening = open_output(name, signature, args.resume, line_number, complete)
     with opening as (output, finished):
         if corpus is not None:
             corpus.check_unfinished(finished)
         # no progress bar in a terminal where a person types the input or reads the output
-        quiet = True if is_interactive(args.input) or _is_terminal_output(_output(args)) else None
+        quiet = True if is_interactive(args.input) or _is_terminal_output(name) else None
         # smoothing=0: long lines come first, so only the mean rate predicts the time left
         with tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet) as bar:
             given: dict[str, Any] = {**chosen, **constraints}

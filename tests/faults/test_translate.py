@@ -178,6 +178,57 @@ def test_an_existing_output_is_replaced_only_with_force(translate: Command, tmp_
     assert target.read_text(encoding="utf-8").startswith("ñ")
 
 
+@pytest.fixture
+def left(translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str | Path]:
+    """Return arguments whose output is complete, but a kill has left its signature."""
+    (tmp_path / "in").write_bytes(text_of(LINES))
+    argv = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
+    with monkeypatch.context() as killed:
+        killed.setattr("nmt.cli.io.delete_signature", lambda partial: None)
+        assert translate(*argv)[0] == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out", "out.part.json"]
+    return argv
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"]])
+def test_an_output_that_was_completed_before_a_kill_is_kept(
+    translate: Command, tmp_path: Path, left: list[str | Path], flags: list[str]
+) -> None:
+    target = tmp_path / "out"
+    before = target.read_bytes(), target.stat()
+    code, _, err = translate(*left, *flags)
+    assert (code, f"note: {target}: the output is complete already\n" in err) == (0, True)
+    assert (target.read_bytes(), target.stat()) == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+    assert "exists already" in refused(translate, *left, *flags)
+
+
+def test_another_output_is_not_taken_for_that_of_a_killed_command(
+    translate: Command, tmp_path: Path, left: list[str | Path]
+) -> None:
+    target = tmp_path / "out"
+    text = target.read_bytes()
+    assert "exists already" in refused(translate, *left, "--beam", "3")
+    assert "exists already" in refused(translate, *left[2:], stdin=text_of(LINES))
+    target.write_text("precious")
+    assert "exists already" in refused(translate, *left)
+    assert target.read_text() == "precious"
+    assert translate(*left, "--force")[0] == 0
+    assert target.read_bytes() == text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_complete_output_that_has_no_name_yet_gets_it(
+    translate: Command, tmp_path: Path, left: list[str | Path]
+) -> None:
+    text = (tmp_path / "out").read_bytes()
+    os.rename(tmp_path / "out", tmp_path / "out.part")
+    assert "add --resume to continue it" in refused(translate, *left)
+    assert translate(*left, "--resume")[0] == 0
+    assert (tmp_path / "out").read_bytes() == text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+
+
 def test_the_input_is_never_overwritten(
     translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
