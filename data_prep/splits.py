@@ -90,4 +90,8 @@ def split_by_group(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str,
 
 def _hash_order(groups: Iterable[str]) -> list[str]:
     """Sort names by their hash: in a new version of a corpus most groups keep their split."""
-    return sorted(set(groups), key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+
+    def digest(name: str) -> str:  # a group can be the name of a file, of any bytes
+        return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
+
+    return sorted(set(groups), key=digest)

@@ -122,7 +122,8 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
                 )
             manifest = _manifest(corpus, request, written)
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-            (folder / "MANIFEST.json").write_text(text, "utf-8")
+            # names of files may have bytes that are not UTF-8, which JSON can only escape
+            (folder / "MANIFEST.json").write_text(text, "utf-8", "backslashreplace")
     counts = ", ".join(f"{split} {part.pairs:,}" for split, part in written.items())
     unit = "lines" if corpus.monolingual else "pairs"
     lines = [f"{corpus.name} ({'-'.join(request.langs)}): {counts} {unit} in {request.out}"]

@@ -57,6 +57,7 @@ from nmt.config.yaml import (
     read_yaml,
 )
 from nmt.errors import UserError
+from nmt.runtime.files import require_utf8
 
 MAX_BYTES = 1 << 20  # of a recipe file
 TOTAL_UPDATES = ("schedule", "total_updates")
@@ -596,7 +597,11 @@ def _as_node(value: Any, at: Location) -> Node:
 
 
 def _absolute_paths(recipe: Node, folder: Path) -> Node:
-    """Return a recipe, or a part of one, whose relative paths are resolved in ``folder``."""
+    """Return a recipe, or a part of one, whose relative paths are resolved in ``folder``.
+
+    Raises:
+        UserError: a path is not UTF-8.
+    """
     for (group, key), is_word in PATHS.items():
         if node := recipe.find((group, key)):
             changed = {group: Node({key: _absolute(node, folder, is_word)}, node.at, node.key_at)}
@@ -617,6 +622,7 @@ def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
     if not isinstance(node.value, str) or not node.value or is_word(node.value):
         return node
     path = os.path.normpath(folder / os.path.expanduser(node.value))
+    require_utf8(path, str(node.at))
     return Node(path, node.at, node.key_at)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nmt.errors import MachineError
+from nmt.errors import MachineError, UserError
 
 TEMPORARY = ".tmp-"  # prefix of what is not complete yet
 REPLACED = ".old-"  # prefix of a folder while another one takes its name
@@ -20,6 +20,25 @@ OTHER_RUN = "choose another run folder with out=PATH"
 RESUME = "run the same command with --resume"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SLACK = 1 << 20  # bytes that a file system may need in addition to the data
+
+
+def require_utf8(path: str, place: str = "") -> None:
+    """Check that a path is UTF-8, as the files that store it are.
+
+    Args:
+        place: where a user wrote the path, for the message.
+
+    Raises:
+        UserError: the name of the file or of a folder has other bytes.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            "this path has bytes that are not UTF-8",
+            at=f"{place}: {path}" if place else path,
+            fix="rename the file or folder",
+        ) from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,19 @@ def test_paths_are_relative_to_the_recipe_and_out_to_the_working_directory(
     for prefix, path in {"~/d": "d", "b/d": "b/d"}.items():
         recipe = load_recipe(folder / "my.yaml", [f"data.dev={prefix}"])
         assert recipe.data.dev[0].path == str(tmp_path / path)
+
+
+@pytest.mark.parametrize("key", ["data.train", "data.test", "segment.codes", "init.from"])
+def test_a_path_that_is_not_utf8_is_an_error(tmp_path: Path, key: str):
+    (tmp_path / "my.yaml").write_text(MINIMAL.replace("train: a/train, ", ""), encoding="utf-8")
+    path = tmp_path / os.fsdecode(b"corpus\xff")
+    train = [] if key == "data.train" else ["data.train=a/train"]
+    with pytest.raises(UserError) as error:
+        load_recipe(tmp_path / "my.yaml", [*train, f"{key}={path}"])
+    assert str(error.value) == (
+        f"command line: {path}: this path has bytes that are not UTF-8\n"
+        "  -> rename the file or folder"
+    )
 
 
 @pytest.mark.parametrize("text", ["\ufeff" + MINIMAL, MINIMAL.replace("\n", "\r\n")])

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+import os
 
 import polib
 import pytest
@@ -67,6 +68,17 @@ def test_tsv_groups_are_not_divided(tmp_path):
         for split in ("train", "dev", "test")
     ]
     assert all(not a & b for a, b in itertools.combinations(groups, 2))
+
+
+def test_names_of_files_may_have_any_bytes(tmp_path):
+    rows = [f"{s}\t{t}\n" for s, t in texts(100)]
+    files = [tmp_path / os.fsdecode(b"%d\xff.tsv" % i) for i in range(50)]
+    for i, path in enumerate(files):
+        path.write_text("".join([*rows[2 * i : 2 * i + 2], "same\tsame\n"]))
+    out = tmp_path / "out"
+    assert from_tsv.main([*map(str, files), "--split", "group", *langs(out)]) == 0
+    assert manifest(out)["pairs"] == {"train": 60, "dev": 20, "test": 20}
+    assert f"{files[7].name}:3" in manifest(out)["dropped"]["identical sides"]["first"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,11 @@ def test_one_given_language_decides_the_direction(tmp_path):
 def test_other_names_of_a_dev_set(tmp_path, train, dev):
     write(tmp_path, *(f"{name}.{lang}" for name in (train, dev) for lang in ("gl", "en")))
     assert find_corpus(str(tmp_path / train), None, None).dev == str(tmp_path / dev)
+
+
+def test_a_prefix_that_is_not_utf8_is_an_error(tmp_path):
+    prefix = str(tmp_path / os.fsdecode(b"\xff"))
+    assert error(prefix, "gl", "en").startswith(f"{prefix}: this path has bytes that are not UTF-8")
 
 
 def test_a_held_out_set_of_one_language_is_none(tmp_path):
