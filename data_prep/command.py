@@ -8,6 +8,7 @@ and splits what the reader yields.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -24,11 +25,13 @@ from data_prep.pairs import (
     script_names,
     wrong_script,
 )
-from data_prep.splits import hold_out
+from data_prep.splits import GROUPS_PER_SPLIT, hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
+MIN_GROUPS = 10  # of --split group
+BY_HAND = "choose dev and test yourself (from_moses --dev PREFIX --test PREFIX)"
 Command = Callable[..., int]  # main(argv=None) -> exit code
 Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
 
@@ -127,6 +130,8 @@ def filters_from(args: argparse.Namespace) -> list[Filter]:
 def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dict[str, list[Pair]]:
     sizes = {"dev": args.dev_size, "test": args.test_size}
     sizes = {split: size for split, size in sizes.items() if size > 0}
+    if not sizes:
+        return hold_out(pairs, sizes, drops)
     if sum(sizes.values()) * 2 > len(pairs):
         raise UserError(
             f"{len(pairs):,} pairs are too few for {' and '.join(map(str, sizes.values()))} in dev "
@@ -136,9 +141,26 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         )
     if args.split == "random":  # a sentence with several translations is a group
         pairs = [pair._replace(group=pair.src) for pair in pairs]
-    elif len({pair.group for pair in pairs}) < 10:
+    groups = Counter(pair.group for pair in pairs)
+    if args.split == "group" and len(groups) < MIN_GROUPS:
         raise UserError(
-            "the input has fewer than 10 groups", at="--split group", fix="use --split random"
+            f"at least {MIN_GROUPS} groups are required (input files, or values of from_tsv "
+            f"--group-column), not {len(groups)}",
+            at="--split group",
+            fix=f"give a file for each document, {BY_HAND}, or use --split random",
+        )
+    smallest = min(groups.values())
+    needed = smallest * GROUPS_PER_SPLIT
+    if small := [split for split, size in sizes.items() if size < needed]:
+        enough = 2 * sum(max(size, needed) for size in sizes.values()) <= len(pairs)
+        of, more = "", "use --split random"
+        if args.split == "random":
+            of, more = " of pairs with the same source", "give more text"
+        raise UserError(
+            f"the smallest group{of} has {smallest:,} pair{'s'[: smallest > 1]}, over a tenth of "
+            "the split",
+            at=", ".join(f"--{split}-size" for split in small),
+            fix=f"ask for at least {needed:,}" if enough else f"{BY_HAND}, or {more}",
         )
     return hold_out(pairs, sizes, drops)
 

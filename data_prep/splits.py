@@ -13,6 +13,8 @@ from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
 from nmt.data.near_duplicates import NearIndex
 from nmt.runtime.progress import counted
 
+GROUPS_PER_SPLIT = 10  # at least; a larger group stays in train
+
 
 def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> set[int]:
     """Return the indices of the ``pairs`` that have a near-duplicate in ``others``, on either side.
@@ -77,7 +79,7 @@ def split_by_group(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str,
     for split, size in sizes.items():
         filled = 0
         for group in groups:
-            if group_sizes[group] * 10 <= size:
+            if group_sizes[group] * GROUPS_PER_SPLIT <= size:
                 split_of[group] = split
                 filled += group_sizes[group]
             if filled >= size:

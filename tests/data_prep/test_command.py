@@ -70,6 +70,31 @@ def test_tsv_groups_are_not_divided(tmp_path):
     assert all(not a & b for a, b in itertools.combinations(groups, 2))
 
 
+@pytest.mark.parametrize(
+    ("documents", "fix"),
+    [(40, "ask for at least 50\n"), (39, "choose dev and test yourself (from_moses --dev PREFIX")],
+)
+def test_the_advice_about_long_documents_can_be_followed(tmp_path, capsys, documents, fix):
+    path, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    rows = [f"{s}\t{t}\t{i // 5}\n" for i, (s, t) in enumerate(texts(5 * documents))]
+    path.write_text("".join(rows))
+    argv = [str(path), "--group-column", "3", "--split", "group", *langs(out)]
+    assert from_tsv.main(argv) == 2
+    assert (
+        "--dev-size, --test-size: the smallest group has 5 pairs, over a tenth of the split\n  -> "
+        + fix
+    ) in capsys.readouterr().err
+    assert from_tsv.main([*argv, "--dev-size", "50", "--test-size", "50"]) == 2 * (documents < 40)
+
+
+def test_nothing_to_hold_out_needs_no_groups(tmp_path):
+    path, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in texts(9)))
+    none = ["--dev-size", "0", "--test-size", "0"]
+    assert from_tsv.main([str(path), "--split", "group", *langs(out), *none]) == 0
+    assert manifest(out)["pairs"] == {"train": 9}
+
+
 def test_names_of_files_may_have_any_bytes(tmp_path):
     rows = [f"{s}\t{t}\n" for s, t in texts(100)]
     files = [tmp_path / os.fsdecode(b"%d\xff.tsv" % i) for i in range(50)]
@@ -86,7 +111,17 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
     [
         (["pairs.tsv", "--columns", "1,5"], "no line has 5 tab-separated columns (at most 2)"),
         (["none.tsv"], "none.tsv: No such file"),
-        (["pairs.tsv", "--split", "group"], "fewer than 10 groups"),
+        (
+            ["pairs.tsv", "--split", "group"],
+            "--split group: at least 10 groups are required (input files, or values of "
+            "from_tsv --group-column), not 1\n  -> give a file for each document, choose dev and "
+            "test yourself (from_moses --dev PREFIX --test PREFIX), or use --split random\n",
+        ),
+        (
+            ["pairs.tsv", "--dev-size", "9"],
+            "--dev-size: the smallest group of pairs with the same source has 1 pair, over a tenth "
+            "of the split\n  -> ask for at least 10\n",
+        ),
         (["pairs.tsv", "--dev-size", "40"], "100 pairs are too few for 40 and 20"),
         (["pairs.tsv", "--min-words", "9"], "dropped: not 9 to 250 words: 100"),
         (["pairs.tsv", "--script-tgt", "ARABIC"], "wrong script: 100"),
