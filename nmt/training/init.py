@@ -186,6 +186,7 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
             f"  frozen ({', '.join(recipe.init.freeze)}): {len(frozen)} of {len(shapes)} tensors, "
             f"{values:,} values"
         )
+        taken.lines.extend(_untrained_lines(recipe, frozen, shapes, taken, numbers))
     return taken
 
 
@@ -403,6 +404,27 @@ def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -
             f"a script, segment as the parent did: {_segmentation_of(parent)}"
         )
     return lines
+
+
+def _untrained_lines(
+    recipe: Recipe,
+    frozen: Sequence[str],
+    shapes: Shapes,
+    taken: Transfer,
+    numbers: dict[str, Any],
+) -> list[str]:
+    """Return a warning about frozen values that the parent lacks: no training ever changes them."""
+    rows = [name for name in frozen if name in taken.rows and numbers["new"]]
+    untrained = [f"{numbers['new']:,} of {shapes[name][0]:,} rows of {name}" for name in rows]
+    if fresh := [name for name in frozen if name in taken.fresh]:
+        untrained.append(_in_groups(fresh, shapes))
+    if not untrained:
+        return []
+    fix = "set init.vocab=parent, or " if rows and recipe.init.vocab == "new" else ""
+    return [
+        "  warning: init.freeze keeps values untrained, because the parent lacks them: "
+        f"{', '.join(untrained)}\n  -> {fix}choose patterns of init.freeze that do not match them"
+    ]
 
 
 def _segmentation_of(parent: Parent) -> str:

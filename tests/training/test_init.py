@@ -375,6 +375,33 @@ def test_freezing_needs_patterns_that_match():
     }
 
 
+@pytest.mark.parametrize(
+    ("overrides", "untrained", "fix"),
+    [
+        (["init.freeze=embed.*"], "2 of 14 rows of embed.weight", "set init.vocab=parent, or "),
+        (
+            ["init.freeze=encoder.*", "model.enc_layers=2"],
+            "encoder.layers.1 (10 tensors)",
+            "",
+        ),
+        (["init.freeze=encoder.*"], "", ""),
+        (["init.freeze=embed.*", "init.vocab=parent"], "", ""),
+    ],
+)
+def test_a_warning_names_what_stays_untrained(digits, letters, tmp_path, overrides, untrained, fix):
+    words = child(letters, digits / "run", *overrides)
+    _, transfer, _, _ = started(words, tmp_path / "run")
+    warnings = [line for line in transfer.lines if "untrained" in line]
+    assert warnings == (
+        [
+            "  warning: init.freeze keeps values untrained, because the parent lacks "
+            f"them: {untrained}\n  -> {fix}choose patterns of init.freeze that do not match them"
+        ]
+        if untrained
+        else []
+    )
+
+
 def synthetic_model() -> Transformer:
     return Transformer(synthetic(vocab("a", "b")).recipe.model, 6)
 
