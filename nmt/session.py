@@ -338,11 +338,12 @@ class Training:
             on_validation,
         )
         log.rewind(trainer.state.update, just_validated(trainer.state))
-        for name in set_names(recipe, "test"):  # of the best checkpoint at an earlier end
-            hyp = set_file(run.test_hyp, name.partition(".")[2])
-            with disk_errors(hyp):
-                for path in (hyp, words_file(hyp)):
-                    path.unlink(missing_ok=True)
+        names = set_names(recipe, "test")
+        outputs = [set_file(run.test_hyp, name.partition(".")[2]) for name in names]
+        # what an earlier end wrote about its best checkpoint
+        for path in (run.report_file, *outputs, *map(words_file, outputs)):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
         parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
         log.text(
             f"{task.describe()}: {parameters:,} parameters"

@@ -18,6 +18,7 @@ from nmt.cli.train import main
 from nmt.model.transformer import Transformer
 from nmt.runtime.distributed import World
 from nmt.training.trainer import Trainer
+from tests import final_reports
 from tests.toy import toy_corpus, toy_recipe
 
 UPDATES = 12  # three validations; about one and a half passes over the data
@@ -159,10 +160,14 @@ def test_stopped_before_the_first_update(uninterrupted, recipe, tmp_path, monkey
 
 
 def test_a_resumed_run_has_no_test_output_until_it_ends_again(recipe, tmp_path, monkeypatch):
-    """Else nmt-score would take the output of an earlier checkpoint for that of the best one."""
+    """Else nmt-score would take the output of an earlier checkpoint for that of the best one.
+
+    The report of the earlier end would be outdated too.
+    """
+    final_reports.write(monkeypatch)
     command = [recipe, f"out={tmp_path / 'run'}"]
     assert main([*command, "time_limit=1e-9"]) == 0
-    outputs = [tmp_path / "run" / name for name in ("test.hyp", "test.words")]
+    outputs = [tmp_path / "run" / name for name in ("test.hyp", "test.words", "report.html")]
     assert all(path.is_file() for path in outputs)
     with monkeypatch.context() as patch:
         terminate_after(patch, Trainer, "update", 2)
