@@ -57,7 +57,9 @@ def load_translators(runs: Sequence[ReportedRun]) -> dict[str, Translator | str]
     loaded: dict[str, Translator | str] = {}
     for run in runs:
         try:
-            loaded[run.name] = Translator.load(run.folder.path, device="cpu")
+            # the summary names what wrote the test output, also if no validation has chosen a best
+            best = run.summary.get("best", "best")
+            loaded[run.name] = Translator.load(run.folder.path, "cpu", best)
         except NmtError as error:
             loaded[run.name] = place_of(error)
     return loaded

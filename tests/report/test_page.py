@@ -341,6 +341,15 @@ def test_a_report_that_fails_costs_nothing(folder, tmp_path, monkeypatch, capsys
     assert "lines of dev" in page.section("outputs").text
 
 
+def test_a_missing_best_checkpoint_is_noted_once(folder, tmp_path, monkeypatch, capsys):
+    """Before the first validation, the latest checkpoint scores the test set."""
+    final_reports.write(monkeypatch)
+    run = tmp_path / "run"
+    assert train.main([str(folder / "toy.yaml"), f"out={run}", "time_limit=1e-9"]) == 0
+    assert capsys.readouterr().err.count("no best checkpoint") == 1
+    assert "Attention" in Page.read(run / "report.html").text
+
+
 def test_a_diverged_training_ends_with_a_report(folder, tmp_path, monkeypatch):
     final_reports.write(monkeypatch)
     keys = ["schedule.lr=1e30", "train.max_bad_updates=1", f"out={tmp_path / 'run'}"]
