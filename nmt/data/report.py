@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 
 from nmt.data.near_duplicates import MIN_WORDS, Recurrence
+from nmt.data.text import quantity
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -396,7 +397,7 @@ def _cause_of_unknown(segment: SegmentConfig | None, size: int, unit: str) -> st
             smaller = max(SMALLEST_VOCAB, size // 200 * 100)
             return (
                 f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for "
-                f"{_count(size, unit)}, so most pieces are complete words: set "
+                f"{quantity(size, unit)}, so most pieces are complete words: set "
                 f"segment.vocab_size={smaller}; if that does not help, {check}"
             )
         return check
@@ -452,7 +453,7 @@ def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
     if name != "train" and split.kept < MIN_HELD_OUT:
         both = "" if unit == "line" else " on both sides"
         found.append(
-            f"{name}: only {_count(split.kept, unit)} with text{both}, so its scores are "
+            f"{name}: only {quantity(split.kept, unit)} with text{both}, so its scores are "
             f"unreliable; use at least {MIN_HELD_OUT}"
         )
     for key, finding in split.suspicious.items():
@@ -463,7 +464,7 @@ def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
     has_references = name != "train" and unit == "pair"
     if split.not_in_nfc.count and (has_references or not nfc):
         found.append(
-            f"{name}: {_count(split.not_in_nfc.count, unit)} not in Unicode NFC, first at "
+            f"{name}: {quantity(split.not_in_nfc.count, unit)} not in Unicode NFC, first at "
             f"{split.not_in_nfc.lines[0]}, "
             + (
                 "and scores are too low if these are targets: the model writes NFC, and references "
@@ -493,7 +494,7 @@ def summary(report: CorpusReport) -> str:
     """Return the report in a few lines for a reader."""
     lines = []
     for name, split in report.splits.items():
-        parts = [_count(split.pairs, report.unit)]
+        parts = [quantity(split.pairs, report.unit)]
         if split.blank:
             parts.append(f"{split.blank:,} blank, which separate documents")
         if split.dropped:
@@ -502,8 +503,8 @@ def summary(report: CorpusReport) -> str:
             kind = "dropped" if name == "train" else "with a blank side, kept for scoring"
             parts.append(f"{count:,} {kind} ({drops})")
         if split.duplicates:
-            parts.append(_count(split.duplicates, "duplicate"))
-        parts += [f"{kind} in {_count(n, 'line')}" for kind, n in split.normalized.items()]
+            parts.append(quantity(split.duplicates, "duplicate"))
+        parts += [f"{kind} in {quantity(n, 'line')}" for kind, n in split.normalized.items()]
         if name == "train" and split.coverage:
             src, tgt = (f"{split.coverage[side].unknown:.2%}" for side in ("src", "tgt"))
             sides = f"{src} of source and {tgt} of target" if split.blank is None else f"{src} of"
@@ -513,7 +514,7 @@ def summary(report: CorpusReport) -> str:
     for name, overlap in report.overlap.items():
         if overlap.pairs:
             lines.append(
-                f"{name}: {_count(overlap.pairs, report.unit)} ({overlap.share:.1%}) also in the "
+                f"{name}: {quantity(overlap.pairs, report.unit)} ({overlap.share:.1%}) also in the "
                 "training data"
             )
     for sentence, recurrence in _recurrences(report):
@@ -525,7 +526,7 @@ def summary(report: CorpusReport) -> str:
 
 def _suspicious(finding: Finding, pairs: int, suspicion: Suspicion, unit: str) -> str:
     return (
-        f"{_count(finding.count, unit)} ({finding.count / pairs:.1%}) {suspicion.meaning}, first "
+        f"{quantity(finding.count, unit)} ({finding.count / pairs:.1%}) {suspicion.meaning}, first "
         f"at {finding.lines[0]}; {suspicion.fix}"
     )
 
@@ -546,7 +547,3 @@ def _recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
                 f"({found.share:.1%} in total, texts under {MIN_WORDS} words not counted)",
                 found,
             )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -76,6 +76,15 @@ def _normalizations(line: str, number: int) -> Iterator[str]:
         yield "U+2028 or U+2029 inside"
 
 
+def quantity(number: float, noun: str, form: str = ",") -> str:
+    """Return a number with its noun, in the plural unless it is 1: ``1 pair``, ``2 pairs``.
+
+    Args:
+        form: how the number is formatted.
+    """
+    return f"{number:{form}} {noun}{'' if number == 1 else 's'}"
+
+
 def count_words(lines: Iterable[str]) -> int:
     """Return the words that a perplexity per word counts.
 

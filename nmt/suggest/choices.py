@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.data.batches import make_batches
+from nmt.data.text import quantity
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import UNSPACED, CorpusFacts, script_name
 from nmt.suggest.sample import EncodedSample, encode_sample
@@ -91,7 +92,6 @@ def suggest(
         size = lengthened(size, max(1, int(UPDATES_SHARE * budget.tokens / tokens_per_pass)))
     in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
     per_pass = len(in_sample) * scale
-    thousands = f"{words:,} target words"
     choices = [
         Choice("src", paths.src, "source language"),
         Choice("tgt", paths.tgt, "target language"),
@@ -99,7 +99,7 @@ def suggest(
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
     choices += [
-        Choice("data.train", paths.train, f"{facts.pairs:,} pairs"),
+        Choice("data.train", paths.train, quantity(facts.pairs, "pair")),
         Choice("data.dev", paths.dev, "chooses the best checkpoint"),
     ]
     if paths.test is not None:
@@ -114,7 +114,7 @@ def suggest(
     choices += [
         Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
         *segment,
-        Choice("model.dim", size.dim, f"{thousands}: {size.source}"),
+        Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {size.source}"),
         Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
         Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
         Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
@@ -129,9 +129,9 @@ def suggest(
         elif size.passes == LONGEST * default_passes:
             reason = "longer trainings on so little text were not measured"
         elif budget.tokens < tokens_per_pass:
-            reason = f"the least, but longer than {budget.hours:g} hours here"
+            reason = f"the least, but longer than {quantity(budget.hours, 'hour', 'g')} here"
         else:
-            reason = f"as many as fit into {budget.hours:g} hours here"
+            reason = f"as many as fit into {quantity(budget.hours, 'hour', 'g')} here"
         training, updates = _fixed_length(size, per_pass, reason)
     return Suggestion(
         choices=choices + training,
@@ -196,7 +196,7 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
         Choice(
             "schedule.total_updates",
             updates,
-            f"{_count_passes(passes)}, {per_pass:,.0f} updates each; {reason}",
+            f"{_count_passes(passes)}, {quantity(round(per_pass), 'update')} each; {reason}",
         ),
         Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
     ]
@@ -242,7 +242,8 @@ def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:
     )
     if facts.pairs < FEW_PAIRS:
         found.append(
-            f"{facts.pairs:,} pairs are too few for a useful model with any settings: {related}."
+            f"A corpus of {quantity(facts.pairs, 'pair')} is too small for a useful model with any "
+            f"settings: {related}."
         )
     elif facts.target_words <= CPU[2].words:
         found.append(f"More data helps more than other settings: {related}.")

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from nmt.data.text import quantity
 from nmt.suggest.choices import Choice, Suggestion, advice
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import CorpusFacts, SideFacts, script_name
@@ -97,15 +98,15 @@ def recipe_text(
 def _corpus_lines(paths: CorpusPaths, facts: CorpusFacts) -> Iterator[str]:
     report = facts.report
     train = report.splits["train"]
-    parts = [f"train: {train.pairs:,} pairs"]
+    parts = [f"train: {quantity(train.pairs, 'pair')}"]
     if train.dropped:
         parts.append(f"{train.pairs - train.kept:,} dropped ({train.describe_drops()})")
-    yield ", ".join([*parts, f"{train.duplicates:,} duplicates"])
+    yield ", ".join([*parts, quantity(train.duplicates, "duplicate")])
     for side in (facts.src, facts.tgt):
         yield f"{side.lang}: {_describe_side(side)}"
     for name, overlap in report.overlap.items():
-        pairs = report.splits[name].pairs
-        yield f"{name}: {pairs:,} pairs, {overlap.pairs:,} of them also in train"
+        pairs = quantity(report.splits[name].pairs, "pair")
+        yield f"{name}: {pairs}, {overlap.pairs:,} of them also in train"
     if paths.test is None:
         yield "there is no test set next to train: only dev is scored"
     yield "the text seems to be " + ("tokenized" if facts.tokenized else "raw, not tokenized")
@@ -117,8 +118,8 @@ def _describe_side(side: SideFacts) -> str:
         for name, share in side.scripts.items()
     )
     words = (
-        f"{side.words:,} words, {side.mean_words:.1f} a line, at most {side.p99_words} in 99 % "
-        "of the lines"
+        f"{quantity(side.words, 'word')}, {side.mean_words:.1f} a line, at most {side.p99_words} "
+        "in 99 % of the lines"
     )
     return f"{words if side.spaced else 'no spaces between words'}; {scripts or 'no letters'}"
 
@@ -162,7 +163,7 @@ def too_few_hours(suggestion: Suggestion, expectation: Expectation) -> str:
         return ""
     return (
         f"One pass over the data takes {duration(total)} here, longer than the "
-        f"{budget.hours:g} hours of --hours: use a GPU, or train on fewer pairs."
+        f"{quantity(budget.hours, 'hour', 'g')} of --hours: use a GPU, or train on fewer pairs."
     )
 
 
@@ -180,7 +181,7 @@ def duration(seconds: float) -> str:
     for unit, length, least in (("days", DAY, 2), ("hours", 3600, 1), ("minutes", 60, 2)):
         if seconds >= least * length:
             return f"{seconds / length:.{0 if unit == 'minutes' else 1}f} {unit}"
-    return f"{max(1.0, seconds):.0f} seconds"
+    return quantity(max(1, round(seconds)), "second")
 
 
 def _comment(line: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from nmt.config.recipe import Recipe
+from nmt.data.text import quantity
 from nmt.run.checkpoint import TrainState
 
 
@@ -33,7 +34,7 @@ def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str |
     if (reason := reason_to_finish(recipe, state, loss_ratio)) or limit is None:
         return reason
     # all starts of the run together
-    return f"time_limit of {limit:g} hours" if state.seconds > limit * 3600 else None
+    return f"time_limit of {quantity(limit, 'hour', 'g')}" if state.seconds > limit * 3600 else None
 
 
 def reason_to_finish(recipe: Recipe, state: TrainState, loss_ratio: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,16 @@ def test_a_cpu_gets_muon_and_a_fixed_number_of_updates():
     assert schedule.warmup_updates == pytest.approx(found.updates / 20, rel=0.06)
     assert train.max_validations >= 8
     assert recipe.model.word_dropout == 0.1
+
+
+def test_one_thing_is_singular():
+    facts = facts_of(words=20, pairs=1, sample=[(LINES[0], reverse(LINES[0]))])
+    fast = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1e6})
+    budget = Budget(1.0, 1.0)
+    written = words_of(text(facts, suggest(PATHS, facts, gpu=False, budget=budget), fast))
+    for part in ("train: 1 pair,", "1 second for", "1 update each", "1 hour here"):
+        assert part in written
+    assert not re.search(r"\b1 (pairs|duplicates|seconds|updates|hours)\b", written)
 
 
 def passes_in(facts: CorpusFacts, passes: float) -> Suggestion:
@@ -211,10 +222,10 @@ def test_a_corpus_without_test_set():
 
 def test_advice_for_a_very_small_corpus():
     (found,) = advice(PATHS, facts_of(9000, pairs=999))
-    assert found.startswith("999 pairs are too few")
+    assert found.startswith("A corpus of 999 pairs is too small")
     for page in ("related-languages.md", "transfer.md", "back-translation.md"):
         assert page in found
-    assert "too few" not in advice(PATHS, facts_of(20_000, pairs=1000))[0]
+    assert "too small" not in advice(PATHS, facts_of(20_000, pairs=1000))[0]
     assert advice(PATHS, facts_of(5_000_000)) == []
 
 
@@ -261,7 +272,7 @@ def test_expected_time_is_tokens_divided_by_the_best_speed():
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0.01, "1 seconds"),
+        (0.01, "1 second"),
         (45, "45 seconds"),
         (119, "119 seconds"),
         (120, "2 minutes"),
