@@ -26,7 +26,7 @@ from nmt.cli.resume_translation import (
     signature_path,
     store_hash,
 )
-from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, read_lines
+from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, quantity, read_lines
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import disk_errors
 
@@ -82,9 +82,9 @@ def read_parallel(name: str, total: int | None) -> Iterator[str]:
         UserError: the file cannot be read, or its number of lines differs.
     """
     lines, count, _ = read_input(name)
-    if None not in (total, count) and total != count:
+    if count is not None and total not in (None, count):
         raise UserError(
-            f"the file has {count:,} lines, but the input has {total:,}",
+            f"the file has {quantity(count, 'line')}, but the input has {total:,}",
             at=name,
             fix="give exactly one line, which may be blank, for each line of the input",
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
-from nmt.data.text import clean_line, read_lines
+from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
     TEMPORARY,
@@ -369,7 +369,7 @@ class SyntheticCorpus:
         """Return the table of counts."""
         total = len(self.skipped)
         names = " and ".join(str(path) for path in self.sides)
-        rows = [f"{names}: {kept:,} of {total:,} pairs kept ({kept / total:.1%})"]
+        rows = [f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})"]
         width = len(f"{total:,}")
         rows += [f"  {count:>{width},}  {reason}" for reason, count in dropped.items()]
         return "\n".join(rows)

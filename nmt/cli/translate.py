@@ -20,6 +20,7 @@ from typing import (
 )
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
 from nmt.runtime.signals import raise_on_sigterm
@@ -372,7 +373,8 @@ def _note_cut(cut: int, number: int) -> None:
     """Print how many translations were cut, if any."""
     if cut:
         print(
-            f"note: {cut} of {number} translations were cut at the length limit (--max-len-offset)",
+            "note: the length limit (--max-len-offset) cut "
+            f"{cut:,} of {quantity(number, 'translation')}",
             file=sys.stderr,
         )
 
@@ -382,8 +384,8 @@ def _note_unknown(unknown: UnknownPieces) -> None:
     if unknown.share > MAX_UNKNOWN:
         print(
             f"note: {unknown.share:.1%} of the source pieces are unknown to the model, in "
-            f"{unknown.lines_with_unknown:,} of {unknown.lines:,} lines; check the language and "
-            "script of the input",
+            f"{unknown.lines_with_unknown:,} of {quantity(unknown.lines, 'line')}; check the "
+            "language and script of the input",
             file=sys.stderr,
         )
     if unknown.lines_all_unknown:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
-from nmt.data.text import clean_line
+from nmt.data.text import clean_line, quantity
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 
@@ -81,7 +81,7 @@ def with_constraints(
         yield number, line, LineConstraints(**of_line) if of_line else UNCONSTRAINED
     for name, values in iterators.items():
         if next(values, None) is not None:
-            raise _uneven(name, f"has more than the {number} lines of the input")
+            raise _uneven(name, f"has more than the {quantity(number, 'line')} of the input")
 
 
 def _uneven(name: str, problem: str) -> UserError:

@@ -156,4 +156,4 @@ def test_the_tag_names_the_files_of_a_synthetic_corpus(to_two, tmp_path, capsys)
     argv = [str(to_two), "--input", str(text), "--pairs", str(tmp_path / "bt"), "--tag", "<2fr>"]
     assert main([*argv, "--max-copied", "1", "--no-repeat-ngram", "1"]) == 0
     assert "bt.gl and " in (err := capsys.readouterr().err)
-    assert "bt.fr: 1 of 1 pairs kept" in err
+    assert "bt.fr: 1 of 1 pair kept" in err

@@ -262,7 +262,7 @@ def test_a_parallel_file_may_be_a_pipe(tmp_path: Path) -> None:
     assert list(read_parallel(f"/dev/fd/{read}", 2)) == ["x", ""]
     os.close(read)
     (tmp_path / "short").write_text("x\n")
-    with pytest.raises(UserError, match="the file has 1 lines, but the input has 2"):
+    with pytest.raises(UserError, match="the file has 1 line, but the input has 2"):
         read_parallel(str(tmp_path / "short"), 2)
 
 
