@@ -154,10 +154,13 @@ class Translation(Task[Transformer, Batch]):
                 lines.append(f"  hyp  {result.texts[row]}")
                 lines.append(f"  {tgt:<4} {split.ref_lines[row]}\n")
         folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev[0].src_lines), "")
-        tag = self.recipe.data.dev[0].tag
+        entry = self.recipe.data.dev[0]
+        lang, _ = entry.langs(self.recipe)
+        options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
+        if lang != self.recipe.src and lang in self.recipe.sources:
+            options += f" --src {lang}"
         lines.append(f"run folder: {folder}")
-        option = f" --tag {shlex.quote(tag)}" if tag else ""
-        lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{option}")
+        lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}")
         return "\n".join(lines)
 
     def _translator(self, model: Transformer) -> Translator:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import runpy
+import shlex
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,6 +34,25 @@ def run(tmp_path_factory) -> Path:
     one = {"validate_every": 2, "max_validations": 1}
     recipe = toy_recipe(folder, {"data": {**data, "checks": "off"}, "train": one})
     return nmt.train(recipe, quiet=True).run
+
+
+@pytest.mark.parametrize(
+    ("dev", "options"),
+    [
+        ({"path": "dev", "tag": "<gl>"}, " --tag '<gl>'"),
+        ({"path": "it/dev", "src": "it", "tag": "<it>"}, " --tag '<it>' --src it"),
+        ({"path": "it/dev", "src": "es", "tag": "<it>"}, " --tag '<it>'"),  # not a source of train
+    ],
+)
+def test_the_command_at_the_end_of_a_training_fits_the_dev_set(run, tmp_path, dev, options):
+    folder = run.parent
+    for lang in ("it", "es", "en"):
+        shutil.copy(folder / f"dev.{'en' if lang == 'en' else 'gl'}", folder / f"it/dev.{lang}")
+    entry = json.dumps({**dev, "path": str(folder / dev["path"])})
+    keys = [f"data.dev={entry}", f"out={tmp_path / 'run'}"]
+    result = nmt.train(folder / "toy.yaml", keys, quiet=True)
+    assert result.text.endswith(f" | nmt-translate {result.run}{options}")
+    assert main([str(result.run), *shlex.split(options), "--input", str(folder / "dev.gl")]) == 0
 
 
 def test_a_missing_tag_is_noted_with_the_tags(run, tmp_path, capsys):
