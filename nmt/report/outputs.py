@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
 from nmt.report.diff import Part, compare, split_words
 from nmt.report.runs import ReportedRun
+from nmt.run.folder import update_of
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import check_lines, sentence_scores
 from nmt.scoring.systems import Systems, TrainingFile, from_runs
@@ -216,9 +216,14 @@ class Outputs:
         role, _, of_set = self.split.partition(".")
         counts: list[int | None] = []
         for run in self.runs:
-            best = re.match(r"u(\d+)", run.folder.best() or "")
-            update = int(best[1]) if role == "dev" and best else None
-            value = run.metrics.last(role, update).get(f"{of_set}/{key}" if of_set else key)
+            best = run.folder.best() or ""
+            if role == "test":
+                record = run.metrics.last("test")
+            elif "-avg" in best:
+                record = run.metrics.last("average")
+            else:
+                record = run.metrics.last("dev", update_of(best))
+            value = record.get(f"{of_set}/{key}" if of_set else key)
             counts.append(None if value is None else int(value))
         return Fault(name, meaning, counts, [None] * len(counts))
 

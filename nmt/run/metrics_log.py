@@ -81,7 +81,7 @@ class MetricsLog:
     def rewind(self, update: int, validated: bool = True) -> None:
         """Remove broken lines and what a resumed run writes again, and start the trackers.
 
-        That is every record after ``update``, and the test score of an earlier end.
+        That is every record after ``update``, and the average and the test score of an earlier end.
 
         Args:
             update: of the checkpoint that the run continues from.
@@ -133,7 +133,7 @@ class MetricsLog:
 def _is_kept(line: str, update: int, validated: bool) -> bool:
     try:
         values = json.loads(line)
-        if not isinstance(values, dict) or values.get("kind") == "test":
+        if not isinstance(values, dict) or values.get("kind") in ("average", "test"):
             return False
         again = values.get("kind") == "dev" and not validated
         return int(values.get("update", 0)) <= update - again

@@ -26,7 +26,7 @@ class RunResult:
         updates: optimizer updates that the log records.
         hours: training time of all starts, known at the end.
         dev: best score on dev, of the metric that selects the best checkpoint.
-        ppl: perplexity on dev at that validation.
+        ppl: perplexity on dev of the same checkpoint.
         bleu, tokenized_bleu: on test, with the best checkpoint.
     """
 
@@ -53,12 +53,14 @@ def read_result(folder: str | Path) -> RunResult:
     devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
     # a tie keeps the earlier
     best = max(devs, key=lambda r: as_score(select_by, float(r[select_by])), default={})
+    if "-avg" in str(summary.get("best")):
+        best = next((r for r in reversed(metrics) if r.get("kind") == "average"), {})
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
         status="training" if run.lock.in_use() else str(summary.get("status", "stopped")),
         updates=max((r["update"] for r in metrics if isinstance(r.get("update"), int)), default=0),
         hours=_number(summary.get("hours")),
-        # the score of averaged weights is in the summary only
+        # older runs have the score of an average in the summary only
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
         ppl=_number(best.get("ppl")),
         bleu=_number(test.get("bleu")),

@@ -152,6 +152,7 @@ def _average(trainer: Trainer) -> float | None:
     score = as_score(name, dev.value(name))
     best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)
+    trainer.log.record({"kind": "average", "update": state.update, **dev.record()})
     chosen = score >= best
     if chosen:
         run.set_best(path.name)

@@ -313,6 +313,29 @@ def test_a_run_in_progress(folder, tmp_path):
     assert "No scores yet." in page.section("scores").text
 
 
+def test_counts_and_perplexity_of_an_average_are_its_own(folder, tmp_path):
+    """They were those of the checkpoint that it has its number from, and of the best before it."""
+    run = tmp_path / "run"
+    keys = ["data.test=none", "train.average=2", "schedule.lr=2e-6"]  # all BLEU scores are equal
+    assert train.main([str(folder / "toy.yaml"), f"out={run}", *keys]) == 0
+    assert (run / "best").read_text() == "u000012-avg2\n"
+    metrics = run / "metrics.jsonl"
+    *others, average = map(json.loads, metrics.read_text().splitlines())
+    assert average["kind"] == "average"
+    average.update(cut_off=3, unknown=1, ppl=12.34)
+    metrics.write_text("".join(f"{json.dumps(record)}\n" for record in [*others, average]))
+    page = written(run, tmp_path / "page.html")
+    text = page.section("outputs").text
+    assert "not by the model 3 " in text
+    assert "contains the unknown token 1 " in text
+    assert "Dev perplexity 12.34" in page.text
+    # as in an older run
+    metrics.write_text("".join(f"{json.dumps(record)}\n" for record in others))
+    page = written(run, tmp_path / "page.html")
+    assert "not by the model not recorded" in page.section("outputs").text
+    assert "Dev perplexity 2" not in page.text.partition("Scores")[0]
+
+
 def test_language_models_have_no_translations(tmp_path):
     text_corpus(tmp_path)
     assert train.main([str(text_recipe(tmp_path, "causal_lm"))]) == 0
