@@ -27,6 +27,7 @@ from data_prep.pairs import (
 )
 from data_prep.splits import GROUPS_PER_SPLIT, hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
@@ -157,8 +158,7 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         if args.split == "random":
             of, more = " of pairs with the same source", "give more text"
         raise UserError(
-            f"the smallest group{of} has {smallest:,} pair{'s'[: smallest > 1]}, over a tenth of "
-            "the split",
+            f"the smallest group{of} has {quantity(smallest, 'pair')}, over a tenth of the split",
             at=", ".join(f"--{split}-size" for split in small),
             fix=f"ask for at least {needed:,}" if enough else f"{BY_HAND}, or {more}",
         )
