@@ -42,8 +42,8 @@ ROWS = (
         "one core of a Xeon", "17.67 [16.75, 18.61]",
     ),
     Row(
-        "en-de", "image captions", 29_000, 360_706, "recipes/best/multi30k-en-de.yaml", 1.49,
-        "one core of an EPYC", "40.56 [39.01, 42.08]",
+        "en-de", "image captions", 29_000, 360_706, "recipes/best/multi30k-en-de.yaml", 2.12,
+        "one core of an EPYC", "41.09 [39.46, 42.68]",
     ),
     Row(
         "sk-en", "user interfaces", 21_779, 119_309, "recipes/quickstart.yaml", 0.06,
