@@ -115,12 +115,13 @@ def init_distributed() -> Iterator[World]:
     import torch
     import torch.distributed as dist
 
-    # CPU tensors go over gloo, so that numbers for Python's control flow need not wait for a GPU
+    # gloo also on a machine with GPUs, where a recipe may have device: cpu
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
-    # Python aborts if it ends while a thread of gloo still releases a tensor. torch keeps
-    # references to the default group, so that group's threads never end. The threads of this group
-    # do, and it is the last one in use.
+    # Numbers for Python's control flow go over gloo, so that they need not wait for a GPU. Their
+    # group is the last one in use: Python aborts if it ends while a thread of gloo still releases
+    # a tensor. The threads of this group end with it. Those of the default group do not, because
+    # torch keeps references to it.
     control = dist.new_group(backend="gloo", timeout=TIMEOUT)
     local_rank = int(os.environ["LOCAL_RANK"])
     try:
