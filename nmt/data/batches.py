@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt.data.buckets import Bucket
 from nmt.data.layout import Layout
-from nmt.data.mixture import shuffle_rows
+from nmt.data.mixture import shuffle_copies
 from nmt.data.vocab import BOS, EOS, PAD
 
 POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
@@ -180,23 +180,23 @@ def make_batches(
     rebatch: bool = True,
     rows: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
+    """Return the batches of one epoch, as arrays of indices: a pure function of the arguments.
 
     Pairs are shuffled into pools. Each pool is sorted by length and cut into batches with
     sentences x max(longest source, longest target) <= batch_tokens [A], lengths including EOS. A
     pair longer than that is a batch of its own. Then the batches are shuffled.
 
     Args:
-        src_len, tgt_len: [n] pieces without EOS.
+        src_len, tgt_len: [n] pieces without EOS of each pair of the epoch.
         rebatch: make other batches in each epoch; otherwise only their order changes.
-        rows: the rows of the epoch, sorted; one may occur several times. None = each row once.
+        rows: [n] row of each pair in the corpus, sorted: a pair that occurs several times is rarely
+            twice in a batch. None = each pair occurs once.
     """
     rng = np.random.default_rng([seed, epoch if rebatch else 0])
     longest = np.maximum(src_len, tgt_len).astype(np.int64) + 1
-    order = rng.permutation(len(src_len)) if rows is None else shuffle_rows(rows, rng)
-    n = len(order)
-    mean = (longest if rows is None else longest[rows]).mean() if n else 1
-    pool = max(1, int(POOL_BATCHES * batch_tokens / mean))
+    n = len(longest)
+    order = rng.permutation(n) if rows is None else shuffle_copies(rows, rng)
+    pool = max(1, int(POOL_BATCHES * batch_tokens / (longest.mean() if n else 1)))
     batches: list[np.ndarray] = []
     for first in range(0, n, pool):
         taken = order[first : first + pool]
@@ -273,23 +273,26 @@ def updates(
     Process ``rank`` of ``ranks`` computes every ``ranks``-th of them.
 
     Args:
-        plan: returns the batches of an epoch as rows.
-        tokens: returns the tokens to predict in these rows of an epoch.
-        make: returns the batch of these rows of an epoch, on the device that computes it.
+        plan: returns the batches of an epoch as numbers of examples.
+        tokens: returns the tokens to predict in these examples of an epoch.
+        make: returns the batch of these examples of an epoch, on the device that computes it.
     """
 
     def places() -> Iterator[tuple[int, int, np.ndarray]]:
         batches = plan(epoch)[next_batch:]
-        yield from ((epoch, index, rows) for index, rows in enumerate(batches, next_batch))
+        yield from ((epoch, index, examples) for index, examples in enumerate(batches, next_batch))
         for later in itertools.count(epoch + 1):
-            yield from ((later, index, rows) for index, rows in enumerate(plan(later)))
+            yield from ((later, index, examples) for index, examples in enumerate(plan(later)))
 
     stream = places()
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
         yield Update(
-            [PlannedBatch(of, index, make(of, rows)) for of, index, rows in taken[rank::ranks]],
-            sum(tokens(of, rows) for of, _, rows in taken),
+            [
+                PlannedBatch(of, index, make(of, examples))
+                for of, index, examples in taken[rank::ranks]
+            ],
+            sum(tokens(of, examples) for of, _, examples in taken),
             taken[-1][0],
             taken[-1][1] + 1,
         )

@@ -1,12 +1,12 @@
-"""The training corpus of each epoch: segmented again at random if the recipe has noise.
+"""The pairs of each epoch: drawn by weight, and segmented again at random if the recipe has noise.
 
-The corpus of an epoch is a pure function of the encoded corpus, the seed and the epoch. It is not
-stored. A thread computes its lengths, from which batches are planned, while the epoch before
+The pairs of an epoch are a pure function of the encoded corpus, the seed and the epoch. They are
+not stored. A thread computes their lengths, from which batches are planned, while the epoch before
 trains. Pieces are computed again when a batch needs them: about ten microseconds a sentence.
 
-Noise reads the pieces of the encoded corpus, not the text. If noise would make a side of a pair
-longer than ``longest``, the pair keeps the pieces of the encoded corpus in this epoch. So an epoch
-has all pairs, and no batch exceeds its limit.
+Noise reads the pieces of the encoded corpus, not the text. Each copy of a pair of a weighted entry
+has noise of its own. If noise would make a side of a pair longer than ``longest``, the pair keeps
+the pieces of the encoded corpus. So an epoch has all pairs, and no batch exceeds its limit.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.batches import Corpus, SelectedPairs
+from nmt.data.batches import SelectedPairs
 from nmt.data.encoded import SIDES, EncodedCorpus, Side
+from nmt.data.mixture import Mixture, copy_numbers
 from nmt.data.segmenters.noise import Merges, Noise, Unigram
 from nmt.data.vocab import SPECIALS, Vocab
 from nmt.runtime.cpus import available_cpus
@@ -27,67 +28,83 @@ from nmt.runtime.cpus import available_cpus
 if TYPE_CHECKING:
     from nmt.data import noise_kernels as kernels
 
-ROWS = 10_000  # segmented in one call
+CHUNK = 10_000  # pairs segmented in one call
 KEPT_EPOCHS = 3  # an update may need two, and the next one is made meanwhile
 
 
-class Lengths(Protocol):
-    """The lengths from which batches are planned.
+class EpochPairs:
+    """The n pairs of one epoch, by their index in the epoch.
+
+    Args:
+        corpus: the pairs of all epochs.
+        rows: [n] row of each pair in the corpus, sorted; None = each row once.
 
     Attributes:
+        rows: as given.
         src_len, tgt_len: [n] int32, pieces of each pair.
     """
 
-    src_len: np.ndarray
-    tgt_len: np.ndarray
+    def __init__(self, corpus: EncodedCorpus, rows: np.ndarray | None) -> None:
+        self._corpus, self.rows = corpus, rows
+        self.src_len, self.tgt_len = corpus.src_len, corpus.tgt_len
+        if rows is not None:
+            self.src_len, self.tgt_len = self.src_len[rows], self.tgt_len[rows]
+
+    def rows_of(self, indices: np.ndarray) -> np.ndarray:
+        """Return the rows of pairs in the corpus."""
+        return indices if self.rows is None else self.rows[indices]
+
+    def select(self, indices: np.ndarray) -> SelectedPairs:
+        """Return pairs, by index."""
+        rows = self.rows_of(indices).tolist()
+        pairs = [(self._corpus.src(row), self._corpus.tgt(row)) for row in rows]
+        return SelectedPairs(dict(zip(indices.tolist(), pairs, strict=True)))
 
 
-class NoisyCorpus:
+class NoisyPairs(EpochPairs):
     """The pairs of one epoch, segmented at random.
 
     Args:
         corpus: the pairs without noise.
+        rows: as in EpochPairs.
         noise: segments the sentences of each side.
         seed, epoch: decide the random draws.
         longest: maximum number of pieces of a side.
         threads: number of threads that compute the lengths.
-
-    Attributes:
-        src_len, tgt_len: [n] int32, pieces of each pair.
     """
 
     def __init__(
         self,
         corpus: EncodedCorpus,
+        rows: np.ndarray | None,
         noise: dict[Side, SideNoise],
         seed: int,
         epoch: int,
         longest: int,
         threads: int = 1,
     ) -> None:
-        self._corpus, self._noise = corpus, noise
+        super().__init__(corpus, rows)
+        self._noise = noise
         self._keys = {
             side: np.random.SeedSequence([seed, epoch, i]).generate_state(1, np.uint64)[0]
             for i, side in enumerate(SIDES)
         }
-        self._lengths: dict[Side, np.ndarray] = {"src": corpus.src_len, "tgt": corpus.tgt_len}
-        self.src_len, self.tgt_len = corpus.src_len.copy(), corpus.tgt_len.copy()
-        self._noisy = np.zeros(len(corpus.src_len), bool)
+        n = len(self.src_len)
+        # each copy of a pair has a number of its own, from which its noise is drawn
+        self._numbers = np.arange(n) if rows is None else rows + len(corpus) * copy_numbers(rows)
+        self._plain_lengths = {"src": self.src_len, "tgt": self.tgt_len}
+        self.src_len, self.tgt_len = self.src_len.copy(), self.tgt_len.copy()
+        self._noisy = np.zeros(n, bool)
 
         def measure(first: int) -> None:
-            last = min(first + ROWS, len(corpus.src_len))
-            rows, noisy = np.arange(first, last), np.ones(last - first, bool)
-            new = [
-                self._segment(side, rows, corpus.ids(side, first, last), lengths[first:last])[1]
-                for side, lengths in self._lengths.items()
-            ]
-            for of_side in new:
-                noisy &= of_side <= longest
-            self._noisy[first:last] = noisy
+            chunk = np.arange(first, min(first + CHUNK, n))
+            new = [self._segment(side, chunk)[1] for side in SIDES]
+            noisy = np.maximum(*new) <= longest
+            self._noisy[chunk] = noisy
             for kept, of_side in zip((self.src_len, self.tgt_len), new, strict=True):
-                np.copyto(kept[first:last], of_side, where=noisy)
+                kept[chunk[noisy]] = of_side[noisy]
 
-        chunks = range(0, len(corpus.src_len), ROWS)
+        chunks = range(0, n, CHUNK)
         if threads == 1:  # no pool, because a command would wait for its threads when it ends
             for first in chunks:
                 measure(first)
@@ -95,27 +112,25 @@ class NoisyCorpus:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(measure, chunks))
 
-    def select(self, rows: np.ndarray) -> SelectedPairs:
-        """Return these pairs."""
-        src, tgt = (self._rows(side, rows) for side in SIDES)
-        return SelectedPairs({row: (src[row], tgt[row]) for row in src})
+    def select(self, indices: np.ndarray) -> SelectedPairs:
+        """Return pairs with noise, by index."""
+        plain = super().select(indices)
+        noisy = indices[self._noisy[indices]]
+        if not len(noisy):
+            return plain
+        sides = []
+        for side in SIDES:
+            ids, lengths = self._segment(side, noisy)
+            sides.append(np.split(ids, np.cumsum(lengths)[:-1]))
+        pairs = zip(*sides, strict=True)
+        return SelectedPairs({**plain.pairs, **dict(zip(noisy.tolist(), pairs, strict=True))})
 
-    def _rows(self, side: Side, rows: np.ndarray) -> dict[int, np.ndarray]:
-        """Return the ids of each row."""
-        found = {row: self._corpus.ids(side, row, row + 1) for row in rows.tolist()}
-        noisy = np.array([row for row in found if self._noisy[row]], np.int64)
-        if len(noisy):
-            ids = np.concatenate([found[row] for row in noisy.tolist()])
-            new, lengths = self._segment(side, noisy, ids, self._lengths[side][noisy])
-            parts = np.split(new, np.cumsum(lengths)[:-1])
-            found.update(zip(noisy.tolist(), parts, strict=True))
-        return found
-
-    def _segment(
-        self, side: Side, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of rows with noise, and the length of each."""
-        return self._noise[side](ids, lengths, rows, self._keys[side])
+    def _segment(self, side: Side, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the concatenated ids of pairs with noise, and the length of each."""
+        rows = self.rows_of(indices).tolist()
+        ids = np.concatenate([self._corpus.ids(side, row, row + 1) for row in rows])
+        lengths = self._plain_lengths[side][indices]
+        return self._noise[side](ids, lengths, self._numbers[indices], self._keys[side])
 
 
 class SideNoise:
@@ -157,50 +172,49 @@ class SideNoise:
             self._arrays = _unigram_arrays(noise.model, numbers, vocab, allowed)
 
     def __call__(
-        self, ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, key: np.uint64
+        self, ids: np.ndarray, lengths: np.ndarray, numbers: np.ndarray, key: np.uint64
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of sentences and the length of each.
 
         Args:
             ids: [sum of lengths] without noise.
             lengths: [n] int32.
-            rows: [n] row of each sentence.
-            key: of the random draws.
+            numbers: [n] int64, number of each sentence.
+            key: decides the random draws, together with the number.
         """
         out = np.empty(int(self._sizes[ids].sum()), np.int32)
         out_lengths = np.empty(len(lengths), np.int32)
-        self._kernel(ids, lengths, rows, key, self._words, self._arrays, out, out_lengths)
+        self._kernel(ids, lengths, numbers, key, self._words, self._arrays, out, out_lengths)
         return out[: int(out_lengths.sum())], out_lengths
 
 
 class Epochs:
-    """Make the training corpus of each epoch, and that of the next one in the background.
+    """Make the pairs of each epoch, and those of the next one in the background.
 
     Args:
         corpus: the pairs without noise.
-        noise: None = every epoch has this corpus.
+        mixture: how often an epoch has each pair; None = once.
+        noise: None = every epoch has the pieces of the corpus.
         longest: maximum number of pieces of a side with noise.
     """
 
     def __init__(
-        self, corpus: EncodedCorpus, vocab: Vocab, noise: Noise | None, seed: int, longest: int
+        self,
+        corpus: EncodedCorpus,
+        vocab: Vocab,
+        mixture: Mixture | None,
+        noise: Noise | None,
+        seed: int,
+        longest: int,
     ) -> None:
         self._corpus, self._seed, self._longest = corpus, seed, longest
-        self._vocab, self._noise = vocab, noise
+        self._vocab, self._mixture, self._noise = vocab, mixture, noise
         self._sides: dict[Side, SideNoise] = {}
-        self._made: dict[int, Future[NoisyCorpus]] = {}
+        self._made: dict[int, Future[EpochPairs]] = {}
         self._lock = threading.Lock()
 
-    def lengths(self, epoch: int) -> Lengths:
-        """Return the lengths of the pairs of an epoch."""
-        return self._corpus if self._noise is None else self._noisy(epoch)
-
-    def pairs(self, epoch: int, rows: np.ndarray) -> Corpus:
-        """Return pairs of an epoch, to collate them."""
-        return self._corpus if self._noise is None else self._noisy(epoch).select(rows)
-
-    def _noisy(self, epoch: int) -> NoisyCorpus:
-        """Return the corpus of an epoch; wait for it if it is not made yet."""
+    def __getitem__(self, epoch: int) -> EpochPairs:
+        """Return the pairs of an epoch; wait for them if they are not made yet."""
         with self._lock:
             if not self._sides and self._noise is not None:
                 noise, vocab = self._noise, self._vocab
@@ -212,19 +226,26 @@ class Epochs:
                 del self._made[old]
         return made.result()
 
-    def _start(self, epoch: int, threads: int) -> Future[NoisyCorpus]:
-        """Make the corpus of an epoch in a thread."""
+    def _start(self, epoch: int, threads: int) -> Future[EpochPairs]:
+        """Make the pairs of an epoch in a thread."""
         made = self._made[epoch] = Future()
-        corpus, sides, seed, longest = self._corpus, self._sides, self._seed, self._longest
 
         def make() -> None:
             try:
-                made.set_result(NoisyCorpus(corpus, sides, seed, epoch, longest, threads))
+                made.set_result(self._make(epoch, threads))
             except BaseException as error:
                 made.set_exception(error)
 
         threading.Thread(target=make, daemon=True).start()
         return made
+
+    def _make(self, epoch: int, threads: int) -> EpochPairs:
+        rows = None if self._mixture is None else self._mixture.rows(self._seed, epoch)
+        if self._noise is None:
+            return EpochPairs(self._corpus, rows)
+        return NoisyPairs(
+            self._corpus, rows, self._sides, self._seed, epoch, self._longest, threads
+        )
 
 
 def _merge_arrays(

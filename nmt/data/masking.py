@@ -17,7 +17,7 @@ from nmt.data.vocab import SPECIALS
 
 CHOSEN_PERCENT = 15  # of the tokens of a block
 MASKED, RANDOM = 0.8, 0.1  # shares of the chosen tokens; the others stay as they are
-_DRAWS = 2  # makes these draws differ from other draws of the same seed, epoch and row
+_DRAWS = 2  # makes these draws differ from other draws of the same seed, epoch and example
 
 
 def count_chosen(tokens: np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ class MaskedText(PackedText):
         length: maximum tokens of a block.
         mask: id of the mask, a type that no text has.
         types: [K] ids that a random type is drawn from: the ordinary types of the text.
-        seed: of the masks, which are a function of (seed, epoch, row).
+        seed: of the masks, which are a function of (seed, epoch, example).
     """
 
     def __init__(
@@ -76,21 +76,22 @@ class MaskedText(PackedText):
         super().__init__(stream, blocks, length, targets)
         self._mask, self._types, self._seed = mask, types, seed
 
-    def masked(self, row: int, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the input of a block, the places of the chosen tokens, and their ids."""
-        ids = self.block(row)
-        rng = np.random.default_rng([self._seed, epoch, row, _DRAWS])
+    def masked(self, example: int, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the input of an example, the places of the chosen tokens, and their ids."""
+        ids = self.block(example)
+        rng = np.random.default_rng([self._seed, epoch, example, _DRAWS])
         masked, places = mask_tokens(ids, self._mask, self._types, rng)
         return masked, places, ids[places]
 
-    def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> TextBatch:
-        """Return the batch of these blocks as an epoch masks them."""
-        examples = [self.masked(int(row), epoch) for row in rows]
+    def collate(self, examples: np.ndarray, epoch: int, batch_tokens: int = 0) -> TextBatch:
+        """Return the batch of these examples as an epoch masks them."""
+        rows = self.rows_of(examples)
+        made = [self.masked(example, epoch) for example in examples.tolist()]
         lengths = self.blocks.lengths[rows]
         starts = np.cumsum(lengths) - lengths
-        ids = [masked for masked, _, _ in examples]
-        places = [start + inside for start, (_, inside, _) in zip(starts, examples, strict=True)]
-        targets = [chosen for _, _, chosen in examples]
+        ids = [masked for masked, _, _ in made]
+        places = [start + inside for start, (_, inside, _) in zip(starts, made, strict=True)]
+        targets = [chosen for _, _, chosen in made]
         if not batch_tokens:
             return TextBatch(join(ids), Layout.of(lengths), join(targets), join(places), rows)
         sentences = self.blocks_of_batch(batch_tokens)

@@ -68,18 +68,26 @@ def mixture_of(
     return None if all(weight == 1 for weight in found) else Mixture(sizes, found)
 
 
-def shuffle_rows(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the rows of an epoch in random order, with the copies of a row far from each other.
-
-    The c copies of a row lie about 1/c of the epoch apart, so that they are rarely in one batch.
+def copy_numbers(rows: np.ndarray) -> np.ndarray:
+    """Return the number of each row among its copies, from 0: [n] -> [n] int64.
 
     Args:
         rows: sorted.
     """
-    if not len(rows):
-        return rows
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
+
+
+def shuffle_copies(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a random order of the rows of an epoch, with the copies of a row far from each other.
+
+    The c copies of a row lie about 1/c of the epoch apart, so that they are rarely in one batch.
+
+    Args:
+        rows: [n] sorted.
+
+    Returns:
+        [n] int64, indices into ``rows``.
+    """
     copies = np.bincount(rows)
-    firsts = np.concatenate([[0], np.cumsum(copies)[:-1]])
-    number = np.arange(len(rows)) - firsts[rows]  # of the copy, from 0
-    places = (number + rng.random(len(copies))[rows]) / copies[rows]
-    return rows[np.argsort(places, kind="stable")]
+    when = (copy_numbers(rows) + rng.random(len(copies))[rows]) / copies[rows]
+    return np.argsort(when, kind="stable")

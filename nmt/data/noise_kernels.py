@@ -1,8 +1,8 @@
 """Segment encoded sentences at random, in functions that Numba compiles.
 
 Random numbers are those of SplitMix64 (Steele et al. 2014). Each sentence has its own sequence,
-which depends on a key and on the row of the sentence only. So the result does not depend on which
-rows are segmented in one call, or in which thread.
+which depends on a key and on the number of the sentence only. So the result does not depend on
+which sentences are segmented in one call, or in which thread.
 """
 
 from __future__ import annotations
@@ -160,13 +160,13 @@ def _take_word(ids, place, end, words, symbols, out, written):
 
 
 @compiled
-def merge(ids, lengths, rows, key, words, merges, out, out_lengths):
+def merge(ids, lengths, numbers, key, words, merges, out, out_lengths):
     """Segment sentences by BPE-dropout.
 
     Args:
         ids: [sum of lengths] the pieces of the sentences.
         lengths: [n] int32.
-        rows: [n] row of each sentence.
+        numbers: [n] int64, number of each sentence.
         key: uint64.
         words, merges: ``Words`` and ``MergeArrays``.
         out: receives the pieces; as large as the number of symbols.
@@ -180,7 +180,7 @@ def merge(ids, lengths, rows, key, words, merges, out, out_lengths):
     place = np.int64(0)
     written = np.int64(0)
     for r in range(len(lengths)):
-        state = _mix(key ^ _mix(np.uint64(rows[r])))
+        state = _mix(key ^ _mix(np.uint64(numbers[r])))
         begin, end = written, place + lengths[r]
         while place < end:
             place, n, written = _take_word(ids, place, end, words, symbols, out, written)
@@ -224,7 +224,7 @@ def merge(ids, lengths, rows, key, words, merges, out, out_lengths):
 
 
 @compiled
-def sample(ids, lengths, rows, key, words, unigram, out, out_lengths):
+def sample(ids, lengths, numbers, key, words, unigram, out, out_lengths):
     """Segment sentences by a unigram model; see ``merge`` for the arguments.
 
     The probabilities of the segmentations of each rest of a word are summed from its end; then
@@ -235,7 +235,7 @@ def sample(ids, lengths, rows, key, words, unigram, out, out_lengths):
     place = np.int64(0)
     written = np.int64(0)
     for r in range(len(lengths)):
-        state = _mix(key ^ _mix(np.uint64(rows[r])))
+        state = _mix(key ^ _mix(np.uint64(numbers[r])))
         begin, end = written, place + lengths[r]
         while place < end:
             place, n, written = _take_word(ids, place, end, words, symbols, out, written)

@@ -6,6 +6,8 @@ permutation and text infilling (section 5.1).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nmt.data.batches import Batch, SelectedPairs, collate
@@ -17,7 +19,7 @@ from nmt.data.vocab import EOS, SPECIALS, Vocab
 INFILLED = 0.3  # share of the words that spans replace
 MEAN_SPAN = 3.0  # words, the parameter of the Poisson distribution of their lengths
 _REMOVED = -1  # in place of an id
-_DRAWS = 3  # makes these draws differ from other draws of the same seed, epoch and row
+_DRAWS = 3  # makes these draws differ from other draws of the same seed, epoch and example
 
 
 class WordEdges:
@@ -101,7 +103,7 @@ class DenoisedText(PackedText):
         length: maximum tokens of a block, at least 3.
         mask: id of the mask, a type that no text has.
         edges: where words begin and end.
-        seed: of the noise, which is a function of (seed, epoch, row).
+        seed: of the noise, which is a function of (seed, epoch, example).
     """
 
     def __init__(
@@ -114,23 +116,23 @@ class DenoisedText(PackedText):
         super().__init__(stream, blocks, length, targets=blocks.lengths + cut)
         self._mask, self._edges, self._seed = mask, edges, seed
 
-    def pair(self, row: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return a block with the noise of an epoch, and without; both lack the EOS at the end."""
-        ids = self.block(row)
+    def pair(self, example: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return an example with the noise of an epoch, and without; both lack the last EOS."""
+        ids = self.block(example)
         if ids[-1] != EOS:
             ids = np.append(ids, EOS)
-        rng = np.random.default_rng([self._seed, epoch, row, _DRAWS])
+        rng = np.random.default_rng([self._seed, epoch, example, _DRAWS])
         permuted = permute_lines(ids, rng)[:-1]
         return infill(permuted, self._edges.word_starts(permuted), self._mask, rng), ids[:-1]
 
-    def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> Batch:
-        """Return the batch of these blocks with the noise of an epoch."""
-        pairs = {int(row): self.pair(int(row), epoch) for row in rows}
+    def collate(self, examples: np.ndarray, epoch: int, batch_tokens: int = 0) -> Batch:
+        """Return the batch of these examples with the noise of an epoch."""
+        pairs = {example: self.pair(example, epoch) for example in examples.tolist()}
         bucket = None
         if batch_tokens:
-            # by row: a weighted entry may have a block twice in a batch
             src_len, tgt_len = (
-                np.array([len(pairs[int(row)][side]) + 1 for row in rows]) for side in (0, 1)
+                np.array([len(pair[side]) + 1 for pair in pairs.values()]) for side in (0, 1)
             )
             bucket = GPU_BUCKETS.fit(src_len, tgt_len, batch_tokens)
-        return collate(SelectedPairs(pairs), rows, bucket)
+        batch = collate(SelectedPairs(pairs), examples, bucket)
+        return replace(batch, rows=self.rows_of(examples))

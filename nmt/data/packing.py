@@ -19,7 +19,7 @@ from nmt.data.batches import FlatBatch, join
 from nmt.data.buckets import Bucket
 from nmt.data.encoded import EncodedCorpus
 from nmt.data.layout import Layout
-from nmt.data.mixture import Mixture
+from nmt.data.mixture import Mixture, copy_numbers
 from nmt.data.vocab import EOS, SPECIALS
 
 
@@ -135,13 +135,13 @@ def full_line_blocks(stream: TokenStream, length: int) -> Blocks:
     return Blocks(edges[:-1], edges[1:])
 
 
-def block_batches(rows: np.ndarray, per_batch: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
+def block_batches(examples: np.ndarray, per_batch: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """Return the batches of one epoch, as arrays of examples: a pure function of the arguments.
 
-    The rows are shuffled. Each batch has ``per_batch`` of them, the last one the rest.
+    The examples are shuffled. Each batch has ``per_batch`` of them, the last one the rest.
     """
-    shuffled = np.random.default_rng([seed, epoch]).permutation(rows)
-    return [shuffled[i : i + per_batch] for i in range(0, len(rows), per_batch)]
+    shuffled = np.random.default_rng([seed, epoch]).permutation(examples)
+    return [shuffled[i : i + per_batch] for i in range(0, len(examples), per_batch)]
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,9 @@ class TextBatch(FlatBatch):
 class PackedText(ABC):
     """Text in n blocks of at most ``length`` tokens; subclasses make input and targets of them.
 
+    Example e of an epoch is block e % n. The copies of a block of a weighted entry are the examples
+    e, e + n, ..., so that each has masks or noise of its own.
+
     Args:
         stream: the text.
         blocks: its blocks.
@@ -195,16 +198,21 @@ class PackedText(ABC):
         return len(self.targets)
 
     @abstractmethod
-    def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> FlatBatch:
-        """Return the batch of these blocks in an epoch: a pure function.
+    def collate(self, examples: np.ndarray, epoch: int, batch_tokens: int = 0) -> FlatBatch:
+        """Return the batch of these examples of an epoch: a pure function.
 
         Args:
             batch_tokens: as given to ``batches``; pad the batch to a bucket. 0 =
                 no padding.
         """
 
-    def block(self, row: int) -> np.ndarray:
-        """Return the ids of a block."""
+    def rows_of(self, examples: np.ndarray) -> np.ndarray:
+        """Return the blocks of examples, as rows of ``blocks``."""
+        return examples % len(self)
+
+    def block(self, example: int) -> np.ndarray:
+        """Return the ids of the block of an example."""
+        row = example % len(self)
         return self.stream.read(int(self.blocks.first[row]), int(self.blocks.last[row]))
 
     def batches(
@@ -214,7 +222,7 @@ class PackedText(ABC):
         epoch: int,
         weights: Sequence[float] | None = None,
     ) -> list[np.ndarray]:
-        """Return the batches of one epoch, as arrays of rows: a pure function of the arguments.
+        """Return the batches of one epoch, as arrays of examples: a pure function of the arguments.
 
         Each batch has ``blocks_of_batch(batch_tokens)`` blocks, and the last one the rest. Blocks
         with nothing to predict are left out.
@@ -226,8 +234,9 @@ class PackedText(ABC):
         if weights is not None:
             ends = np.searchsorted(self.blocks.last, self.stream.bounds, side="right")
             rows = Mixture(np.diff(ends).tolist(), weights).rows(seed, epoch)
-        rows = rows[self.targets[rows] > 0]
-        return block_batches(rows, self.blocks_of_batch(batch_tokens), seed, epoch)
+        examples = rows + len(self) * copy_numbers(rows)
+        examples = examples[self.targets[rows] > 0]
+        return block_batches(examples, self.blocks_of_batch(batch_tokens), seed, epoch)
 
     def blocks_of_batch(self, batch_tokens: int) -> int:
         """Return B, so that B x length <= batch_tokens; at least 1."""
@@ -245,11 +254,12 @@ class CausalText(PackedText):
         blocks = stream_blocks(stream, length)
         super().__init__(stream, blocks, length, targets=blocks.lengths)
 
-    def collate(self, rows: np.ndarray, epoch: int, batch_tokens: int = 0) -> TextBatch:
-        """Return the batch of these blocks, the same in every epoch and never padded.
+    def collate(self, examples: np.ndarray, epoch: int, batch_tokens: int = 0) -> TextBatch:
+        """Return the batch of these examples, the same in every epoch and never padded.
 
         Batches of as many complete blocks have the same size and share a bucket.
         """
+        rows = self.rows_of(examples)
         inputs, targets = [], []
         for row in rows:
             first, last = int(self.blocks.first[row]), int(self.blocks.last[row])

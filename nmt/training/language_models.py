@@ -100,18 +100,19 @@ class TextTask(Task[ModelT, BatchT]):
         return len(self.train)
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """Return the batches of an epoch as rows of blocks."""
+        """Return the batches of an epoch as its examples."""
         mixture = self.prepared.mixture
         weights = None if mixture is None else mixture.weights
         return self.train.batches(self.recipe.data.batch_tokens, self.recipe.seed, epoch, weights)
 
-    def tokens(self, epoch: int, rows: np.ndarray) -> int:
+    def tokens(self, epoch: int, examples: np.ndarray) -> int:
         """Return the predictions of a batch."""
-        return int(self.train.targets[rows].sum())
+        return int(self.train.targets[self.train.rows_of(examples)].sum())
 
-    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> BatchT:
+    def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> BatchT:
         """Return a batch of blocks on the device."""
-        batch: Any = self.train.collate(rows, epoch, self.recipe.data.batch_tokens if pad else 0)
+        batch_tokens = self.recipe.data.batch_tokens if pad else 0
+        batch: Any = self.train.collate(examples, epoch, batch_tokens)
         made: BatchT = batch.pack(self.device) if pad else batch.to(self.device)
         return made
 

@@ -1,6 +1,6 @@
 """What the trainer needs of a task: a model, the batches of an epoch, a loss and an evaluation.
 
-Everything here is a function of (recipe, data, epoch, rows), so that a resumed run and several
+Everything here is a function of (recipe, data, epoch, examples), so that a resumed run and several
 processes see the same batches.
 """
 
@@ -179,14 +179,14 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
     @abstractmethod
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """Return the batches of an epoch, each as rows of its corpus."""
+        """Return the batches of an epoch, each as the numbers of its examples."""
 
     @abstractmethod
-    def tokens(self, epoch: int, rows: np.ndarray) -> int:
+    def tokens(self, epoch: int, examples: np.ndarray) -> int:
         """Return the number of predicted tokens of any batch, also of another process."""
 
     @abstractmethod
-    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> BatchT:
+    def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> BatchT:
         """Return a batch on the device.
 
         Args:

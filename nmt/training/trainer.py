@@ -187,7 +187,7 @@ class Trainer:
         return updates(
             task.plan,
             task.tokens,
-            lambda epoch, rows: task.make_batch(epoch, rows, pad=self.pads_batches),
+            lambda epoch, examples: task.make_batch(epoch, examples, pad=self.pads_batches),
             self.state.epoch,
             self.state.next_batch,
             self.recipe.optim.accumulate,

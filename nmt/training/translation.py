@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,39 +59,40 @@ class Translation(Task[Transformer, Batch]):
         return Epochs(
             prepared.train,
             prepared.vocab,
+            prepared.mixture,
             prepared.segmenter.noise(self.recipe.segment),
             self.recipe.seed,
             longest=min(data.max_pieces, data.batch_tokens - 1),  # EOS
         )
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """Return the batches of an epoch as rows of the training corpus."""
-        data, mixture = self.recipe.data, self.prepared.mixture
-        corpus = self._epochs.lengths(epoch)
-        drawn = None if mixture is None else mixture.rows(self.recipe.seed, epoch)
+        """Return the batches of an epoch as indices of its pairs."""
+        data, pairs = self.recipe.data, self._epochs[epoch]
         return make_batches(
-            corpus.src_len,
-            corpus.tgt_len,
+            pairs.src_len,
+            pairs.tgt_len,
             data.batch_tokens,
             self.recipe.seed,
             epoch,
             data.rebatch,
-            drawn,
+            pairs.rows,
         )
 
-    def tokens(self, epoch: int, rows: np.ndarray) -> int:
+    def tokens(self, epoch: int, examples: np.ndarray) -> int:
         """Return the target tokens of a batch, including EOS."""
-        return int(self._epochs.lengths(epoch).tgt_len[rows].sum()) + len(rows)
+        return int(self._epochs[epoch].tgt_len[examples].sum()) + len(examples)
 
-    def make_batch(self, epoch: int, rows: np.ndarray, pad: bool) -> Batch:
+    def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> Batch:
         """Return a batch of pairs on the device."""
-        corpus, lengths = self._epochs.pairs(epoch, rows), self._epochs.lengths(epoch)
-        if not pad:
-            return collate(corpus, rows).to(self.device)
-        src_len, tgt_len = lengths.src_len[rows] + 1, lengths.tgt_len[rows] + 1
-        buckets = buckets_for(self.device.type)
-        bucket = buckets.fit(src_len, tgt_len, self.recipe.data.batch_tokens)
-        return collate(corpus, rows, bucket).pack(self.device)
+        pairs = self._epochs[epoch]
+        bucket = None
+        if pad:
+            src_len, tgt_len = pairs.src_len[examples] + 1, pairs.tgt_len[examples] + 1
+            buckets = buckets_for(self.device.type)
+            bucket = buckets.fit(src_len, tgt_len, self.recipe.data.batch_tokens)
+        batch = collate(pairs.select(examples), examples, bucket)
+        batch = replace(batch, rows=pairs.rows_of(examples))
+        return batch.pack(self.device) if pad else batch.to(self.device)
 
     def loss(self, model: Transformer, batch: Batch) -> LossSums:
         """Return the sums over the target tokens of a batch."""

@@ -299,9 +299,9 @@ def test_segmentation_noise_keeps_tags(segment: dict[str, Any], tmp_path: Path):
     p = prepare(recipe, progress=False)
     noise = p.segmenter.noise(recipe.segment)
     assert noise is not None
-    epochs = Epochs(p.train, p.vocab, noise, recipe.seed, longest=500)
+    epochs = Epochs(p.train, p.vocab, p.mixture, noise, recipe.seed, longest=500)
     rows = np.arange(len(p.train))
-    pairs = epochs.pairs(0, rows)
+    pairs = epochs[0].select(rows)
     [tag] = p.vocab.reserved_ids
     assert all(pairs.src(row)[0] == tag for row in rows)
     assert any(len(pairs.src(row)) != len(p.train.src(row)) for row in rows)

@@ -48,7 +48,7 @@ def test_specials_are_never_chosen():
         assert masked[[0, 1, 3, 4]].tolist() == [EOS, UNK, EOS, UNK]
 
 
-def test_masks_are_a_function_of_seed_epoch_and_row():
+def test_masks_are_a_function_of_seed_epoch_and_example():
     lines = random_lines(100)
     text = masked_text(lines)
     alone = text.collate(np.array([3]), epoch=1)

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from nmt.data.batches import make_batches
-from nmt.data.mixture import Mixture, mixture_of, sampling_weights, shuffle_rows
+from nmt.data.mixture import (
+    Mixture,
+    copy_numbers,
+    mixture_of,
+    sampling_weights,
+    shuffle_copies,
+)
 
 
 def test_the_whole_part_of_a_weight_is_certain_and_the_rest_is_drawn():
@@ -53,21 +59,26 @@ def test_without_weights_there_is_no_mixture():
 
 def test_copies_of_a_row_are_far_apart():
     rows = Mixture([50, 1000], [4, 1]).rows(1, 0)
-    order = shuffle_rows(rows, np.random.default_rng(1))
-    assert sorted(order) == rows.tolist()
+    order = shuffle_copies(rows, np.random.default_rng(1))
+    assert sorted(order) == list(range(len(rows)))
     for row in range(50):
-        gaps = np.diff(np.flatnonzero(order == row))
+        gaps = np.diff(np.flatnonzero(rows[order] == row))
         assert gaps.min() > len(order) / 8  # they are a quarter of the epoch apart on average
-    assert len(shuffle_rows(rows[:0], np.random.default_rng(1))) == 0
+    assert len(shuffle_copies(rows[:0], np.random.default_rng(1))) == 0
+
+
+def test_copies_of_a_row_are_numbered():
+    assert copy_numbers(np.array([0, 0, 0, 2, 5, 5])).tolist() == [0, 1, 2, 0, 0, 1]
+    assert len(copy_numbers(np.zeros(0, np.int64))) == 0
 
 
 @pytest.mark.parametrize("rebatch", [True, False])
 def test_the_batches_of_an_epoch_have_each_drawn_row(rebatch: bool):
     rng = np.random.default_rng(5)
-    src, tgt = rng.integers(1, 30, 400), rng.integers(1, 30, 400)
     rows = Mixture([100, 300], [2.5, 0.5]).rows(1, 2)
+    src, tgt = rng.integers(1, 30, (2, 400))[:, rows]
     batches = make_batches(src, tgt, 200, 1, 2, rebatch, rows)
-    assert sorted(np.concatenate(batches)) == rows.tolist()
+    assert sorted(np.concatenate(batches)) == list(range(len(rows)))
     longest = np.maximum(src, tgt) + 1
     assert all(len(batch) * longest[batch].max() <= 200 for batch in batches)
     again = make_batches(src, tgt, 200, 1, 2, rebatch, rows)
@@ -75,5 +86,5 @@ def test_the_batches_of_an_epoch_have_each_drawn_row(rebatch: bool):
 
 
 def test_batches_of_an_epoch_without_rows():
-    lengths = np.array([3, 4])
-    assert make_batches(lengths, lengths, 64, 1, 0, rows=np.zeros(0, np.int64)) == []
+    none = np.zeros(0, np.int64)
+    assert make_batches(none, none, 64, 1, 0, rows=none) == []

@@ -16,7 +16,8 @@ import pytest
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import epochs, noise_kernels
 from nmt.data.encoded import SIDES, CorpusWriter, EncodedCorpus, Ragged
-from nmt.data.epochs import Epochs, NoisyCorpus, SideNoise
+from nmt.data.epochs import Epochs, NoisyPairs, SideNoise
+from nmt.data.mixture import Mixture
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
 from nmt.data.segmenters.noise import Merges, Noise, ReachablePieces, Unigram
@@ -75,10 +76,12 @@ class Case:
         self.vocab = vocabulary(self.sentences, self.noise)
         self.corpus = encoded(self.sentences, self.vocab, folder)
 
-    def epoch(self, model=None, longest: int = 1000, seed: int = 1, epoch: int = 0, threads=1):
+    def epoch(
+        self, model=None, longest: int = 1000, seed: int = 1, epoch: int = 0, threads=1, rows=None
+    ):
         noise = self.noise if model is None else replace(self.noise, model=model)
         sides = {s: SideNoise(noise, self.vocab, self.vocab.types_of(s)) for s in SIDES}
-        return NoisyCorpus(self.corpus, sides, seed, epoch, longest, threads)
+        return NoisyPairs(self.corpus, rows, sides, seed, epoch, longest, threads)
 
     def pieces(self, corpus, row: int) -> tuple[list[str], list[str]]:
         pairs = corpus.select(np.array([row]))
@@ -159,7 +162,7 @@ def test_all_pieces_of_many_draws_were_foreseen_on_their_side(case: Case):
 def test_epochs_differ_and_the_seed_and_the_epoch_decide(case: Case, monkeypatch):
     first = case.epoch(epoch=3)
     everything = first.select(np.arange(len(PAIRS)))
-    monkeypatch.setattr(epochs, "ROWS", 3)
+    monkeypatch.setattr(epochs, "CHUNK", 3)
     for threads in (1, 2):
         again = case.epoch(epoch=3, threads=threads)
         assert np.array_equal(again.src_len, first.src_len)
@@ -397,7 +400,7 @@ def test_a_vocabulary_without_noise_is_enough(case: Case, tmp_path: Path):
     vocab = vocabulary(case.sentences, None)
     corpus = encoded(case.sentences, vocab, tmp_path)
     sides = {s: SideNoise(case.noise, vocab, vocab.types_of(s)) for s in SIDES}
-    noisy, changed = NoisyCorpus(corpus, sides, 1, 0, 1000), 0
+    noisy, changed = NoisyPairs(corpus, None, sides, 1, 0, 1000), 0
     for row, pair in enumerate(PAIRS):
         pairs = noisy.select(np.array([row]))
         for side, ids, line in zip(SIDES, (pairs.src(row), pairs.tgt(row)), pair, strict=True):
@@ -446,26 +449,62 @@ def test_no_noise_is_the_same_corpus_in_every_epoch(tmp_path: Path):
         assert not config.has_noise
         assert learned(config).noise(config) is None
     corpus = encoded([[["a"]], [["b"]]], vocab := Vocab.build(Counter("a"), Counter("b")), tmp_path)
-    plain = Epochs(corpus, vocab, None, seed=1, longest=10)
-    assert plain.lengths(0) is plain.lengths(7) is plain.pairs(3, np.array([0])) is corpus
+    plain = Epochs(corpus, vocab, None, None, seed=1, longest=10)
+    for epoch in (0, 7):
+        assert plain[epoch].src_len is corpus.src_len
+        assert plain[epoch].select(np.array([0])).src(0).tolist() == corpus.src(0).tolist()
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_an_epoch_has_the_pairs_that_the_mixture_draws(noise: bool, tmp_path: Path):
+    case = Case("fastbpe", tmp_path)
+    mixture = Mixture([5, len(PAIRS) - 5], [3, 0.5])
+    epochs = Epochs(
+        case.corpus, case.vocab, mixture, case.noise if noise else None, seed=1, longest=1000
+    )
+    for epoch in range(2):
+        pairs = epochs[epoch]
+        rows = mixture.rows(1, epoch)
+        everything = np.arange(len(rows))
+        assert pairs.rows_of(everything).tolist() == rows.tolist()
+        selected = pairs.select(everything)
+        for i, row in enumerate(rows.tolist()):
+            assert (pairs.src_len[i], pairs.tgt_len[i]) == (
+                len(selected.src(i)),
+                len(selected.tgt(i)),
+            )
+            found = case.segmenter.decode_tokenized(case.vocab.pieces(selected.src(i)), "gl")
+            assert found == PAIRS[row][0]
+
+
+def test_copies_of_a_weighted_pair_have_noise_of_their_own(case: Case):
+    copies = 4
+    rows = np.repeat(np.arange(len(PAIRS)), copies)
+    weighted, once = case.epoch(rows=rows), case.epoch()
+    different = 0
+    for row in range(len(PAIRS)):
+        found = [case.pieces(weighted, row * copies + copy) for copy in range(copies)]
+        assert found[0] == case.pieces(once, row)
+        different += any(other != found[0] for other in found[1:])
+    assert different > len(PAIRS) / 2
 
 
 def test_the_next_epoch_is_made_in_the_background(tmp_path: Path, monkeypatch):
     case, made = Case("fastbpe", tmp_path), []
-    real = NoisyCorpus.__init__
+    real = NoisyPairs.__init__
 
-    def init(self, corpus, noise, seed, epoch, *rest) -> None:
+    def init(self, corpus, rows, noise, seed, epoch, *rest) -> None:
         made.append(epoch)
-        real(self, corpus, noise, seed, epoch, *rest)
+        real(self, corpus, rows, noise, seed, epoch, *rest)
 
-    monkeypatch.setattr(NoisyCorpus, "__init__", init)
-    found = Epochs(case.corpus, case.vocab, case.noise, seed=1, longest=1000)
+    monkeypatch.setattr(NoisyPairs, "__init__", init)
+    found = Epochs(case.corpus, case.vocab, None, case.noise, seed=1, longest=1000)
     for epoch in (4, 4, 5, 6, 9):
         expected = case.epoch(epoch=epoch)
-        assert np.array_equal(found.lengths(epoch).src_len, expected.src_len)
-        pairs = found.pairs(epoch, np.array([1]))
+        assert np.array_equal(found[epoch].src_len, expected.src_len)
+        pairs = found[epoch].select(np.array([1]))
         assert np.array_equal(pairs.tgt(1), expected.select(np.array([1])).tgt(1))
-        found._noisy(epoch + 1)
+        found[epoch + 1]
     background = [e for e, n in Counter(made).items() for _ in range(n)]
     assert sorted(set(background)) == [4, 5, 6, 7, 8, 9, 10, 11]
     assert len(found._made) <= epochs.KEPT_EPOCHS
@@ -479,7 +518,7 @@ def test_an_error_of_the_background_reaches_training(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(SideNoise, "__call__", fail)
     with pytest.raises(MemoryError):
-        Epochs(case.corpus, case.vocab, case.noise, seed=1, longest=1000).lengths(0)
+        Epochs(case.corpus, case.vocab, None, case.noise, seed=1, longest=1000)[0]
 
 
 @pytest.mark.parametrize(

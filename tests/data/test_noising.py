@@ -109,7 +109,7 @@ def test_lines_are_permuted():
     assert {" ".join(map(str, order)) for order in orders} == expected
 
 
-def test_noise_is_a_function_of_seed_epoch_and_row():
+def test_noise_is_a_function_of_seed_epoch_and_example():
     lines = random_lines(100)
     text = denoised(lines)
     src = text.pair(3, epoch=1)[0].tolist()

@@ -146,15 +146,26 @@ def test_padding_for_graphs_changes_no_loss_and_no_gradient(start, task):
         torch.testing.assert_close(padded[name], gradient, atol=2e-4, rtol=1e-4)
 
 
-def test_a_block_that_is_drawn_twice_fits_its_padded_batch(start, folder):
+def test_copies_of_a_block_fit_a_padded_batch_with_draws_of_their_own(start, folder):
     """An entry of weight 5 has each block five times in an epoch, often twice in one batch."""
-    trainer = start("denoising", NO_DROPOUT, f"data.train=[{{path: {folder}/train, weight: 5}}]")
-    task = trainer.task
-    twice = next(rows for rows in task.plan(0) if len(set(rows.tolist())) < len(rows))
-    plain, padded = (task.make_batch(0, twice, pad) for pad in (False, True))
-    assert padded.bucket is not None
-    sums = [float(task.loss(trainer.model, batch).nll) for batch in (plain, padded)]
-    assert sums[1] == pytest.approx(sums[0], rel=1e-5)
+    entry = f"data.train=[{{path: {folder}/train, weight: 5}}]"
+    for kind in ("masked_lm", "denoising"):
+        trainer = start(kind, NO_DROPOUT, entry)
+        task = trainer.task
+        examples = np.concatenate(task.plan(0))
+        assert sorted(examples % task.size) == np.repeat(np.arange(task.size), 5).tolist()
+        twice = next(some for some in task.plan(0) if len(set(some % task.size)) < len(some))
+        plain, padded = (task.make_batch(0, twice, pad) for pad in (False, True))
+        assert plain.rows.tolist() == padded.rows.tolist() == (twice % task.size).tolist()
+        assert padded.bucket is not None
+        sums = [float(task.loss(trainer.model, batch).nll) for batch in (plain, padded)]
+        assert sums[1] == pytest.approx(sums[0], rel=1e-5)
+        copies = [
+            task.make_batch(0, np.array([3 + copy * task.size]), pad=False) for copy in range(5)
+        ]
+        inputs = [batch.ids if kind == "masked_lm" else batch.src for batch in copies]
+        assert len({tuple(ids.tolist()) for ids in inputs}) > 2  # two draws may be equal
+        assert len({task.tokens(0, batch.rows) for batch in copies}) == 1
 
 
 @TASKS

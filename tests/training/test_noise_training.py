@@ -104,8 +104,8 @@ def test_each_epoch_is_segmented_again_and_all_ranks_see_the_same(start: Callabl
     padded = task.make_batch(1, task.plan(1)[0], pad=True)  # a bucket of the lengths of epoch 1
     assert padded.tgt_out.numel() >= task.tokens(1, padded.rows)
     for epoch in (0, 1):
-        lengths = task._epochs.lengths(epoch)
-        longest = np.maximum(lengths.src_len, lengths.tgt_len) + 1
+        pairs = task._epochs[epoch]
+        longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
         for batch in task.plan(epoch):
             assert len(batch) * longest[batch].max() <= limit
 
