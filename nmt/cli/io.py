@@ -28,7 +28,7 @@ from nmt.cli.resume_translation import (
 )
 from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, quantity, read_lines
 from nmt.errors import MachineError, UserError
-from nmt.runtime.files import disk_errors
+from nmt.runtime.files import RESUME, disk_errors
 
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
@@ -373,6 +373,7 @@ def open_output(
     name: str | None,
     signature: Signature,
     resume: bool,
+    force: bool,
     line_number: LineNumber | None,
     complete: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Output, int]]:
@@ -382,13 +383,15 @@ def open_output(
     ``prepare_partial``.
 
     Args:
+        force: replace a file of this name, even if another program creates it meanwhile.
         complete: makes the output from the complete partial output; None = rename it.
 
     Yields:
         The output, and how many input lines are finished in it.
 
     Raises:
-        UserError: standard output is closed, or the output cannot be resumed.
+        UserError: standard output is closed, the output cannot be resumed, or another program has
+            created a file of its name meanwhile.
         MachineError: the output cannot be written.
     """
     if name is None:
@@ -410,6 +413,13 @@ def open_output(
         finally:
             output.close()
         if complete is None:
+            if not force and os.path.exists(name):
+                raise UserError(
+                    "another program created this file while nmt-translate was running",
+                    at=name,
+                    fix="rename or delete it, then "
+                    + (RESUME if is_resumable(signature) else f"rename {partial} to {name}"),
+                )
             if is_resumable(signature):
                 store_hash(partial, signature)
             os.replace(partial, name)

@@ -292,7 +292,7 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
         print(f"note: {name}: the {what} is complete already", file=sys.stderr)
         return
     line_number = output_format.line_number
-    opening = open_output(name, signature, args.resume, line_number, complete)
+    opening = open_output(name, signature, args.resume, args.force, line_number, complete)
     with opening as (output, finished):
         if corpus is not None:
             corpus.check_unfinished(finished)

@@ -457,6 +457,8 @@ class Capitals:
         for line in itertools.islice(lines, skip, None):
             if line == "fail":
                 raise KeyboardInterrupt
+            if line.startswith("create "):  # as another program may do
+                Path(line.removeprefix("create ")).write_text("precious")
             yield [Translation([], line.upper(), -1.0, -1.0, True)]
 
 
@@ -550,6 +552,33 @@ def test_two_commands_cannot_write_the_same_output(command: Any, tmp_path: Path)
     assert not list(tmp_path.iterdir())
     assert command("--output", target, stdin="a\n") == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("from_pipe", [False, True])
+def test_a_file_that_appears_during_the_translation_is_kept(
+    command: Any, tmp_path: Path, from_pipe: bool
+) -> None:
+    source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
+    text = f"a\ncreate {target}\n"
+    source.write_text(text)
+    argv = ["--output", target, *([] if from_pipe else ["--input", source])]
+    code, err = command(*argv, stdin=text)
+    flag = "--force starts over" if from_pipe else "--resume continues"
+    step = f"rename {part} to {target}" if from_pipe else "run the same command with --resume"
+    assert code == 2
+    assert err == (
+        f"note: finished lines are in {part}; the same command with {flag}\n"
+        f"nmt-translate: {target}: another program created this file while nmt-translate was "
+        f"running\n  -> rename or delete it, then {step}\n"
+    )
+    assert (target.read_text(), part.read_text()) == ("precious", text.upper())
+    if from_pipe:
+        assert command(*argv, "--force", stdin=text)[0] == 0
+    else:
+        target.unlink()
+        assert command(*argv, "--resume")[0] == 0
+    assert target.read_text() == text.upper()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
 
 def test_the_lock_file_of_a_killed_command_does_not_block(command: Any, tmp_path: Path) -> None:
