@@ -347,14 +347,14 @@ def _write(
     """Write the translations of each line, from line ``finished`` on.
 
     Returns:
-        How many were cut at the length limit, and the number of lines in the output.
+        How many were cut at the length limit, and of how many lines.
     """
-    cut = 0
-    for of_line in translations:
-        output.write("".join(f"{format_line(finished, one)}\n" for one in of_line).encode())
+    cut = written = 0
+    for number, of_line in enumerate(translations, finished):
+        output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
         cut += not of_line[0].finished
-        finished += 1
-    return cut, finished
+        written += 1
+    return cut, written
 
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:

@@ -344,6 +344,23 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
     assert "cut 1 of 1 translation\n" in err
 
 
+def test_after_resume_cut_outputs_are_counted_among_the_new_ones(
+    translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(text_of(LINES[:1] * 3))
+    argv = ["--beam", "1", "--input", source, "--output", target]
+    with monkeypatch.context() as killed:
+        killed.setattr("nmt.cli.io.delete_signature", lambda partial: None)
+        assert translate(*argv)[0] == 0
+    first, *_ = target.read_bytes().splitlines(keepends=True)
+    (tmp_path / "out.part").write_bytes(first)
+    target.unlink()
+    code, _, err = translate(*argv, "--resume")
+    assert code == 0
+    assert "cut 2 of 2 translations\n" in err
+
+
 # ---------------------------------------------------------------- options
 
 
