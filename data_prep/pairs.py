@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.data.languages import script_share
-from nmt.data.text import read_lines
+from nmt.data.text import quantity, read_lines
 from nmt.errors import UserError
 
 MAX_PLACES = 50  # places per filter in MANIFEST.json; the count is always exact
@@ -99,7 +99,7 @@ def read_aligned(
                 for side, rest in zip((one, other), sides, strict=True)
             ]
             raise UserError(
-                f"{src.name} has {counts[0]:,} lines and {tgt.name} has {counts[1]:,}",
+                f"{src.name} has {quantity(counts[0], 'line')} and {tgt.name} has {counts[1]:,}",
                 at=str(src.parent),
                 fix="line n of one file must be the translation of line n of the other; "
                 "correct your files, or repeat an incomplete download",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from nmt.data.text import CR_FIX, OPENERS, Pair, find_side, is_blank, read_lines
+from nmt.data.text import CR_FIX, OPENERS, Pair, find_side, is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 
@@ -283,7 +283,7 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
     if counts[0] != counts[1]:
         line = first_misaligned(zip(*(read_lines(path) for path in sides), strict=False))
         raise UserError(
-            f"has {counts[0]:,} lines, but {sides[1].name} has {counts[1]:,}"
+            f"has {quantity(counts[0], 'line')}, but {sides[1].name} has {counts[1]:,}"
             + (f"; the first pair that does not seem to match is line {line:,}" if line else ""),
             at=str(sides[0]),
             fix="line n of one file must be the translation of line n of the other",

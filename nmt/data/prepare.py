@@ -26,7 +26,7 @@ from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import MAX_LISTED, CorpusReport, Lengths, all_warnings, raise_on_failures
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
-from nmt.data.text import read_lines
+from nmt.data.text import quantity, read_lines
 from nmt.data.vocab import MASK, Vocab
 from nmt.errors import MachineError, NmtError, UserError
 
@@ -240,7 +240,7 @@ def _other_references(files: Bitext, of_set: EvalSet, recipe: Recipe) -> Iterato
         lines = read_in_form(path, files.langs[1], files.original[1], recipe.data.tokenized)
         if len(lines) != len(of_set.ref_lines):
             raise UserError(
-                f"has {len(lines):,} lines, but {files.original[0][-1].name} has "
+                f"has {quantity(len(lines), 'line')}, but {files.original[0][-1].name} has "
                 f"{len(of_set.ref_lines):,}",
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.data.text import is_blank, read_lines
+from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 
 METRICS = ("bleu", "chrf", "chrf++")
@@ -31,7 +31,7 @@ def read_documents(file: str, lines: int) -> list[str]:
     ids = [line.strip() for line in read_lines(Path(file))]
     if len(ids) != lines:
         raise UserError(
-            f"{len(ids):,} lines, but the reference has {lines:,}",
+            f"{quantity(len(ids), 'line')}, but the reference has {lines:,}",
             at=file,
             fix="give one document id for each line of the reference",
         )

@@ -17,6 +17,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
 
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
 
@@ -374,7 +375,7 @@ def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypot
     """
     if len(hyps) != len(refs):
         raise UserError(
-            f"{len(hyps):,} lines, but the reference has {len(refs):,}",
+            f"{quantity(len(hyps), 'line')}, but the reference has {len(refs):,}",
             at=hyp_name,
             fix="give one hypothesis for each reference line; keep blank lines",
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.comet import ExternalMetric
@@ -59,7 +60,7 @@ class Report:
     def table(self) -> str:
         """Return a table for people: one block per metric, at most about 100 columns wide."""
         kind = "references" if self.systems.other_refs else "reference"
-        lines = [f"{kind} {self.systems.ref_name}, {len(self.systems.refs):,} lines"]
+        lines = [f"{kind} {self.systems.ref_name}, {quantity(len(self.systems.refs), 'line')}"]
         width = max(map(len, self.scores))
         for entries in zip(*self.scores.values(), strict=True):
             lines += ["", _title(entries[0].score.name), f"  {entries[0].score.signature}"]

@@ -121,6 +121,9 @@ def test_unequal_files_report_both_counts_and_a_line(tmp_path: Path):
         prepare(recipe, progress=False)
     assert "has 200 lines, but train.en has 201" in str(error.value)
     assert "line 51" in str(error.value)
+    (tmp_path / "train.gl").write_text("unha\n")
+    with pytest.raises(UserError, match=r"has 1 line, but train\.en has 201"):
+        prepare(recipe, progress=False)
     assert not (tmp_path / "run").exists()
     assert not list(tmp_path.glob(".cache/*"))
 

@@ -65,8 +65,8 @@ def test_lines_of_dev_and_test_are_as_released(tmp_path):
 def test_unequal_files_name_both_counts(tmp_path, src, tgt):
     release = unpinned(iwslt15_en_vi.RELEASE)
     write(tmp_path, release, {"dev": (src, tgt)})
-    counts = [3 if text.startswith("a\nb") else 1 for text in (src, tgt)]
-    message = rf"tst2012.en has {counts[0]} lines and tst2012.vi has {counts[1]}"
+    one, other = ("1 line", 3) if src == "a\n" else ("3 lines", 1)
+    message = f"tst2012.en has {one} and tst2012.vi has {other}"
     with pytest.raises(UserError, match=message):
         release.prepare(request(release, tmp_path))
     assert not (tmp_path / "out").exists()

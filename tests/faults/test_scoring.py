@@ -32,11 +32,11 @@ def ref(tmp_path: Path) -> Path:
 def test_line_counts_differ(tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = write_lines(tmp_path / "short", LINES[:1])
     error = error_of(capsys, "--hyp", ref, short, "--ref", ref)
-    assert f"{short}: 1 lines, but the reference has 2" in error
+    assert f"{short}: 1 line, but the reference has 2" in error
     error = error_of(capsys, "--hyp", ref, "--ref", ref, "--src", short)
-    assert f"{short}: 1 lines" in error
+    assert f"{short}: 1 line, " in error
     run = make_run(tmp_path / "r", LINES, LINES[:1], {}, "u000100")
-    assert f"{run / 'test.hyp'}: 1 lines" in error_of(capsys, run)
+    assert f"{run / 'test.hyp'}: 1 line, " in error_of(capsys, run)
 
 
 def test_notes_on_a_tokenized_reference_and_an_empty_hypothesis(

@@ -42,7 +42,7 @@ def test_one_bucket_has_the_score_of_the_corpus() -> None:
 
 
 def test_counts_must_agree() -> None:
-    with pytest.raises(UserError, match="1 lines, but the reference has 2"):
+    with pytest.raises(UserError, match="1 line, but the reference has 2"):
         by_length(["a"], ["a", "b"], ["bleu"], "en")
 
 

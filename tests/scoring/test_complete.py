@@ -134,7 +134,7 @@ def test_joined_sentences_are_free_to_move_inside_a_document() -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (["a"], "1 lines, but the reference has 3"),
+        (["a"], "1 line, but the reference has 3"),
         (["a", "", "b"], ":2: a blank line"),
         (["a", "b", "a"], ":3: document a continues after another one"),
     ],
