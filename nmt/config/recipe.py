@@ -1252,6 +1252,11 @@ class Recipe(ConfigBase):
         """Return the source languages of the training entries."""
         return list(dict.fromkeys(entry.langs(self)[0] for entry in self.data.train))
 
+    def src_option(self, entry: HeldOutEntry) -> str | None:
+        """Return the ``src`` that a translation of an entry's source needs; None = no option."""
+        lang, _ = entry.langs(self)
+        return lang if lang != self.src and lang in self.sources else None
+
     @property
     def tag_targets(self) -> dict[str, str]:
         """Return the target language of each tag of ``data.train``; the tag "" means none.

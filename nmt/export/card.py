@@ -140,8 +140,10 @@ def _summary(facts: Facts) -> list[str]:
 
 
 def _usage(facts: Facts) -> list[str]:
-    tag = facts.recipe.data.dev[0].tag
-    option = f' --tag "{tag}"' if tag else ""
+    entry = facts.recipe.data.dev[0]
+    options = f' --tag "{entry.tag}"' if entry.tag else ""
+    if src := facts.recipe.src_option(entry):
+        options += f" --src {src}"
     return [
         "Download the folder, and install the packages of the model:",
         "",
@@ -161,7 +163,7 @@ def _usage(facts: Facts) -> list[str]:
         facts.output.rstrip(),
         "```",
         "",
-        f"With the toolkit, `nmt-translate DIR{option} < input.txt` translates a file, and "
+        f"With the toolkit, `nmt-translate DIR{options} < input.txt` translates a file, and "
         "`nmt-serve DIR` opens a page to try the model on. DIR is this folder. "
         "[USAGE.md](USAGE.md) describes its files.",
     ]

@@ -157,9 +157,8 @@ class Translation(Task[Transformer, Batch]):
                 lines.append(f"  {tgt:<4} {split.ref_lines[row]}\n")
         folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev[0].src_lines), "")
         entry = self.recipe.data.dev[0]
-        lang, _ = entry.langs(self.recipe)
         options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
-        if lang != self.recipe.src and lang in self.recipe.sources:
+        if lang := self.recipe.src_option(entry):
             options += f" --src {lang}"
         lines.append(f"run folder: {folder}")
         lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}")

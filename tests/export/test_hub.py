@@ -109,6 +109,20 @@ def test_the_example_has_the_tag_that_the_dev_set_has(
     assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
 
 
+def test_the_command_of_the_card_has_the_source_language_of_the_dev_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy_corpus(tmp_path)
+    toy_corpus(tmp_path / "it", langs=("it", "en"))
+    dev = {"path": "it/dev", "src": "it"}
+    data = {"train": ["train", {"path": "it/train", "src": "it"}], "dev": dev, "checks": "off"}
+    assert train.main([str(toy_recipe(tmp_path, {"data": data}))]) == 0
+    monkeypatch.setattr("nmt.export.hub._run_example", lambda folder, code: "")
+    output = tmp_path / "model"
+    assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
+    assert "`nmt-translate DIR --src it < input.txt`" in card(output)[1]
+
+
 def test_commands_and_library_read_the_folder(
     trained: Path, hub: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
