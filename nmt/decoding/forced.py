@@ -165,6 +165,7 @@ def attention_maps(
     pairs: Sequence[tuple[str, str]],
     device: torch.device,
     tag: str | None = None,
+    src: str | None = None,
 ) -> list[AttentionMap]:
     """Return the cross-attention of given pairs, at the layer that word alignments use.
 
@@ -173,18 +174,21 @@ def attention_maps(
         pairs: source and target, plain text; not blank.
         device: of the model.
         tag: what each source begins with; it is the first of the source pieces.
+        src: language of the sources; None = that of the model.
     """
     mark = codec.tag_ids(tag)
     maps = []
     for number, (source, target) in enumerate(pairs, 1):
-        src, tgt = codec.source_pieces(source), codec.target_pieces(target)
-        src_ids = np.concatenate([mark, codec.source_ids(number, src)])
-        encoded = EncodedPairs([(src_ids, np.array(codec.vocab.ids(tgt), np.int64), number)])
+        src_pieces, tgt_pieces = codec.source_pieces(source, src), codec.target_pieces(target)
+        src_ids = np.concatenate([mark, codec.source_ids(number, src_pieces)])
+        tgt_ids = np.array(codec.vocab.ids(tgt_pieces), np.int64)
+        encoded = EncodedPairs([(src_ids, tgt_ids, number)])
         with _recorded_attention(model) as attention:
             model(collate(encoded, np.zeros(1, dtype=np.int64)).to(device))
         weights = torch.stack(attention).mean(0)[0].float().cpu().numpy()
         eos = codec.vocab.pieces([EOS])
-        maps.append(AttentionMap([*([tag] if tag else []), *src, *eos], [*tgt, *eos], weights))
+        marked = [*([tag] if tag else []), *src_pieces, *eos]
+        maps.append(AttentionMap(marked, [*tgt_pieces, *eos], weights))
     return maps
 
 

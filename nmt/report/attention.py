@@ -83,24 +83,27 @@ def heat_maps(
     """
     from nmt.decoding.forced import attention_maps
 
+    src, tgt = outputs.langs(run)
+    codec = translator.codec.for_target(tgt)
     try:
         chosen, pairs = [], []
         for example in examples:
             row = example.line - 1
             pair = (outputs.source_lines(run)[row], outputs.output_line(run, row))
             sizes = (
-                len(translator.codec.source_pieces(pair[0])),
-                len(translator.codec.target_pieces(pair[1])),
+                len(codec.source_pieces(pair[0], src)),
+                len(codec.target_pieces(pair[1])),
             )
             if not any(map(is_blank, pair)) and all(0 < size <= MAX_PIECES for size in sizes):
                 chosen.append(example)
                 pairs.append(pair)
         maps = attention_maps(
             translator.model,
-            translator.codec,
+            codec,
             pairs[:SENTENCES],
             translator.device,
             outputs.tag(run),
+            src,
         )
     except NmtError as error:
         return [], place_of(error)

@@ -98,7 +98,11 @@ class Outputs:
         self.texts = [self.systems.texts[run.name] for run in runs]
         self._entries = {run.name: _entry_of(run.recipe, split) for run in runs}
         self._source_lines: dict[str, list[str]] = {}
-        self.src_lang, self.tgt_lang = self._entries[runs[0].name].langs(runs[0].recipe)
+        self.src_lang, self.tgt_lang = self.langs(runs[0])
+
+    def langs(self, run: ReportedRun) -> tuple[str, str]:
+        """Return the source and the target language of a run on this set."""
+        return self._entries[run.name].langs(run.recipe)
 
     def tag(self, run: ReportedRun) -> str | None:
         """Return what each source of a run begins with."""
@@ -108,11 +112,11 @@ class Outputs:
         """Return the source lines of a run in the form of its recipe, tokenized or plain."""
         if run.name not in self._source_lines:
             recipe, entry = run.recipe, self._entries[run.name]
-            lang, _ = entry.langs(recipe)
+            lang, _ = langs = self.langs(run)
             lines = list(read_lines(find_side(entry.path, lang), clean=False))
             check_lines(lines, self.systems.refs, entry.path)
             if entry.is_tokenized(recipe.data) != recipe.data.tokenized:
-                convert = ConvertLines(recipe.data.tokenized, entry.langs(recipe))
+                convert = ConvertLines(recipe.data.tokenized, langs)
                 lines = [convert.line(line, lang) for line in lines]
             self._source_lines[run.name] = lines
         return self._source_lines[run.name]

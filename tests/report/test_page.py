@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import nmt
 from nmt.cli import report, train
 from nmt.report.attention import heat_maps, load_translators
 from nmt.report.outputs import Outputs
@@ -22,6 +23,7 @@ from tests import final_reports
 from tests.report.conftest import HEBREW, HOSTILE
 from tests.report.page import Page
 from tests.text_toy import text_corpus, text_recipe
+from tests.toy import toy_corpus, toy_recipe
 
 OLD_RUN = Path(__file__).parents[1] / "fixtures" / "run-0.2" / "fastbpe"
 CURVES = 8  # three of the loss, BLEU, tokenized BLEU, learning rate, gradient norm, speed
@@ -165,6 +167,23 @@ def test_attention_is_that_of_the_source_as_each_run_got_it(folder):
         maps, _ = heat_maps(one, translators[one.name], outputs, examples)
         pieces = [text for _, text in maps[0].columns]
         assert pieces[:-1] == [*start, *outputs.sources[maps[0].line - 1].split()]
+
+
+def test_attention_is_that_of_pieces_by_the_rules_of_the_languages_of_the_set(tmp_path):
+    """In Italian and French an apostrophe belongs to the word before it."""
+    toy_corpus(tmp_path, {"train": 40, "dev": 4})
+    toy_corpus(tmp_path / "other", {"train": 40})
+    for lang, text in (("it", "dell'anno 1 2 3"), ("fr", "l'homme 3 2 1")):
+        (tmp_path / f"other/test.{lang}").write_text(f"{text}\n" * 4)
+    test = {"path": "other/test", "src": "it", "tgt": "fr"}
+    data = {"test": test, "tokenized": False, "checks": "off"}
+    run = nmt.train(toy_recipe(tmp_path, {"data": data}), quiet=True).run
+    (run / "test.hyp").write_text("l'homme 1 2 3\n" * 4)
+    runs = read_runs([run])
+    outputs, translators = Outputs(runs, "test"), load_translators(runs)
+    maps, _ = heat_maps(runs[0], translators[runs[0].name], outputs, outputs.examples()["Random"])
+    words = [[text for _, text in side][:2] for side in (maps[0].columns, maps[0].rows)]
+    assert words == [["dell'", "anno"], ["l'", "homme"]]
 
 
 def test_the_recipe_marks_what_differs_from_the_defaults(plain):
