@@ -359,8 +359,7 @@ def _write(
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
     """Print that a model which always saw a tag gets input without one."""
-    recipe = translator.recipe
-    if options.tag is None and recipe and all(entry.tag for entry in recipe.data.train):
+    if options.tag is None and translator.always_tagged:
         tags = ", ".join(f'"{tag}"' for tag in translator.vocab.tags)
         print(
             "note: all training data of this model had a tag before the source, and this input has "

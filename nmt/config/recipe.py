@@ -1258,6 +1258,11 @@ class Recipe(ConfigBase):
         return lang if lang != self.src and lang in self.sources else None
 
     @property
+    def always_tagged(self) -> bool:
+        """Return whether a tag is before each source of the training data."""
+        return all(entry.tag for entry in self.data.train)
+
+    @property
     def tag_targets(self) -> dict[str, str]:
         """Return the target language of each tag of ``data.train``; the tag "" means none.
 

@@ -58,10 +58,12 @@ class Translator:
     Attributes:
         recipe: recipe of the run, or of the first run of an ensemble; None = not known.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
+        always_tagged: whether a tag was before each source of the training data.
     """
 
     recipe: Recipe | None = None
     tag_targets: Mapping[str, str] = {}
+    always_tagged = False
 
     def __init__(
         self,
@@ -180,6 +182,7 @@ class Translator:
             workers=workers,
         )
         translator.recipe, translator.tag_targets = first.recipe, first.recipe.tag_targets
+        translator.always_tagged = first.recipe.always_tagged
         return translator
 
     @property

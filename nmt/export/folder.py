@@ -96,6 +96,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
         tags=vocab.tags,
         tag_targets=dict(translator.tag_targets),
+        always_tagged=translator.always_tagged,
     )
     (folder / METADATA).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
     readme = _readme(segmenter, metadata, positions)

@@ -31,6 +31,7 @@ class Metadata:
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
+        always_tagged: whether a tag was before each source of the training data.
     """
 
     version: str
@@ -43,6 +44,7 @@ class Metadata:
     length_penalty: float | None
     tags: list[str] = field(default_factory=list)
     tag_targets: dict[str, str] = field(default_factory=dict)
+    always_tagged: bool = False
 
 
 def is_export(folder: Path) -> bool:

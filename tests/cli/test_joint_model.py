@@ -6,6 +6,8 @@ import json
 import runpy
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,6 +75,23 @@ def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, tmp_path, capsys
     assert 'choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err
     assert main([*argv, "--src", "fr"]) == 2
     assert "its source languages are gl, it" in capsys.readouterr().err
+
+
+def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    model, source = tmp_path / "model", tmp_path / "in"
+    export(nmt.Translator.load(run), model)
+    source.write_text("1 2\n")
+    for options, noted in (([], True), (["--tag", "<it>"], False)):
+        assert main([str(model), "--input", str(source), *options]) == 0
+        assert ('choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err) == noted
+        ran = subprocess.run(
+            [sys.executable, "-B", model / "translate.py", *options],
+            check=True,
+            input=b"1 2\n",
+            capture_output=True,
+        )
+        assert (b"choose one with --tag: <gl>, <it>" in ran.stderr) == noted
 
 
 def test_a_model_with_an_entry_without_a_tag_needs_none(run, tmp_path, capsys):

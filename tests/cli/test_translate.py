@@ -54,7 +54,7 @@ class Translator:
     def load(*args):
         return Translator()
 
-    device, precision, recipe = "cpu", "fp32", None
+    device, precision, always_tagged = "cpu", "fp32", False
     unknown = types.SimpleNamespace(share=0.0, lines_all_unknown=0)
 
     def model_hash(self):
@@ -444,7 +444,7 @@ class Capitals:
 
     device = "cpu"
     precision = "fp32"
-    recipe = None
+    always_tagged = False
     unknown = UnknownPieces()
 
     def model_hash(self) -> str:

@@ -146,5 +146,8 @@ if __name__ == "__main__":
         translator.check_tag(tag)
     except ValueError as error:
         parser.error(str(error))
+    if tag is None and translator.settings["always_tagged"]:
+        tags = ", ".join(translator.settings["tags"])
+        print(f"note: all training data had a tag; choose one with --tag: {tags}", file=sys.stderr)
     for line in sys.stdin:
         print(translator.translate(line, tag), flush=True)
