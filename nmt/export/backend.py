@@ -27,6 +27,7 @@ from nmt.export.spec import (
     SPECIALS,
     check_supported,
     ctranslate2_length_penalty,
+    largest_offset,
     require_ctranslate2,
 )
 from nmt.model import MASKED_LOGIT
@@ -223,7 +224,7 @@ class ExportedTranslator(Translator):
         """Return the options of one call.
 
         Raises:
-            UserError: CTranslate2 does not support one of them.
+            UserError: CTranslate2 does not support one of them, or not its value.
         """
         options = super().check_options(given, constraints)
         unsupported = [
@@ -236,6 +237,12 @@ class ExportedTranslator(Translator):
             raise UserError(
                 f"engine ctranslate2 does not support {', '.join(unsupported)}",
                 fix="leave the option out, or translate a run folder with --engine torch",
+            )
+        if options.max_len_offset > (largest := largest_offset(self.decode)):
+            raise UserError(
+                f"engine ctranslate2 does not support a max-len-offset above {largest:,} with this "
+                "model",
+                fix="give a smaller one, or translate a run folder with --engine torch",
             )
         return options
 

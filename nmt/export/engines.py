@@ -20,6 +20,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import NmtError, UserError
 from nmt.export.backend import CTranslate2Search, ExportedTranslator, open_exported
 from nmt.export.metadata import is_export, read_metadata
+from nmt.export.spec import largest_offset
 from nmt.run.folder import RunFolder
 
 ENGINES = ("auto", "torch", "ctranslate2")
@@ -52,7 +53,8 @@ class AutoTranslator(Translator):
         progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
-        engine = self._engine() if is_greedy(inputs, options) else None
+        fits = options.max_len_offset <= largest_offset(self.decode)
+        engine = self._engine() if fits and is_greedy(inputs, options) else None
         if engine is None:
             return super().search(inputs, options, stop, progress)
         if stop is not None:

@@ -20,23 +20,23 @@ from string import Template
 import nmt
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
-from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
 from nmt.export.metadata import METADATA, Metadata
 from nmt.export.spec import (
+    LONGEST_SOURCE,
     SPECIALS,
     TYPICAL_LENGTH,
     build_spec,
     check_supported,
     ctranslate2_length_penalty,
+    largest_offset,
     require_ctranslate2,
 )
 from nmt.runtime.files import atomic_folder
 
 TEMPLATES = Path(__file__).with_name("templates")
-POSITIONS = 2048  # maximum pieces of a sentence with EOS, unless the decode settings need more
 _MOSES_NOTE = """\
 - translate.py uses sacremoses without changes. nmt-translate also corrects the spacing of quotes,
   of non-Latin punctuation and of words with combining characters{bpe}.
@@ -72,7 +72,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     decode = translator.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
     types = vocab.pieces(range(len(SPECIALS), len(vocab)))
-    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + decode.max_len_offset)
+    positions = LONGEST_SOURCE + largest_offset(decode)
     spec = build_spec(config, weights, types, positions)
     spec.optimize(quantization)
     spec.save(str(folder))

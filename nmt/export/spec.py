@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.config.errors import format_value
-from nmt.config.recipe import ModelConfig
+from nmt.config.recipe import DecodeConfig, ModelConfig
 from nmt.data.vocab import BOS, EOS, UNK
+from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 No piece of text contains a space, and only the piece of a tag begins with one.
 """
 
+LONGEST_SOURCE = MAX_SOURCE_PIECES + 2  # with its tag and EOS
+POSITIONS = 2048  # pieces of the longest sentence with EOS, unless the decode settings need more
 LARGEST_CLAMP = 1e-3  # a ScaleNorm that clamps at this length or less is exported without clamp
 TYPICAL_LENGTH = 25  # pieces; there the two length penalties grow at the same rate
 
@@ -51,6 +54,15 @@ def ctranslate2_length_penalty(alpha: float) -> float:
     relative growth with n is ``p / n`` and ``alpha / (5 + n)``: equal at n = 25 if p = 5/6 alpha.
     """
     return alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH)
+
+
+def largest_offset(decode: DecodeConfig) -> int:
+    """Return the largest ``max_len_offset`` for which an export has enough positions.
+
+    Args:
+        decode: settings of the run that is exported.
+    """
+    return max(POSITIONS - LONGEST_SOURCE, decode.max_len_offset)
 
 
 def check_supported(config: ModelConfig) -> None:

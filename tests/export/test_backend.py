@@ -8,11 +8,14 @@ from random import Random
 import numpy as np
 import pytest
 
+from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS
+from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
-from nmt.export.backend import CTranslate2Search
+from nmt.errors import UserError
+from nmt.export.backend import CTranslate2Search, ExportedTranslator
 from nmt.export.folder import export
 from tests.export.cases import ids, made, their_search
 
@@ -83,6 +86,23 @@ def test_options_reach_the_search(translator: Translator, engine: CTranslate2Sea
     short = engine.search(SOURCES, SearchOptions(max_len_offset=1))
     lengths = [len(f.ids) + f.finished - len(s) for s, (f,) in zip(SOURCES, short, strict=True)]
     assert max(lengths) == 2
+
+
+@pytest.mark.parametrize("offset", [4, 1600])
+def test_the_longest_output_has_positions(tmp_path: Path, offset: int) -> None:
+    """Of the longest source with a tag, for a model that always repeats one piece."""
+    translator = made(dim=4, heads=1, enc_layers=1, dec_layers=1)
+    translator.transformer.out_bias.data[ids()[0][1][0]] = 100
+    translator.decode = DecodeConfig(max_len_offset=offset)
+    export(translator, tmp_path / "model")
+    exported = ExportedTranslator(tmp_path / "model", "cpu", "", workers=1)
+    largest = max(1534, offset)
+    source = np.full(MAX_SOURCE_PIECES + 1, EOS + 2)
+    (found,) = exported.translate_ids([source], beam=1, max_len_offset=largest)
+    assert len(found.pieces) == MAX_SOURCE_PIECES + 2 + largest
+    message = f"does not support a max-len-offset above {largest:,} with this model"
+    with pytest.raises(UserError, match=message):
+        exported.stream([], max_len_offset=largest + 1)
 
 
 def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path: Path) -> None:

@@ -59,6 +59,16 @@ def test_each_search_gives_the_translations_of_torch(
     assert len(list(cache.glob("*"))) == exports
 
 
+def test_a_length_limit_above_that_of_the_export_is_for_torch(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    auto = Translator.load(run, "cpu", engine="auto")
+    capsys.readouterr()
+    for offset, note in ((1535, ""), (1534, NOTE)):
+        auto.translate([""], beam=1, max_len_offset=offset)
+        assert capsys.readouterr().err == note
+
+
 def test_the_export_is_kept_and_belongs_to_the_weights(run: Path, cache: Path) -> None:
     def search() -> set[tuple[str, int]]:
         Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1)
