@@ -320,7 +320,7 @@ class Training:
         else:
             before = checkpoint.state.precision
             if before not in ("", precision):
-                log.text(f"note: this run began in {before} and continues in {precision}")
+                log.text(f"note: this run was trained in {before} and continues in {precision}")
             shapes = shapes_of(model_without_memory(recipe, len(prepared.vocab)).state_dict())
             replace_damaged_best(run, checkpoint.state, shapes, log.text)
         write_atomic(run.data_report_file, prepared.report.to_json())

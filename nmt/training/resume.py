@@ -88,11 +88,11 @@ def require_same_update(state: TrainState, accumulate: int, processes: int, chan
 
 
 def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
-    """Return the precision of a resumed run; ``auto`` keeps the one that it began with.
+    """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
         wanted: ``precision`` of the recipe.
-        before: the resolved precision that the run began with; auto = not known, in a run of an
+        before: the resolved precision of the latest checkpoint; auto = not known, in a run of an
             older version.
 
     Raises:
@@ -104,10 +104,9 @@ def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
         return resolve_precision(before, device)
     except MachineError as error:
         raise MachineError(
-            f"{error.what}, and this run began in {before}",
+            f"{error.what}, and this run was trained in {before}",
             at="precision",
-            fix=f"resume on a device that supports {before}, or continue in fp32 with "
-            "precision=fp32",
+            fix=f"resume on a device that supports {before}, or {error.fix}",
         ) from error
 
 

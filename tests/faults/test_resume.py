@@ -131,12 +131,12 @@ def test_a_changed_vocabulary_is_refused(here, capsys):
     )
 
 
-def test_auto_precision_keeps_the_first_one(monkeypatch):
+def test_auto_precision_keeps_that_of_the_latest_checkpoint(monkeypatch):
     """Even on a machine for which ``auto`` would choose another."""
 
     def resolve(name: str, device: torch.device) -> str:
         if name == "fp16":
-            raise MachineError("this device has no fp16", at="precision", fix="set fp32")
+            raise MachineError("this device has no fp16", at="precision", fix="set precision=bf16")
         return "bf16" if name == "auto" else name
 
     monkeypatch.setattr(resume, "resolve_precision", resolve)
@@ -144,13 +144,19 @@ def test_auto_precision_keeps_the_first_one(monkeypatch):
     assert resume.resumed_precision("auto", "fp32", cpu) == "fp32"
     assert resume.resumed_precision("auto", "auto", cpu) == "bf16"  # not known
     assert resume.resumed_precision("bf16", "fp32", cpu) == "bf16"  # requested by the user
-    with pytest.raises(MachineError, match=r"no fp16, and this run began in fp16\n  -> resume on"):
+    with pytest.raises(MachineError) as error:
         resume.resumed_precision("auto", "fp16", cpu)
+    assert str(error.value) == (
+        "precision: this device has no fp16, and this run was trained in fp16\n"
+        "  -> resume on a device that supports fp16, or set precision=bf16"
+    )
 
 
 def test_another_precision_is_noted(here):
     assert resumed(here, "precision=bf16") == 0
-    assert "this run began in fp32 and continues in bf16" in (here / "run/train.log").read_text()
+    assert (
+        "this run was trained in fp32 and continues in bf16" in (here / "run/train.log").read_text()
+    )
 
 
 def test_auto_after_an_explicit_precision_is_allowed(here):
