@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.bitext import read_pairs
-from nmt.data.text import OPENERS, find_side
+from nmt.data.text import OPENERS, find_side, quantity
 from nmt.data.tokenizer import base_language
 from nmt.errors import UserError
 from nmt.runtime.files import require_utf8
@@ -16,6 +16,7 @@ from nmt.runtime.files import require_utf8
 # names of a validation and of a test set next to train, the first that exists counts
 HELD_OUT = {"dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
 HELD_OUT_SIZE = 1000  # pairs that data_prep holds out for dev, and again for test
+MIN_HELD_OUT = 10  # as data_prep refuses fewer
 
 # languages in file names: ISO 639 codes, also with a script or region
 _LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -130,13 +131,17 @@ def _no_files(prefix: str) -> UserError:
 
 def _held_out(prefix: str, split: str, src: str, tgt: str) -> str | None:
     """Return the prefix of a dev or test set next to the training text, or None."""
-    path = Path(prefix)
     for name in HELD_OUT[split]:
-        replaced = path.name.replace("train", name) if "train" in path.name else name
-        other = str(path.with_name(replaced))
+        other = _next_to(prefix, name)
         if all(_has_side(other, lang) for lang in (src, tgt)):
             return other
     return None
+
+
+def _next_to(prefix: str, name: str) -> str:
+    """Return the prefix of a set next to the training text: ``corpus/dev`` of ``corpus/train``."""
+    path = Path(prefix)
+    return str(path.with_name(path.name.replace("train", name) if "train" in path.name else name))
 
 
 def _has_side(prefix: str, lang: str) -> bool:
@@ -144,14 +149,23 @@ def _has_side(prefix: str, lang: str) -> bool:
 
 
 def _no_dev(prefix: str, src: str, tgt: str) -> UserError:
-    """Return the error that says how to split a corpus without a dev set."""
+    """Return the error that says how to get a dev set."""
+    names = " or ".join(HELD_OUT["dev"])
+    what = f"there is no dev set next to it ({names}), which chooses the best checkpoint"
     pairs = sum(1 for _ in read_pairs((find_side(prefix, src), find_side(prefix, tgt))))
-    size = min(HELD_OUT_SIZE, max(1, pairs // 10))
+    size = min(HELD_OUT_SIZE, pairs // 10)
+    if size < MIN_HELD_OUT:
+        dev = _next_to(prefix, HELD_OUT["dev"][0])
+        return UserError(
+            f"{what}, and a corpus of {quantity(pairs, 'pair')} is too small to split",
+            at=prefix,
+            fix=f"collect at least {10 * MIN_HELD_OUT} pairs, or save other pairs as {dev}.{src} "
+            f"and {dev}.{tgt}",
+        )
     sizes = "" if size == HELD_OUT_SIZE else f" --dev-size {size} --test-size {size}"
     out = Path(prefix).parent / f"{src}-{tgt}"
     return UserError(
-        f"there is no dev set next to it ({' or '.join(HELD_OUT['dev'])}), which chooses the best "
-        "checkpoint",
+        what,
         at=prefix,
         fix=f"split the corpus: python -m data_prep.from_moses {shlex.quote(prefix)} --src {src} "
         f"--tgt {tgt} --out {shlex.quote(str(out))}{sizes}\n     then run: "

@@ -119,12 +119,22 @@ def test_a_large_corpus_is_split_with_the_default_sizes(tmp_path):
     assert "--dev-size" not in error(prefix)
 
 
-def test_the_split_command_works(tmp_path):
+def test_a_corpus_that_is_too_small_to_split_needs_another_dev_set(tmp_path):
+    write(tmp_path, "gl-en.train.gl", "gl-en.train.en", lines=99)
+    assert error(f"{tmp_path}/gl-en.train").endswith(
+        "which chooses the best checkpoint, and a corpus of 99 pairs is too small to split\n"
+        f"  -> collect at least 100 pairs, or save other pairs as {tmp_path}/gl-en.dev.gl and "
+        f"{tmp_path}/gl-en.dev.en"
+    )
+
+
+@pytest.mark.parametrize("pairs", [100, 175])
+def test_the_split_command_works(tmp_path, pairs):
     from data_prep.from_moses import main
 
     words = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnprst"]
     for lang in ("gl", "en"):  # data_prep drops pairs that are nearly the same
-        lines = [" ".join(words[n * k % 175] + lang for k in (1, 3, 7, 9)) for n in range(175)]
+        lines = [" ".join(words[n * k % 175] + lang for k in (1, 3, 7, 9)) for n in range(pairs)]
         (tmp_path / f"all.{lang}").write_text("".join(f"{line}\n" for line in lines))
     message = error(str(tmp_path / "all"))
     words = message.partition("data_prep.from_moses ")[2].partition("\n")[0].split()
