@@ -510,18 +510,24 @@ def _types(annotation: Any) -> list[Any]:
 
 
 def _override(document: Node, overrides: Sequence[str], problems: list[Problem]) -> Node:
-    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``."""
+    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``.
+
+    Raises:
+        UserError: a path is not UTF-8.
+    """
     given: dict[tuple[str, ...], Node] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
         path = tuple(name.split("."))
-        if not equals or not all(path):
+        if not equals or not all(path) or not name.isprintable():
             what = f'"{override}" is not key=value, for example model.norm=layernorm'
         elif path in given:
             what = f'"{name}" is set twice'
         else:
+            is_yaml = text.startswith("[") or (text.startswith("{") and path in ENTRIES)
+            if is_yaml:
+                require_utf8(text, str(COMMAND_LINE))
             try:
-                is_yaml = text.startswith("[") or (text.startswith("{") and path in ENTRIES)
                 given[path] = (
                     read_value(text, COMMAND_LINE)
                     if is_yaml

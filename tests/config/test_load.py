@@ -70,6 +70,7 @@ def test_an_override_creates_a_missing_group():
     ("override", "message"),
     [
         ("seed", '"seed" is not key=value, for example model.norm=layernorm'),
+        ("\udcff=3", '"\udcff=3" is not key=value, for example model.norm=layernorm'),
         ("=3", '"=3" is not key=value, for example model.norm=layernorm'),
         ("model..dim=3", '"model..dim=3" is not key=value, for example model.norm=layernorm'),
         ("model.nrom=pre", 'unknown key "model.nrom"; did you mean "norm"?'),
@@ -127,6 +128,16 @@ def test_a_path_that_is_not_utf8_is_an_error(tmp_path: Path, key: str):
         load_recipe(tmp_path / "my.yaml", [*train, f"{key}={path}"])
     assert str(error.value) == (
         f"command line: {path}: this path has bytes that are not UTF-8\n"
+        "  -> rename the file or folder"
+    )
+
+
+@pytest.mark.parametrize("value", ["[a/train, b\udcff]", "{path: b\udcff, tag: <bt>}"])
+def test_a_path_in_a_list_or_an_entry_that_is_not_utf8_is_an_error(value: str):
+    with pytest.raises(UserError) as error:
+        read("", f"data.train={value}")
+    assert str(error.value) == (
+        f"command line: {value}: this path has bytes that are not UTF-8\n"
         "  -> rename the file or folder"
     )
 
