@@ -100,6 +100,8 @@ class Pool:
         self.slots, self.devices, self.threads = slots, devices, threads
         self.logs, self.display, self.stop = logs, display, stop
         self._children: list[_Child] = []
+        self._waiting: PlannedRun | None = None  # until an earlier process has saved its state
+        self._deadline = 0.0  # of this waiting
 
     def run(self, source: Source) -> None:
         """Train the runs of a source until it has no more, or until a stop is requested.
@@ -111,12 +113,9 @@ class Pool:
         try:
             while True:
                 while not stop.requested and len(self._children) < self.slots:
-                    if (run := source.next_run()) is None:
+                    if not self._start_next(source):
                         break
-                    self._wait_until_saved(run)
-                    if not stop.requested:
-                        self._start(run)
-                if not self._children:
+                if not self._children and (stop.requested or self._waiting is None):
                     return
                 if stop.requested and not stopping:
                     stopping = True
@@ -132,13 +131,24 @@ class Pool:
                 child.process.kill()
                 child.process.wait()
 
-    def _wait_until_saved(self, run: PlannedRun) -> None:
-        """Wait for a process that a killed sweep left, which still saves the state of the run."""
-        lock, deadline = RunFolder(run.folder).lock, time.monotonic() + SAVING
-        if lock.in_use():
-            self.display.say(f"{run.name}: waiting for its earlier process, which saves its state")
-        while lock.in_use() and not self.stop.requested and time.monotonic() < deadline:
-            time.sleep(POLL)
+    def _start_next(self, source: Source) -> bool:
+        """Start the next run; return False if there is none, or it has to wait.
+
+        It waits for a process that a killed sweep left, which still saves the state of the run.
+        """
+        run = self._waiting or source.next_run()
+        if run is None:
+            return False
+        if RunFolder(run.folder).lock.in_use():
+            if self._waiting is None:
+                self._waiting, self._deadline = run, time.monotonic() + SAVING
+                name = run.name
+                self.display.say(f"{name}: waiting for its earlier process, which saves its state")
+            if time.monotonic() < self._deadline:
+                return False
+        self._waiting = None
+        self._start(run)
+        return True
 
     def _start(self, run: PlannedRun) -> None:
         slot = min(set(range(self.slots)) - {child.slot for child in self._children})

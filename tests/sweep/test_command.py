@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -200,27 +200,65 @@ def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
     wait_for(run / "saved")
 
 
-def test_a_run_whose_earlier_process_still_saves_is_waited_for(folder, capsys, monkeypatch):
+@pytest.fixture
+def when_said(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], None]], None]:
+    """Return a function that registers what to do when the sweep prints a line with some words."""
+
+    def register(words: str, act: Callable[[], None]) -> None:
+        say = Display.say
+
+        def say_and_act(self: Display, line: str) -> None:
+            say(self, line)
+            if words in line:
+                act()
+
+        monkeypatch.setattr(Display, "say", say_and_act)
+
+    return register
+
+
+def test_a_run_whose_earlier_process_still_saves_is_waited_for(
+    folder, capsys, monkeypatch, when_said
+):
     """nmt-train would end with "in use", and a search would count the trial as failed for good."""
     file, run = variants("good"), Path("runs/v/good.seed-1")
     run.mkdir(parents=True)
     lock = FolderLock(run)
     lock.acquire()
-    start, say = pool.Pool._start, Display.say
+    start = pool.Pool._start
 
     def start_unlocked(self: pool.Pool, planned: PlannedRun) -> None:
         assert not FolderLock(run).in_use()
         start(self, planned)
 
-    def release_soon(self: Display, line: str) -> None:
-        say(self, line)
-        if "waiting" in line:
-            threading.Timer(0.1, lock.release).start()
-
     monkeypatch.setattr(pool.Pool, "_start", start_unlocked)
-    monkeypatch.setattr(Display, "say", release_soon)
+    when_said("waiting", lambda: threading.Timer(0.1, lock.release).start())
     assert sweep.main([file]) == 0
     assert started(capsys.readouterr().err) == ["good.seed-1"]
+
+
+def test_the_end_of_a_run_is_seen_while_another_one_is_waited_for(
+    folder, capsys, monkeypatch, when_said
+):
+    monkeypatch.setattr(pool, "SAVING", 10.0)
+    file, run = variants("a", "b"), Path("runs/v/b.seed-1")
+    run.mkdir(parents=True)
+    lock = FolderLock(run)
+    lock.acquire()
+    when_said("a.seed-1: finished", lock.release)
+    begun = time.monotonic()
+    assert sweep.main([file, "--jobs", "2"]) == 0
+    assert time.monotonic() - begun < 10
+    assert started(capsys.readouterr().err) == ["a.seed-1", "b.seed-1"]
+
+
+def test_an_interruption_ends_the_waiting(folder, capsys, when_said):
+    run = Path("runs/v/good.seed-1")
+    run.mkdir(parents=True)
+    when_said("waiting", lambda: os.kill(os.getpid(), signal.SIGINT))
+    with FolderLock(run):
+        assert sweep.main([variants("good")]) == 130
+    assert started(capsys.readouterr().err) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
