@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from filelock import FileLock
 
 from nmt.config.errors import join_or
 from nmt.config.load import SearchPlan, Sweep, Variant, variant_recipe
@@ -30,7 +32,7 @@ from nmt.sweep.results import SearchResult, TrialResult
 if TYPE_CHECKING:
     import optuna
 
-STORAGE = "search.log"  # optuna's journal
+STORAGE, LOCK = "search.log", "search.lock"  # optuna's journal, and what locks it
 STARTUP_TRIALS = 5  # complete trials before one is pruned
 
 
@@ -56,14 +58,10 @@ class SearchRuns:
         self.file, self.sweep, self.out, self.overrides = file, sweep, out, list(overrides)
         self.plan: SearchPlan = sweep.search
         self.outcomes: dict[str, Outcome] = {}
-        self._open: dict[str, tuple[Variant, optuna.Trial]] = {}  # run name -> its trial
+        self._open: dict[str, optuna.Trial] = {}  # run name -> its trial
         self._check_overrides()
         self.studies = {variant.name: self._study(variant) for variant in sweep.variants}
-        self._interrupted = [
-            (variant, trial.number)
-            for variant, trial in self._trials()
-            if trial.state.name == "RUNNING"
-        ]
+        self._unstarted = self._next_trials()
 
     def ended_trials(self) -> list[TrialResult]:
         """Return the trials that need no training."""
@@ -71,24 +69,18 @@ class SearchRuns:
 
     def next_run(self) -> PlannedRun | None:
         """Return an interrupted trial, or a new one; None if all have been started."""
-        while self._interrupted:
-            variant, number = self._interrupted.pop(0)
-            study = self.studies[variant.name]
-            return self._run(variant, self._trial(study, number))
-        for variant in self.sweep.variants:
-            study = self.studies[variant.name]
-            while len(study.get_trials(deepcopy=False)) < self.plan.trials:
-                trial = self._ask(variant, study)
-                try:
-                    return self._run(variant, trial)
-                except UserError as error:  # values that do not fit each other
-                    trial.set_user_attr("reason", str(error))
-                    self._tell(study, trial, "FAIL")
+        for variant, number in self._unstarted:
+            trial = self._trial(variant, number)
+            try:
+                return self._run(variant, trial)
+            except UserError as error:  # values that do not fit each other
+                trial.set_user_attr("reason", str(error))
+                _tell(trial, "FAIL")
         return None
 
     def hopeless(self, progress: RunProgress) -> bool:
         """Report the dev scores of a trial; return whether it must be pruned."""
-        _, trial = self._open[progress.run.name]
+        trial = self._open[progress.run.name]
         reported = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
         new = [(update, dev) for update, dev in progress.dev.items() if update not in reported]
         for update, dev in new:
@@ -98,8 +90,7 @@ class SearchRuns:
     def ended(self, run: PlannedRun, progress: RunProgress, outcome: Outcome) -> None:
         """Store the value of a trial, or why it has none; one that was stopped stays open."""
         self.hopeless(progress)
-        variant, trial = self._open.pop(run.name)
-        study = self.studies[variant.name]
+        trial = self._open.pop(run.name)
         self.outcomes[run.name] = outcome
         if outcome.status == "stopped":
             return
@@ -108,9 +99,9 @@ class SearchRuns:
         trial.set_user_attr("status", outcome.status)
         dev = read_result(run.folder).dev if outcome.status == "finished" else None
         if dev is not None:
-            study.tell(trial.number, dev)
+            trial.study.tell(trial, dev)
         else:  # a sampler learns from a pruned trial, and ignores a failed one
-            self._tell(study, trial, "FAIL" if outcome.status == "failed" else "PRUNED")
+            _tell(trial, "FAIL" if outcome.status == "failed" else "PRUNED")
 
     def result(self) -> SearchResult:
         """Return all trials so far."""
@@ -159,8 +150,11 @@ class SearchRuns:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.out.mkdir(parents=True, exist_ok=True)
         lower = variant.recipe.score.select_by in LOWER_IS_BETTER
+        # optuna's own lock would stay when this process is killed
+        lock = cast(Any, FileLock(self.out / LOCK))
+        journal = JournalFileBackend(str(self.out / STORAGE), lock)
         study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(JournalFileBackend(str(self.out / STORAGE))),
+            storage=optuna.storages.JournalStorage(journal),
             study_name=variant.name,
             direction="minimize" if lower else "maximize",
             load_if_exists=True,
@@ -186,24 +180,30 @@ class SearchRuns:
             for trial in self.studies[variant.name].get_trials(deepcopy=False):
                 yield variant, trial
 
-    def _trial(self, study: optuna.Study, number: int) -> optuna.Trial:
-        """Return an open trial of an earlier command."""
-        import optuna
+    def _next_trials(self) -> Iterator[tuple[Variant, int]]:
+        """Yield the variant and number of each trial to train, interrupted ones first."""
+        for variant, trial in list(self._trials()):
+            if not trial.state.is_finished():
+                yield variant, trial.number
+        for variant in self.sweep.variants:
+            known = len(self.studies[variant.name].get_trials(deepcopy=False))
+            yield from ((variant, number) for number in range(known, self.plan.trials))
 
-        return optuna.trial.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
-
-    def _ask(self, variant: Variant, study: optuna.Study) -> optuna.Trial:
-        """Return a new trial with values for each key.
+    def _trial(self, variant: Variant, number: int) -> optuna.Trial:
+        """Return a new or an interrupted trial with values for each key.
 
         The sampler starts with the number of the trial as a seed, so that an interrupted search
-        with one run at a time proposes what one without interruption would.
+        with one run at a time proposes what one without interruption would. A trial that a kill
+        interrupted here keeps the values that it has.
         """
         import optuna
 
-        number = len(study.get_trials(deepcopy=False))
+        study = self.studies[variant.name]
         seed = (variant.recipe.seed * 100_003 + number) % 2**32
         study.sampler = optuna.samplers.TPESampler(seed=seed)
-        trial = study.ask()
+        known = study.get_trials(deepcopy=False)
+        is_new = number == len(known)
+        trial = study.ask() if is_new else optuna.trial.Trial(study, known[number]._trial_id)
         for key, values in self.plan.space.items():
             if not isinstance(values, Range):
                 trial.suggest_categorical(key, values)
@@ -225,16 +225,11 @@ class SearchRuns:
         changes += budget_overrides(self.sweep.budget, variant_recipe(variant, changes))
         folder = self._folder(variant, trial.number)
         run = planned_run(self.file, variant, folder, seed, changes)
-        self._open[run.name] = (variant, trial)
+        self._open[run.name] = trial
         return run
 
     def _folder(self, variant: Variant, number: int) -> Path:
         return self.out / f"{file_name(variant)}.trial-{number}"
-
-    def _tell(self, study: optuna.Study, trial: optuna.Trial, state: str) -> None:
-        import optuna
-
-        study.tell(trial.number, state=optuna.trial.TrialState[state])
 
 
 def key_words(values: dict[str, Any]) -> list[str]:
@@ -242,7 +237,16 @@ def key_words(values: dict[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
 
 
+def _tell(trial: optuna.Trial, state: str) -> None:
+    """Close a trial without a value."""
+    import optuna
+
+    trial.study.tell(trial, state=optuna.trial.TrialState[state])
+
+
 def _state(trial: optuna.trial.FrozenTrial) -> str:
     """Return the state of a trial in the words of a sweep."""
+    if not trial.state.is_finished():
+        return "stopped"
     names = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}
-    return str(trial.user_attrs.get("status") or names.get(trial.state.name, "stopped"))
+    return str(trial.user_attrs.get("status", names[trial.state.name]))

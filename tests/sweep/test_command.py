@@ -329,6 +329,10 @@ def test_a_dry_run_prints_commands_that_train_the_same(folder, capsys):
 SPACE = {"schedule.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.norm": ["rmsnorm"]}
 
 
+def search(file: str, out: Path) -> SearchRuns:
+    return SearchRuns(file, load_sweep(file), out, [])
+
+
 def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop_when):
     pytest.importorskip("optuna")
     file = variants("a", search={"trials": 7, "space": SPACE})
@@ -359,13 +363,67 @@ def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop
     assert "search over other keys or values" in capsys.readouterr().err
 
 
+def kill(*_: object, **__: object) -> None:
+    """Stand in for a function during which the process is killed."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["suggest_float", "suggest_categorical"])
+def test_a_trial_that_was_killed_while_it_got_its_values_gets_them_later(
+    folder, monkeypatch, where
+):
+    optuna = pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    with monkeypatch.context() as patched:
+        patched.setattr(optuna.Trial, where, kill)
+        with pytest.raises(KeyboardInterrupt):
+            search(file, folder / "runs").next_run()
+    trials = search(file, folder / "runs")
+    first, second = trials.next_run(), trials.next_run()
+    assert (first.name, second.name, trials.next_run()) == ("a.trial-0", "a.trial-1", None)
+    uninterrupted = search(file, folder / "other").next_run()
+    assert first.recipe.schedule == uninterrupted.recipe.schedule
+    assert first.recipe.model.norm == second.recipe.model.norm == "rmsnorm"
+
+
+def test_a_trial_that_was_killed_before_its_result_was_stored_is_continued(folder, monkeypatch):
+    optuna = pytest.importorskip("optuna")
+    impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
+    for space, state in ((SPACE, "finished"), (impossible, "failed")):
+        command = [variants("a", search={"trials": 1, "space": space}), "--out", state]
+        with monkeypatch.context() as patched:
+            patched.setattr(optuna.Study, "tell", kill)
+            assert sweep.main(command) == 130
+        assert sweep.main(command) == 0
+        (trial,) = json.loads(Path(f"{state}/results.json").read_text())["trials"]
+        assert trial["state"] == state
+        assert (trial["dev"] is None) == (state == "failed")
+
+
+def test_a_kill_while_the_study_is_written_does_not_block_the_next_command(folder):
+    """Optuna's own lock is a file that a killed process leaves."""
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 1, "space": SPACE})
+    script = (
+        "import os\nfrom nmt.cli import sweep\n"
+        "os.fsync = lambda file: os.kill(os.getpid(), 9)\n"
+        f"sweep.main({[file, '--results']!r})\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = subprocess.run(
+        [sys.executable, "-m", "nmt.cli.sweep", file, "--results"], timeout=20, check=False
+    )
+    assert again.returncode == 0
+
+
 def test_every_trial_has_the_tokens_of_the_budget(folder):
     pytest.importorskip("optuna")
     space = {"data.batch_tokens": [64, 128], "optim.accumulate": [1, 2]}
     linear = {"kind": "linear", "lr": 1e-3, "warmup_updates": 1, "total_updates": 9}
     budget = {"tokens": 256 * 5}
     file = variants("a", common={"schedule": linear}, budget=budget, search={"space": space})
-    trials = SearchRuns(file, load_sweep(file), folder / "runs", [])
+    trials = search(file, folder / "runs")
     recipes = [trials.next_run().recipe for _ in range(8)]
     sizes = [recipe.data.batch_tokens * recipe.optim.accumulate for recipe in recipes]
     assert set(sizes) == {64, 128, 256}
