@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from nmt.config.load import changed_entries, changed_keys, recipe_from_text
+from nmt.config.recipe import Recipe
 from nmt.errors import MachineError, UserError
 from nmt.run import lock
 from nmt.run.folder import RunFolder, children
@@ -161,12 +162,7 @@ class TrainingFolder(RunFolder):
             return {}
         new = recipe_from_text(self._recipe_text, "recipe")
         old = self.recipe()
-        changes = changed_keys(old, new)
-        free = set(FREE_ON_RESUME)
-        if new.init.parent and old.init.parent:
-            free.add("init.from")  # the same parent may have moved; its weights are compared later
-        refused = [f"{key}: {changes[key]}" for key in changes if key not in free]
-        refused += changed_entries(old, new)
+        changes, refused = changed_keys(old, new), refused_changes(old, new)
         if refused:
             raise UserError(
                 "the run was started with another recipe:\n  " + "\n  ".join(refused),
@@ -194,6 +190,20 @@ class TrainingFolder(RunFolder):
             for draft in folder.glob(f"{TEMPORARY}*"):
                 if draft.is_file():
                     draft.unlink(missing_ok=True)
+
+
+def refused_changes(old: Recipe, new: Recipe) -> list[str]:
+    """Return what a resumed run must not change: ``key: old -> new`` each.
+
+    Args:
+        old: recipe of the run.
+        new: recipe to resume it with.
+    """
+    changes, free = changed_keys(old, new), set(FREE_ON_RESUME)
+    if new.init.parent and old.init.parent:
+        free.add("init.from")  # the same parent may have moved; its weights are compared later
+    refused = [f"{key}: {change}" for key, change in changes.items() if key not in free]
+    return refused + changed_entries(old, new)
 
 
 def _is_leftover(name: str) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nmt.config.errors import join_or
-from nmt.config.load import Sweep, Variant, dump_recipe, variant_recipe
+from nmt.config.load import PATHS, Sweep, Variant, changed_keys, dump_recipe, variant_recipe
 from nmt.config.recipe import Recipe
 from nmt.config.variants import Budget
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import EXTENDS_RUN, refused_changes
+from nmt.run.parent import with_segment_of_parent
 from nmt.run.results import read_summary
 
 Status: TypeAlias = Literal["finished", "diverged", "failed", "pruned", "stopped"]
@@ -65,6 +68,26 @@ class PlannedRun:
         if not known or run.config_text() != dump_recipe(self.recipe):
             return None
         return Outcome("diverged", reason) if status == "diverged" else Outcome("finished", reason)
+
+    def changes(self) -> tuple[list[str], list[str]]:
+        """Return how the recipe differs from that of the existing run: ``key: old -> new`` each.
+
+        Returns:
+            The changes that nmt-train refuses or trains longer for, and the paths that changed,
+            perhaps of files that have moved.
+        """
+        run = RunFolder(self.folder)
+        if not run.config_file.is_file():
+            return [], []
+        old, new = run.recipe(), self.recipe
+        with contextlib.suppress(UserError):  # what contradicts the parent is then a change
+            new = with_segment_of_parent(new, resume=True)
+        longer, changed = set(EXTENDS_RUN), changed_keys(old, new)
+        if read_summary(run).get("status") != "finished":
+            longer.add("time_limit")
+        lines = {key: f"{key}: {change}" for key, change in changed.items()}
+        others = refused_changes(old, new) + [lines[key] for key in lines if key in longer]
+        return others, [lines[key] for key in map(".".join, PATHS) if key in lines]
 
 
 def planned_run(

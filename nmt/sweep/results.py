@@ -25,8 +25,9 @@ class RunScores:
     Attributes:
         folder: the run folder.
         seed: of the recipe.
-        status: finished, diverged, failed, stopped, training or "not started".
-        reason: why it did not finish.
+        status: finished, diverged, failed, stopped, training, "not started", or changed = it was
+            trained with another recipe.
+        reason: why it did not finish, or the paths that differed.
         updates: optimizer updates.
         hours: of training.
         dev: best dev score, of the metric that selects the best checkpoint.
@@ -304,16 +305,20 @@ def _system(
 def _scores(run: PlannedRun, failure: Outcome | None) -> RunScores:
     result, summary = read_result(run.folder), read_summary(RunFolder(run.folder))
     status, reason = result.status, str(summary.get("reason", ""))
-    if summary and status in ENDED:
-        status = "finished"
+    others, paths = run.changes()
     if failure is not None and failure.status == "failed":
         status, reason = failure.status, failure.reason
+    elif others:
+        status, reason = "changed", f"trained with another recipe: {'; '.join(others)}"
+    elif summary and status in ENDED:
+        status = "finished"
+        reason = f"trained with other paths: {'; '.join(paths)}" if paths else ""
     test = {score["name"]: score["value"] for score in summary.get("test") or ()}
     return RunScores(
         str(run.folder),
         run.seed,
         status,
-        "" if status == "finished" else reason,
+        reason,
         result.updates,
         result.hours,
         result.dev,
@@ -418,10 +423,10 @@ def _value(run: RunScores, metric: str, split: str) -> float | None:
 
 
 def problems(systems: Iterable[SystemResult]) -> list[str]:
-    """Return a line for each run that failed or diverged, with its reason."""
+    """Return a line for each run without a result, and for each that had other paths."""
     return [
         f"{run.folder}: {run.status}" + (f": {run.reason}" if run.reason else "")
         for system in systems
         for run in system.runs
-        if run.status in ("failed", "diverged")
+        if run.reason or run.status in ("failed", "diverged")
     ]

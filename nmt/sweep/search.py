@@ -17,6 +17,7 @@ from nmt.config.errors import join_or
 from nmt.config.load import SearchPlan, Sweep, Variant, variant_recipe
 from nmt.config.variants import Range
 from nmt.errors import UserError
+from nmt.run.folder import RunFolder
 from nmt.run.results import LOWER_IS_BETTER, read_result
 from nmt.sweep.plan import (
     Outcome,
@@ -50,7 +51,7 @@ class SearchRuns:
 
     Raises:
         UserError: optuna is missing, an override sets a key of the search, or the folder has a
-            search with another space.
+            search with another space or another recipe.
     """
 
     def __init__(self, file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> None:
@@ -61,6 +62,7 @@ class SearchRuns:
         self._open: dict[str, optuna.Trial] = {}  # run name -> its trial
         self._check_overrides()
         self.studies = {variant.name: self._study(variant) for variant in sweep.variants}
+        self._check_recipe()
         self._unstarted = self._next_trials()
 
     def ended_trials(self) -> list[TrialResult]:
@@ -72,10 +74,13 @@ class SearchRuns:
         for variant, number in self._unstarted:
             trial = self._trial(variant, number)
             try:
-                return self._run(variant, trial)
+                run = self._run(variant, number, trial.params)
             except UserError as error:  # values that do not fit each other
                 trial.set_user_attr("reason", str(error))
                 _tell(trial, "FAIL")
+            else:
+                self._open[run.name] = trial
+                return run
         return None
 
     def hopeless(self, progress: RunProgress) -> bool:
@@ -136,6 +141,18 @@ class SearchRuns:
                 at=self.file,
                 fix=f"remove {join_or(both)} from search.space",
             )
+
+    def _check_recipe(self) -> None:
+        """Raise UserError if a trial was trained with another recipe."""
+        for variant, trial in self._trials():
+            if not RunFolder(self._folder(variant, trial.number)).config_file.is_file():
+                continue
+            if changes := self._run(variant, trial.number, trial.params).changes()[0]:
+                raise UserError(
+                    f"the folder has a search with another recipe: {'; '.join(changes)}",
+                    at=str(self.out),
+                    fix="search in another folder with --out DIR, or undo these changes",
+                )
 
     def _study(self, variant: Variant) -> optuna.Study:
         try:
@@ -213,20 +230,20 @@ class SearchRuns:
                 trial.suggest_float(key, values.low, values.high, log=values.log)
         return trial
 
-    def _run(self, variant: Variant, trial: optuna.Trial) -> PlannedRun:
+    def _run(self, variant: Variant, number: int, values: dict[str, Any]) -> PlannedRun:
         """Return the run of a trial.
 
+        Args:
+            values: of the keys that the search chooses.
+
         Raises:
-            UserError: the values of the trial do not fit each other.
+            UserError: the values do not fit each other.
         """
         seed = self.sweep.seeds[0] if self.sweep.seeds else variant.recipe.seed
-        changes = [*self.overrides, *key_words(trial.params)]
+        changes = [*self.overrides, *key_words(values)]
         # the batches of the trial decide how many updates have the tokens of the budget
         changes += budget_overrides(self.sweep.budget, variant_recipe(variant, changes))
-        folder = self._folder(variant, trial.number)
-        run = planned_run(self.file, variant, folder, seed, changes)
-        self._open[run.name] = trial
-        return run
+        return planned_run(self.file, variant, self._folder(variant, number), seed, changes)
 
     def _folder(self, variant: Variant, number: int) -> Path:
         return self.out / f"{file_name(variant)}.trial-{number}"

@@ -163,6 +163,30 @@ def test_failed_and_diverged_runs_have_reasons_and_the_others_continue(folder, c
     assert started(capsys.readouterr().err) == ["fails.seed-1", "killed.seed-1"]
 
 
+def test_runs_of_another_recipe_are_no_results(folder, capsys):
+    assert sweep.main([variants("a", "b"), "--hours", "1"]) == 0
+    toy_corpus(folder / "other", {"train": 10, "dev": 4, "test": 12})
+
+    def results(*options: str) -> tuple[set[object], list[str]]:
+        capsys.readouterr()
+        assert sweep.main(["v.yaml", "--results", *options]) == 0
+        states = {system["runs"][0]["status"] for system in result()["systems"]}
+        lines = capsys.readouterr().out.splitlines()
+        return states, [line for line in lines if line.startswith("runs/v/a.seed-1: ")]
+
+    assert results("device=cpu") == ({"finished"}, [])
+    moved = f"data.dev: {folder}/dev -> {folder}/other/dev"
+    assert results("data.dev=other/dev") == (
+        {"finished"},
+        [f"runs/v/a.seed-1: finished: trained with other paths: {moved}"],
+    )
+    other = "runs/v/a.seed-1: changed: trained with another recipe: "
+    longer = "train.max_validations: 3 -> 9"
+    assert results("train.max_validations=9") == ({"changed"}, [other + longer])
+    variants("b", "a")
+    assert results() == ({"changed"}, [f"{other}model.dec_layers: 1 -> 2"])
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_sweep_saves_its_runs_and_continues(folder, capsys, stop_when, number, code):
     file = variants("good", "slow", "later")
@@ -358,6 +382,8 @@ def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop
     assert sweep.main([file, "--format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert (len(out.splitlines()), started(err)) == (8, [])
+    assert sweep.main([file, "--results", "model.dec_layers=2"]) == 2
+    assert "search with another recipe: model.dec_layers: 1 -> 2" in capsys.readouterr().err
     other = {**SPACE, "model.norm": ["layernorm"]}
     assert sweep.main([variants("a", search={"trials": 7, "space": other})]) == 2
     assert "search over other keys or values" in capsys.readouterr().err
