@@ -22,20 +22,30 @@ from nmt.serve.model import ServedModel
 from tests.toy import toy_corpus, toy_recipe
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    """Return a run of Galician and Italian to English, with a tag for each."""
-    folder = tmp_path_factory.mktemp("joint")
+def joint_run(folder: Path, name: str, src: str, tgt: str, tags: tuple[str, str]) -> Path:
+    """Return a run of Galician to English and of another pair, whose corpus is in a folder."""
     toy_corpus(folder, {"train": 60, "dev": 6, "test": 6})
-    toy_corpus(folder / "it", {"train": 30}, langs=("it", "en"))
+    toy_corpus(folder / name, {"train": 30}, langs=(src, tgt))
     entries = [
-        {"path": "train", "tag": "<gl>"},
-        {"path": "it/train", "src": "it", "tag": "<it>"},
+        {"path": "train", "tag": tags[0]},
+        {"path": f"{name}/train", "src": src, "tgt": tgt, "tag": tags[1]},
     ]
-    data = {"train": entries, "dev": {"path": "dev", "tag": "<gl>"}, "tokenized": False}
+    data = {"train": entries, "dev": {"path": "dev", "tag": tags[0]}, "tokenized": False}
     one = {"validate_every": 2, "max_validations": 1}
     recipe = toy_recipe(folder, {"data": {**data, "checks": "off"}, "train": one})
     return nmt.train(recipe, quiet=True).run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """Return a run of Galician and Italian to English, with a tag for each."""
+    return joint_run(tmp_path_factory.mktemp("joint"), "it", "it", "en", ("<gl>", "<it>"))
+
+
+@pytest.fixture(scope="module")
+def to_two(tmp_path_factory) -> Path:
+    """Return a run of Galician to English and French, with a tag for each."""
+    return joint_run(tmp_path_factory.mktemp("to-two"), "fr", "gl", "fr", ("<2en>", "<2fr>"))
 
 
 @pytest.mark.parametrize(
@@ -154,22 +164,6 @@ def test_a_language_that_the_model_does_not_have_is_an_error(run, capsys):
     )
     with pytest.raises(UserError, match="src"):
         nmt.Translator.load(run).translate(["1"], src="f r")
-
-
-@pytest.fixture(scope="module")
-def to_two(tmp_path_factory) -> Path:
-    """Return a run of Galician to English and French, with a tag for each."""
-    folder = tmp_path_factory.mktemp("to-two")
-    toy_corpus(folder, {"train": 60, "dev": 6})
-    toy_corpus(folder / "fr", {"train": 30}, langs=("gl", "fr"))
-    entries = [
-        {"path": "train", "tag": "<2en>"},
-        {"path": "fr/train", "tgt": "fr", "tag": "<2fr>"},
-    ]
-    data = {"train": entries, "dev": {"path": "dev", "tag": "<2en>"}, "tokenized": False}
-    one = {"validate_every": 2, "max_validations": 1}
-    changes = {"data": {**data, "test": None, "checks": "off"}, "train": one}
-    return nmt.train(toy_recipe(folder, changes), quiet=True).run
 
 
 def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
