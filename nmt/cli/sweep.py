@@ -251,7 +251,7 @@ def _list(runs: Sequence[PlannedRun]) -> None:
     for run in runs:
         outcome = run.outcome()
         state = "to train" if outcome is None else outcome.status
-        print(f"{state:<9} {shlex.join(['nmt-train', *run.words, '--resume'])}")
+        print(f"{state:<9} {shlex.join(['nmt-train', *run.arguments, '--resume'])}")
 
 
 @contextlib.contextmanager
@@ -312,10 +312,9 @@ def _write(args: argparse.Namespace, result: SweepResult | SearchResult, out: Pa
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return number
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not an integer of at least 1")
 
 
 if __name__ == "__main__":

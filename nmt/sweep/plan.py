@@ -36,15 +36,13 @@ class PlannedRun:
 
     Attributes:
         variant: what it trains.
-        seed: of the recipe.
         recipe: complete, with seed, budget and run folder.
-        words: arguments of nmt-train, which train the same without a sweep.
+        arguments: of nmt-train, which train the same without a sweep.
     """
 
     variant: Variant
-    seed: int
     recipe: Recipe
-    words: list[str]
+    arguments: list[str]
 
     @property
     def folder(self) -> Path:
@@ -104,8 +102,8 @@ def planned_run(
         UserError: the recipe is not valid with these overrides.
     """
     changes = [*overrides, f"seed={seed}", f"out={folder}"]
-    recipe = variant_recipe(variant, changes)
-    return PlannedRun(variant, seed, recipe, [file, "--variant", variant.name, *changes])
+    arguments = [file, "--variant", variant.name, *changes]
+    return PlannedRun(variant, variant_recipe(variant, changes), arguments)
 
 
 def grid(file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> list[PlannedRun]:

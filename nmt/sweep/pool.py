@@ -30,7 +30,7 @@ class Source(Protocol):
     def next_run(self) -> PlannedRun | None:
         """Return the run to start now; None if there is none at present."""
 
-    def hopeless(self, progress: RunProgress) -> bool:
+    def should_prune(self, progress: RunProgress) -> bool:
         """Return whether a run in training must end early."""
 
     def ended(self, run: PlannedRun, progress: RunProgress, outcome: Outcome) -> None:
@@ -55,7 +55,7 @@ class ListedRuns:
         """Return the next run of the list."""
         return self._waiting.pop(0) if self._waiting else None
 
-    def hopeless(self, progress: RunProgress) -> bool:
+    def should_prune(self, progress: RunProgress) -> bool:
         """Return False: each run of a list trains to its end."""
         return False
 
@@ -160,7 +160,7 @@ class Pool:
         log = self.logs / f"{run.name}.log"
         with open(log, "wb") as output:
             process = subprocess.Popen(
-                [*TRAIN, *run.words, "--resume"],
+                [*TRAIN, *run.arguments, "--resume"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -171,11 +171,11 @@ class Pool:
         self.display.started(run)
 
     def _look_at(self, child: _Child, source: Source, stopping: bool) -> None:
-        """Read how far a run is, and end it if it is hopeless; note if it has ended."""
+        """Read how far a run is, and prune it if its source says so; note if it has ended."""
         code = child.process.poll()
         child.progress.read()
         if code is None:
-            if not child.pruned and not stopping and source.hopeless(child.progress):
+            if not child.pruned and not stopping and source.should_prune(child.progress):
                 child.pruned = True
                 self._ask_to_end([child])
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -118,7 +119,7 @@ class Display:
     def __init__(self, stream: TextIO, total: int, slots: int) -> None:
         self.stream, self.total, self.slots = stream, total, slots
         self.live = stream.isatty()
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()  # runs that have ended, by status
         self.seconds: list[float] = []  # of the runs that finished
         self._drawn = 0  # lines of the table on the terminal
         self._next = 0.0
@@ -130,7 +131,7 @@ class Display:
             status: how it ended.
             seconds: that it trained, if it finished.
         """
-        self.counts[status] = self.counts.get(status, 0) + 1
+        self.counts[status] += 1
         if seconds:
             self.seconds.append(seconds)
 
@@ -141,19 +142,20 @@ class Display:
 
     def ended(self, progress: RunProgress, outcome: Outcome, running: list[RunProgress]) -> None:
         """Say how a run ended, and about how long the others take."""
-        self.counts[outcome.status] = self.counts.get(outcome.status, 0) + 1
         if outcome.status == "finished":
             self.seconds.append(progress.seconds)
         what = outcome.status + (f": {outcome.reason}" if outcome.reason else "")
         self.say(f"{progress.run.name}: {what}  {progress.line()}")
-        if not self.live and outcome.status != "stopped":
+        if outcome.status == "stopped":
+            return
+        self.counts[outcome.status] += 1
+        if not self.live:
             self.say(self.summary(running))
 
     def summary(self, running: list[RunProgress]) -> str:
         """Return how many runs have ended, and about how long the others take."""
-        ended = {status: n for status, n in self.counts.items() if status != "stopped"}
-        parts = [f"{n} {status}" for status, n in ended.items()] or ["0 finished"]
-        waiting = self.total - sum(ended.values()) - len(running)
+        parts = [f"{n} {status}" for status, n in self.counts.items()] or ["0 finished"]
+        waiting = self.total - self.counts.total() - len(running)
         states = [(progress.seconds, progress.seconds_left) for progress in running]
         left = estimate_left(self.seconds, states, max(0, waiting), self.slots)
         text = f"{' + '.join(parts)} of {self.total} runs"

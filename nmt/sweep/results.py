@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nmt.config.recipe import Recipe
+from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.results import as_score, read_result, read_summary
 from nmt.runtime.progress import counted
@@ -159,11 +160,6 @@ class SweepResult:
             found.setdefault(system.group, []).append(system)
         return found
 
-    @property
-    def unfinished(self) -> int:
-        """Return the number of runs without scores."""
-        return sum(not run.finished for system in self.systems for run in system.runs)
-
 
 @dataclass(frozen=True)
 class TrialResult:
@@ -221,7 +217,7 @@ class SearchResult:
 def collect(
     file: str,
     runs: Sequence[PlannedRun],
-    failures: Mapping[str, Outcome],
+    outcomes: Mapping[str, Outcome],
     baseline: str,
     metric: str | None,
     resamples: int,
@@ -231,7 +227,7 @@ def collect(
     Args:
         file: the file of variants.
         runs: of the sweep.
-        failures: how runs of this command ended, by name.
+        outcomes: how runs ended, by name, as far as this command knows.
         baseline: variant that the others are compared with.
         metric: of the test scores; None = the one that selects the best checkpoint.
         resamples: of the tests; 0 = no tests.
@@ -246,7 +242,7 @@ def collect(
     of_variant: dict[str, list[PlannedRun]] = {}
     for run in runs:
         of_variant.setdefault(run.variant.name, []).append(run)
-    systems = [_system(planned, failures, metric, split) for planned in of_variant.values()]
+    systems = [_system(planned, outcomes, metric, split) for planned in of_variant.values()]
     compare = _Compare(systems, recipes, baseline, metric, split, resamples)
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
         compare.notes.append("the variants select their best checkpoints by different metrics")
@@ -282,10 +278,10 @@ def _tests(recipe: Recipe, metric: str) -> bool:
 
 
 def _system(
-    planned: Sequence[PlannedRun], failures: Mapping[str, Outcome], metric: str, split: str
+    planned: Sequence[PlannedRun], outcomes: Mapping[str, Outcome], metric: str, split: str
 ) -> SystemResult:
     variant, dev_metric = planned[0].variant, planned[0].recipe.score.select_by
-    runs = [_scores(run, failures.get(run.name)) for run in planned]
+    runs = [_scores(run, outcomes.get(run.name)) for run in planned]
     done = [run for run in runs if run.finished]
     dev = [run.dev for run in done]
     return SystemResult(
@@ -302,12 +298,12 @@ def _system(
     )
 
 
-def _scores(run: PlannedRun, failure: Outcome | None) -> RunScores:
+def _scores(run: PlannedRun, outcome: Outcome | None) -> RunScores:
     result, summary = read_result(run.folder), read_summary(RunFolder(run.folder))
     status, reason = result.status, str(summary.get("reason", ""))
     others, paths = run.changes()
-    if failure is not None and failure.status == "failed":
-        status, reason = failure.status, failure.reason
+    if outcome is not None and outcome.status == "failed":
+        status, reason = outcome.status, outcome.reason
     elif others:
         status, reason = "changed", f"trained with another recipe: {'; '.join(others)}"
     elif summary and status in ENDED:
@@ -316,7 +312,7 @@ def _scores(run: PlannedRun, failure: Outcome | None) -> RunScores:
     test = {score["name"]: score["value"] for score in summary.get("test") or ()}
     return RunScores(
         str(run.folder),
-        run.seed,
+        run.recipe.seed,
         status,
         reason,
         result.updates,
@@ -372,7 +368,6 @@ class _Compare:
             return (
                 Difference(before.variant, statistics.fmean(known), len(known)) if known else None
             )
-        from nmt.errors import UserError
         from nmt.scoring.significance import paired_tests
 
         folders = ([one.folder for one, _ in pairs], [other.folder for _, other in pairs])

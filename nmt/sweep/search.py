@@ -83,19 +83,15 @@ class SearchRuns:
                 return run
         return None
 
-    def hopeless(self, progress: RunProgress) -> bool:
-        """Report the dev scores of a trial; return whether it must be pruned."""
+    def should_prune(self, progress: RunProgress) -> bool:
+        """Report the dev scores of a trial; return whether new ones are too low."""
         trial = self._open[progress.run.name]
-        reported = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-        new = [(update, dev) for update, dev in progress.dev.items() if update not in reported]
-        for update, dev in new:
-            trial.report(dev, update)
-        return bool(new) and self.plan.prune and trial.should_prune()
+        return _report(trial, progress) and self.plan.prune and trial.should_prune()
 
     def ended(self, run: PlannedRun, progress: RunProgress, outcome: Outcome) -> None:
         """Store the value of a trial, or why it has none; one that was stopped stays open."""
-        self.hopeless(progress)
         trial = self._open.pop(run.name)
+        _report(trial, progress)
         self.outcomes[run.name] = outcome
         if outcome.status == "stopped":
             return
@@ -240,7 +236,7 @@ class SearchRuns:
             UserError: the values do not fit each other.
         """
         seed = self.sweep.seeds[0] if self.sweep.seeds else variant.recipe.seed
-        changes = [*self.overrides, *key_words(values)]
+        changes = [*self.overrides, *(f"{key}={value}" for key, value in values.items())]
         # the batches of the trial decide how many updates have the tokens of the budget
         changes += budget_overrides(self.sweep.budget, variant_recipe(variant, changes))
         return planned_run(self.file, variant, self._folder(variant, number), seed, changes)
@@ -249,9 +245,13 @@ class SearchRuns:
         return self.out / f"{file_name(variant)}.trial-{number}"
 
 
-def key_words(values: dict[str, Any]) -> list[str]:
-    """Return values of recipe keys as ``key=value``, in full precision."""
-    return [f"{key}={value}" for key, value in values.items()]
+def _report(trial: optuna.Trial, progress: RunProgress) -> bool:
+    """Store the dev scores of a trial; return whether any is new."""
+    known = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+    new = [(update, dev) for update, dev in progress.dev.items() if update not in known]
+    for update, dev in new:
+        trial.report(dev, update)
+    return bool(new)
 
 
 def _tell(trial: optuna.Trial, state: str) -> None:

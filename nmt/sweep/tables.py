@@ -253,7 +253,7 @@ def _printed(result: SweepResult, system: SystemResult) -> str:
     """Return what a paper prints for the score of the differences."""
     name = "ppl" if result.metric == "ppl" else result.split
     value = system.paper.get(name)
-    return NOTHING if value is None else value if isinstance(value, str) else format_number(value)
+    return value if isinstance(value, str) else _number(value)
 
 
 def _record(system: SystemResult) -> dict[str, Any]:
@@ -303,14 +303,17 @@ def _text(table: Table) -> str:
 
 def _markdown(table: Table) -> str:
     def row(cells: Sequence[str]) -> str:
-        escaped = (cell.replace("|", "\\|").replace("*", "\\*") for cell in cells)
-        return f"| {' | '.join(escaped)} |"
+        return f"| {' | '.join(map(_escape_markdown, cells))} |"
 
     rule = f"|---|{'---:|' * (len(table.header) - 1)}"
     below = [*table.notes, *table.remarks]
-    notes = [f"- {note.replace('*', chr(92) + '*')}" for note in below]
+    notes = [f"- {_escape_markdown(note)}" for note in below]
     lines = [f"**{table.title}**", "", row(table.header), rule, *map(row, table.rows)]
     return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def _escape_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
 
 
 def _latex(table: Table) -> str:

@@ -509,6 +509,13 @@ def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, o
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_a_number_of_jobs_that_is_none(capsys, jobs):
+    with pytest.raises(SystemExit):
+        sweep.main(["v.yaml", "--jobs", jobs])
+    assert f"argument --jobs: {jobs} is not an integer of at least 1" in capsys.readouterr().err
+
+
 def test_two_sweeps_do_not_share_a_folder(folder, capsys):
     from nmt.run.lock import FolderLock
 

@@ -86,7 +86,7 @@ def test_a_budget_of_tokens_gives_a_linear_schedule_its_updates(tmp_path):
     assert load_recipe(path, variant="a").schedule.total_updates == 25
     assert load_recipe(path, ["data.batch_tokens=32"], "a").schedule.total_updates == 50
     (run,) = grid(str(path), load_sweep(path), tmp_path, [])
-    assert load_recipe(path, run.words[3:], "a") == run.recipe
+    assert load_recipe(path, run.arguments[3:], "a") == run.recipe
     assert run.recipe.schedule.total_updates == 25
     path.write_text(yaml.safe_dump({**content, "budget": {"tokens": 64 * 2}}))
     with pytest.raises(UserError, match=r"warmup_updates \(2\) must be less than"):
