@@ -49,7 +49,6 @@ class Suggestion:
     Attributes:
         choices: in the order of the recipe.
         sample: pairs in pieces of this recipe.
-        passes: maximum number of passes over the training data.
         updates_per_pass, updates: updates of one pass, and maximum number of updates.
         tokens_per_pass: target pieces, EOS included.
         budget: what the recipe was made for; None = the default length.
@@ -57,7 +56,6 @@ class Suggestion:
 
     choices: list[Choice]
     sample: EncodedSample
-    passes: int
     updates_per_pass: float
     updates: int
     tokens_per_pass: int
@@ -82,23 +80,50 @@ def suggest(
         budget: time of the training. On a CPU it sets the number of passes over the data, because
             the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
     """
-    words = facts.target_words
-    size = size_for(words, GPU if gpu else CPU)
+    size = size_for(facts.target_words, GPU if gpu else CPU)
     segment, sample = _segment(facts, size.types)
     scale = facts.pairs / len(sample)
     tokens_per_pass = int(sample.target_pieces * scale)
-    default_passes = size.passes
+    why_so_long = "more give a better model (--suggest ... --hours)"
     if budget is not None and not gpu:
-        size = lengthened(size, max(1, int(UPDATES_SHARE * budget.tokens / tokens_per_pass)))
+        size, why_so_long = _fit(size, budget, tokens_per_pass)
     in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
     per_pass = len(in_sample) * scale
+    if gpu:
+        training, updates = _until_dev_stops(size.passes, per_pass)
+    else:
+        training, updates = _fixed_length(size, per_pass, why_so_long)
     choices = [
         Choice("src", paths.src, "source language"),
         Choice("tgt", paths.tgt, "target language"),
     ]
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
+    batch = f"about {sample.target_pieces / len(in_sample):,.0f} target pieces"
     choices += [
+        *_data(paths, facts),
+        Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
+        *segment,
+        *_model(size, facts.target_words),
+        *training,
+    ]
+    return Suggestion(choices, sample, per_pass, updates, tokens_per_pass, budget)
+
+
+def _fit(size: Size, budget: Budget, tokens_per_pass: int) -> tuple[Size, str]:
+    """Return a row of CPU for a training that fits a budget, and the reason for its passes."""
+    passes = max(1, int(UPDATES_SHARE * budget.tokens / tokens_per_pass))
+    fitted, hours = lengthened(size, passes), quantity(budget.hours, "hour", "g")
+    if fitted.passes == LONGEST * size.passes:
+        return fitted, "longer trainings on so little text were not measured"
+    if budget.tokens < tokens_per_pass:
+        return fitted, f"the least, but longer than {hours} here"
+    return fitted, f"as many as fit into {hours} here"
+
+
+def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
+    """Return the keys of the corpus."""
+    choices = [
         Choice("data.train", paths.train, quantity(facts.pairs, "pair")),
         Choice("data.dev", paths.dev, "chooses the best checkpoint"),
     ]
@@ -110,10 +135,38 @@ def suggest(
         choices.append(
             Choice("data.normalize", "nfc", "Unicode writes some letters of the text in two ways")
         )
-    batch = f"about {sample.target_pieces / len(in_sample):,.0f} target pieces"
-    choices += [
-        Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
-        *segment,
+    return choices
+
+
+def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
+    """Return the keys of the segmentation, and the sample in its pieces."""
+    why_types = "few types for little data (Sennrich and Zhang 2019)"
+    if facts.tokenized:
+        choices = [
+            Choice("segment.kind", "fastbpe", "BPE within the words of tokenized text"),
+            Choice("segment.merges", types, why_types),
+        ]
+        # the merges come on top of the characters, of which Japanese text has over a thousand
+        return choices, encode_sample(facts, types + facts.characters, byte_fallback=False)
+    rare = 2 * facts.characters > types  # as in Chinese
+    if rare:
+        types = -(-(types + facts.characters) // 1000) * 1000
+        why_types = f"the corpus has at least {facts.characters:,} characters"
+    raw = "works on raw text"
+    if not (facts.src.spaced and facts.tgt.spaced):
+        raw += ", also without spaces between words"
+    choices = [
+        Choice("segment.kind", "sentencepiece", raw),
+        Choice("segment.vocab_size", types, why_types),
+    ]
+    if rare:
+        choices.append(Choice("segment.byte_fallback", True, "writes rare characters as bytes"))
+    return choices, encode_sample(facts, types, byte_fallback=rare)
+
+
+def _model(size: Size, words: int) -> list[Choice]:
+    """Return the keys of the model."""
+    return [
         Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {size.source}"),
         Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
         Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
@@ -121,53 +174,6 @@ def suggest(
         Choice("model.dec_layers", size.layers, "as many as enc_layers"),
         Choice("model.dropout", size.dropout, f"for {_count_passes(size.passes)} at most"),
     ]
-    if gpu:
-        training, updates = _until_dev_stops(size.passes, per_pass)
-    else:
-        if budget is None:
-            reason = "more give a better model (--suggest ... --hours)"
-        elif size.passes == LONGEST * default_passes:
-            reason = "longer trainings on so little text were not measured"
-        elif budget.tokens < tokens_per_pass:
-            reason = f"the least, but longer than {quantity(budget.hours, 'hour', 'g')} here"
-        else:
-            reason = f"as many as fit into {quantity(budget.hours, 'hour', 'g')} here"
-        training, updates = _fixed_length(size, per_pass, reason)
-    return Suggestion(
-        choices=choices + training,
-        sample=sample,
-        passes=size.passes,
-        updates_per_pass=per_pass,
-        updates=updates,
-        tokens_per_pass=tokens_per_pass,
-        budget=budget,
-    )
-
-
-def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
-    """Return the keys of the segmentation, and the sample in its pieces."""
-    few = "few types for little data (Sennrich and Zhang 2019)"
-    if facts.tokenized:
-        choices = [
-            Choice("segment.kind", "fastbpe", "BPE within the words of tokenized text"),
-            Choice("segment.merges", types, few),
-        ]
-        # the merges come on top of the characters, of which Japanese text has over a thousand
-        return choices, encode_sample(facts, types + facts.characters, byte_fallback=False)
-    rare = 2 * facts.characters > types  # as in Chinese
-    if rare:
-        types = -(-(types + facts.characters) // 1000) * 1000
-        few = f"the corpus has at least {facts.characters:,} characters"
-    raw = "works on raw text"
-    if not (facts.src.spaced and facts.tgt.spaced):
-        raw += ", also without spaces between words"
-    choices = [
-        Choice("segment.kind", "sentencepiece", raw),
-        Choice("segment.vocab_size", types, few),
-    ]
-    if rare:
-        choices.append(Choice("segment.byte_fallback", True, "writes rare characters as bytes"))
-    return choices, encode_sample(facts, types, byte_fallback=rare)
 
 
 def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice], int]:

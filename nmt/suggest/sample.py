@@ -55,7 +55,7 @@ class EncodedSample:
 
     @property
     def target_pieces(self) -> int:
-        """Number of pieces of the target side, EOS included."""
+        """Return the number of pieces of the target side, EOS included."""
         return int(self.tgt_len.sum()) + len(self)
 
 

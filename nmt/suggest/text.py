@@ -42,12 +42,12 @@ class Expectation:
 
     @property
     def speed(self) -> float:
-        """The highest speed, in target tokens per second."""
+        """Return the highest speed, in target tokens per second."""
         return max(self.speeds.values())
 
     @property
     def best(self) -> Setting:
-        """The fastest setting."""
+        """Return the fastest setting."""
         return max(self.speeds, key=lambda setting: self.speeds[setting])
 
     def seconds(self, tokens: float) -> float:
@@ -81,11 +81,10 @@ def recipe_text(
             *(f"Check: {warning}" for warning in facts.report.warnings),
         ],
     }
-    head = [
-        "\n".join([f"# {title}", *(part for line in lines for part in _comment(line))])
-        for title, lines in ((title, list(lines)) for title, lines in sections.items())
-        if lines
-    ]
+    head = []
+    for title, lines in sections.items():
+        if comments := [part for line in lines for part in _comment(line)]:
+            head.append("\n".join([f"# {title}", *comments]))
     head.append('# T below: "Transformers without Tears" (Nguyen and Salazar 2019)')
     choices = [*suggestion.choices]
     choices.insert(2, _precision(expectation))
