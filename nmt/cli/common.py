@@ -110,14 +110,12 @@ def _drop_output() -> None:
 def _describe(error: BaseException, command: str) -> tuple[int, str]:
     """Return the exit code and the message of an error."""
     if isinstance(error, OSError) and error.errno in ENVIRONMENT_ERRORS:
-        from nmt.runtime.files import disk_error
+        from nmt.runtime.files import AGAIN, disk_error
 
         path = (
             Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
         )
-        error = disk_error(
-            error, path, elsewhere="choose another path", again="run the same command again"
-        )
+        error = disk_error(error, path, elsewhere="choose another path", again=AGAIN)
     if isinstance(error, NmtError):
         return error.exit_code, f"{command}: {error}"
     if isinstance(error, KeyboardInterrupt):

@@ -28,7 +28,7 @@ from nmt.cli.resume_translation import (
 )
 from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, quantity, read_lines
 from nmt.errors import MachineError, UserError
-from nmt.runtime.files import RESUME, disk_errors
+from nmt.runtime.files import AGAIN, RESUME, disk_errors
 
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
@@ -397,7 +397,7 @@ def open_output(
     if name is None:
         if sys.stdout is None:
             raise UserError("standard output is closed", fix="name a file with --output")
-        yield Output(sys.stdout.buffer, None, "run the same command again"), 0
+        yield Output(sys.stdout.buffer, None, AGAIN), 0
         return
     partial = partial_path(Path(name))
     finished = prepare_partial(partial, signature, resume, line_number)

@@ -49,7 +49,7 @@ def body(args: argparse.Namespace) -> None:
     """Draw the figure in memory, then write it; an existing file is replaced."""
     from nmt.analysis.curves import RunMetrics
     from nmt.analysis.figures import draw
-    from nmt.runtime.files import disk_errors
+    from nmt.runtime.files import AGAIN, disk_errors
 
     enable_gc()
     output = Path(args.output)
@@ -62,7 +62,7 @@ def body(args: argparse.Namespace) -> None:
         )
     runs = [RunMetrics(run) for run in args.runs]
     data = draw(args.figure, runs, args.select, file_format)
-    with disk_errors(output, 0, "choose another --output", "run the same command again"):
+    with disk_errors(output, 0, "choose another --output", AGAIN):
         output.write_bytes(data)
 
 

@@ -148,12 +148,12 @@ def body(args: argparse.Namespace) -> None:
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
     from pathlib import Path
 
-    from nmt.runtime.files import write_atomic
+    from nmt.runtime.files import AGAIN, write_atomic
     from nmt.scoring.sentences import sentence_table
 
     rows = sentence_table(systems, args.metrics, documents)
     text = "".join(row + "\n" for row in rows)
-    write_atomic(Path(args.sentences), text, "pass another file to --sentences")
+    write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
     count = len(systems.texts) * len(systems.refs)
     print(f"note: wrote the scores of {count:,} lines to {args.sentences}", file=sys.stderr)
 

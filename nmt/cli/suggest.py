@@ -135,17 +135,10 @@ def _require_new(output: Path) -> None:
 
 
 def _write_new(output: Path, text: str) -> None:
-    from nmt.runtime.files import disk_errors, temporary, write_synced
+    from nmt.runtime.files import AGAIN, write_atomic
 
     _require_new(output)  # somebody else may have made it meanwhile
-    draft = temporary(output)
-    elsewhere, again = "choose another place with -o", "run the same command again"
-    with disk_errors(output, len(text), elsewhere, again):
-        try:
-            write_synced(draft, text.encode("utf-8"))
-            os.rename(draft, output)
-        finally:
-            draft.unlink(missing_ok=True)
+    write_atomic(output, text, "choose another place with -o", AGAIN)
 
 
 def _measure(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nmt.sweep.results import SearchResult, SweepResult
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
+ELSEWHERE = "choose another folder with --out DIR"
 METRICS = ("bleu", "chrf", "chrf++", "ter", "tokenized_bleu", "ppl")
 
 
@@ -267,14 +268,14 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
     """
     from nmt.run.lock import FolderLock
     from nmt.runtime.cpus import num_threads
-    from nmt.runtime.files import disk_errors
+    from nmt.runtime.files import AGAIN, disk_errors
     from nmt.runtime.signals import stop_signals
     from nmt.sweep.pool import Pool
     from nmt.sweep.progress import Display
 
     slots = args.jobs or max(1, len(args.devices))
     threads = max(1, num_threads() // slots)
-    with disk_errors(out):
+    with disk_errors(out, elsewhere=ELSEWHERE, again=AGAIN):
         out.mkdir(parents=True, exist_ok=True)
     with FolderLock(out), stop_signals() as stop:
         display = Display(sys.stderr, total, slots)
@@ -300,14 +301,14 @@ def _download(runs: Sequence[PlannedRun], slots: int) -> None:
 
 def _write(args: argparse.Namespace, result: SweepResult | SearchResult, out: Path) -> None:
     """Print the results, and write them in all formats to the folder of the sweep."""
-    from nmt.runtime.files import write_atomic
+    from nmt.runtime.files import AGAIN, write_atomic
     from nmt.sweep.tables import FORMATS as RENDERERS
 
     print(RENDERERS[args.format][1](result), end="")
     if not out.is_dir():
         return
     for ending, render in RENDERERS.values():
-        write_atomic(out / f"results.{ending}", render(result))
+        write_atomic(out / f"results.{ending}", render(result), ELSEWHERE, AGAIN)
     print(f"results: {out}/results.txt, .md, .tex, .csv, .json", file=sys.stderr)
 
 

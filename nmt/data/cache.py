@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.data import checks
 from nmt.data.bitext import set_names
 from nmt.data.segmenters import Segmenter, segmenter_hash
-from nmt.runtime.files import atomic_folder, disk_errors
+from nmt.runtime.files import AGAIN, atomic_folder, disk_errors
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe, SegmentConfig
@@ -139,7 +139,7 @@ def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:
             file=sys.stderr,
         )
         folder = elsewhere / folder.name
-    with disk_errors(folder, size, again="run the same command again"):
+    with disk_errors(folder, size, again=AGAIN):
         try:
             with atomic_folder(folder) as draft:
                 build(draft)

@@ -21,7 +21,7 @@ from nmt.report.figures import Panel
 from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of
 from nmt.report.recipes import key_rows
 from nmt.report.runs import ReportedRun
-from nmt.runtime.files import write_atomic
+from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
@@ -102,7 +102,7 @@ def write_report(runs: Sequence[ReportedRun], output: Path, progress: bool = Fal
         MachineError: the file cannot be written.
     """
     page = render(runs, progress).encode("utf-8")
-    write_atomic(output, page, "choose another --output")
+    write_atomic(output, page, "choose another --output", AGAIN)
     return len(page)
 
 

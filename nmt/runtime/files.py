@@ -18,6 +18,7 @@ TEMPORARY = ".tmp-"  # prefix of what is not complete yet
 REPLACED = ".old-"  # prefix of a folder while another one takes its name
 OTHER_RUN = "choose another run folder with out=PATH"
 RESUME = "run the same command with --resume"
+AGAIN = "run the same command again"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SLACK = 1 << 20  # bytes that a file system may need in addition to the data
 
@@ -132,20 +133,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, data: bytes | str, elsewhere: str = OTHER_RUN) -> None:
+def write_atomic(
+    path: Path, data: bytes | str, elsewhere: str = OTHER_RUN, again: str = RESUME
+) -> None:
     """Replace ``path`` by ``data``: readers and crashes see the old content or the new one.
 
     Args:
         path: a file; its folder must exist.
         data: text is written as UTF-8.
-        elsewhere: see ``disk_error``.
+        elsewhere, again: see ``disk_error``.
 
     Raises:
         MachineError: the disk is full, or the folder is gone or not writable.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
     draft = temporary(path)
-    with disk_errors(path, len(content), elsewhere):
+    with disk_errors(path, len(content), elsewhere, again):
         try:
             write_synced(draft, content)
             os.replace(draft, path)

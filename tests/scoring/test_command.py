@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -177,3 +178,18 @@ def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
     assert message in captured.err
     assert captured.out == ""
     assert Path(files["ref"]).read_text("utf-8").splitlines() == REFS
+
+
+def test_a_full_disk_is_explained_without_an_option_that_does_not_exist(
+    files: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.runtime.files.write_synced", full)
+    argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu"]
+    assert main([*argv, "--resamples", "0", "--sentences", str(tmp_path / "x.tsv")]) == 4
+    assert "free some space, then run the same command again\n" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import shlex
@@ -514,6 +515,21 @@ def test_a_number_of_jobs_that_is_none(capsys, jobs):
     with pytest.raises(SystemExit):
         sweep.main(["v.yaml", "--jobs", jobs])
     assert f"argument --jobs: {jobs} is not an integer of at least 1" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_explained_with_options_that_exist(folder, capsys, monkeypatch):
+    file = variants("a")
+    assert sweep.main([file]) == 0
+    capsys.readouterr()
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.runtime.files.write_synced", full)
+    assert sweep.main([file, "--results"]) == 4
+    err = capsys.readouterr().err
+    assert "nmt-sweep: runs/v/results.txt: the disk (or your quota) is full" in err
+    assert err.endswith("-> free some space, then run the same command again\n")
 
 
 def test_two_sweeps_do_not_share_a_folder(folder, capsys):
