@@ -334,6 +334,12 @@ def test_perplexities_have_no_bootstrap_and_the_lowest_is_best(folder, capsys):
     assert b["to_baseline"]["bootstrap"] is None
 
 
+def test_the_table_says_that_a_low_ter_is_better(folder, capsys):
+    toy_recipe(folder, {"score": {"metrics": ["bleu", "ter"]}})
+    assert sweep.main([variants("a", "b"), "--metric", "ter"]) == 0
+    assert "difference to a on test; lower is better" in capsys.readouterr().out
+
+
 def test_a_dry_run_prints_commands_that_train_the_same(folder, capsys):
     file = variants("a", "b")
     options = [file, "model.dim=32", "--hours", "0.5", "--dry-run"]
