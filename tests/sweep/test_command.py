@@ -504,6 +504,7 @@ ERRORS = {
     ("--resamples", "1"): "--resamples: 1 is not a number of resamples",
     ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
     ("--metric", "chrf"): "--metric: the runs of a do not measure chrf; they measure ppl, bleu",
+    ("--metric", "blue"): "--metric: the runs of a do not measure blue; they measure ppl, bleu",
     ("model.dimm=1",): 'command line: unknown key "model.dimm"',
     ("model.heads=3",): "model.heads (3) must divide model.dim (16)",
 }
