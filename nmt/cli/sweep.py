@@ -308,7 +308,8 @@ def _write(args: argparse.Namespace, result: SweepResult | SearchResult, out: Pa
         return
     for ending, render in RENDERERS.values():
         write_atomic(out / f"results.{ending}", render(result), ELSEWHERE, AGAIN)
-    print(f"results: {out}/results.txt, .md, .tex, .csv, .json", file=sys.stderr)
+    endings = ", ".join(f".{ending}" for ending, _ in RENDERERS.values())
+    print(f"results: {out}/results{endings}", file=sys.stderr)
 
 
 def _count(text: str) -> int:

@@ -76,9 +76,9 @@ ROWS = (
 )  # fmt: skip
 
 
-def nearest(words: int, count: int = 3) -> list[Row]:
-    """Return the rows whose numbers of target words are the most similar, the nearest first."""
-    return sorted(ROWS, key=lambda row: abs(math.log(max(1, words) / row.words)))[:count]
+def nearest(words: int) -> list[Row]:
+    """Return three rows whose numbers of target words are the most similar, the nearest first."""
+    return sorted(ROWS, key=lambda row: abs(math.log(max(1, words) / row.words)))[:3]
 
 
 def table() -> str:

@@ -67,21 +67,6 @@ def tables(result: SweepResult | SearchResult) -> list[Table]:
     return found
 
 
-def as_text(shown: Sequence[Table]) -> str:
-    """Return tables for a terminal."""
-    return "\n\n".join(map(_text, shown)) + "\n"
-
-
-def as_markdown(shown: Sequence[Table]) -> str:
-    """Return tables in Markdown."""
-    return "\n\n".join(map(_markdown, shown)) + "\n"
-
-
-def as_latex(shown: Sequence[Table]) -> str:
-    """Return tables for LaTeX with the package booktabs."""
-    return "\n\n".join(map(_latex, shown)) + "\n"
-
-
 def as_csv(result: SweepResult | SearchResult) -> str:
     """Return a line for each variant, base and corpus, or trial; numbers in full precision."""
     if isinstance(result, SearchResult):
@@ -99,16 +84,6 @@ def as_csv(result: SweepResult | SearchResult) -> str:
 def as_json(result: SweepResult | SearchResult) -> str:
     """Return everything, runs included, as a JSON object."""
     return json.dumps(dataclasses.asdict(result), indent=1, ensure_ascii=False) + "\n"
-
-
-FORMATS: dict[str, tuple[str, Callable[[SweepResult | SearchResult], str]]] = {
-    "text": ("txt", lambda result: as_text(tables(result))),
-    "markdown": ("md", lambda result: as_markdown(tables(result))),
-    "latex": ("tex", lambda result: as_latex(tables(result))),
-    "csv": ("csv", as_csv),
-    "json": ("json", as_json),
-}
-"""Name of ``--format`` -> ending of the file, and the function that renders it."""
 
 
 def _overview(result: SweepResult) -> Table:
@@ -342,3 +317,18 @@ def _latex(table: Table) -> str:
 
 def _escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _of_tables(render: Callable[[Table], str]) -> Callable[[SweepResult | SearchResult], str]:
+    """Return a function that renders all tables of a result."""
+    return lambda result: "\n\n".join(map(render, tables(result))) + "\n"
+
+
+FORMATS: dict[str, tuple[str, Callable[[SweepResult | SearchResult], str]]] = {
+    "text": ("txt", _of_tables(_text)),
+    "markdown": ("md", _of_tables(_markdown)),
+    "latex": ("tex", _of_tables(_latex)),
+    "csv": ("csv", as_csv),
+    "json": ("json", as_json),
+}
+"""Name of ``--format`` -> ending of the file, and the function that renders it."""
