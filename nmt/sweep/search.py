@@ -7,6 +7,7 @@ open in the study, and the next command continues its run.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -163,11 +164,13 @@ class SearchRuns:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.out.mkdir(parents=True, exist_ok=True)
         lower = variant.recipe.score.select_by in LOWER_IS_BETTER
+        journal, lock = self.out / STORAGE, FileLock(self.out / LOCK)
+        with lock:
+            _remove_incomplete_line(journal)
         # optuna's own lock would stay when this process is killed
-        lock = cast(Any, FileLock(self.out / LOCK))
-        journal = JournalFileBackend(str(self.out / STORAGE), lock)
+        backend = JournalFileBackend(str(journal), cast(Any, lock))
         study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(journal),
+            storage=optuna.storages.JournalStorage(backend),
             study_name=variant.name,
             direction="minimize" if lower else "maximize",
             load_if_exists=True,
@@ -243,6 +246,12 @@ class SearchRuns:
 
     def _folder(self, variant: Variant, number: int) -> Path:
         return self.out / f"{file_name(variant)}.trial-{number}"
+
+
+def _remove_incomplete_line(journal: Path) -> None:
+    """Remove what a full disk or a power cut left of the last line, which optuna cannot read."""
+    if journal.is_file():
+        os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
 
 
 def _report(trial: optuna.Trial, progress: RunProgress) -> bool:

@@ -450,6 +450,20 @@ def test_a_kill_while_the_study_is_written_does_not_block_the_next_command(folde
     assert again.returncode == 0
 
 
+def test_a_study_whose_last_line_is_incomplete_is_continued(folder, capsys):
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    assert sweep.main([file]) == 0
+    journal = Path("runs/v/search.log")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:-9])  # as after a full disk
+    for _ in range(2):
+        capsys.readouterr()
+        assert sweep.main([file]) == 0
+    assert [trial["state"] for trial in result()["trials"]] == ["finished"] * 2
+    assert started(capsys.readouterr().err) == []
+
+
 def test_every_trial_has_the_tokens_of_the_budget(folder):
     pytest.importorskip("optuna")
     space = {"data.batch_tokens": [64, 128], "optim.accumulate": [1, 2]}
