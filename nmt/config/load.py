@@ -249,7 +249,7 @@ def _search_space(
         limits = read_range(values, name, document, problems)
         whole = limits and limits.low % 1 == limits.high % 1 == 0 and not limits.integer
         if limits and whole and len(problems) == before:
-            between = Node(f"{(limits.low + limits.high) // 2 + 0.5}", values.at, values.key_at)
+            between = replace(values, value=f"{(limits.low + limits.high) // 2 + 0.5}")
             found: list[Problem] = []
             _try_values(name, values, [between], variants, found)
             if found:
@@ -274,10 +274,8 @@ def _try_values(
     """
     for variant in variants:
         for value in tried:
-            changed: Node = Node(value.value, value.at, values.key_at)
-            for key in reversed(name.split(".")):
-                changed = Node({key: changed}, values.at, values.key_at)
-            _validate(_merge(variant.document, changed), problems, variant.budget)
+            changes = _nest(name.split("."), replace(value, key_at=values.key_at))
+            _validate(_merge(variant.document, changes), problems, variant.budget)
 
 
 def as_recipe(
@@ -510,7 +508,23 @@ def _types(annotation: Any) -> list[Any]:
 
 
 def _override(document: Node, overrides: Sequence[str], problems: list[Problem]) -> Node:
-    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``.
+    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``."""
+    given = _read_overrides(overrides, problems)
+    # kinds come first: they decide which other keys of a group stay
+    for path, node in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
+        if scalar := _scalar_above(document, path):
+            text = f"{'.'.join(path)}={format_value(node.plain())}"
+            problems.append(Problem(COMMAND_LINE, f'{text}: "{scalar}" is not a group of keys'))
+            continue
+        # a shell completes paths that are relative to the working directory
+        document = _merge(document, _absolute_paths(_nest(path, node), Path.cwd()))
+    return document
+
+
+def _read_overrides(
+    overrides: Sequence[str], problems: list[Problem]
+) -> dict[tuple[str, ...], Node]:
+    """Return the values of ``key=value`` overrides, each by the path of its key.
 
     Raises:
         UserError: a path is not UTF-8.
@@ -521,34 +535,18 @@ def _override(document: Node, overrides: Sequence[str], problems: list[Problem])
         path = tuple(name.split("."))
         if not equals or not all(path) or not name.isprintable():
             what = f'"{override}" is not key=value, for example model.norm=layernorm'
-        elif path in given:
-            what = f'"{name}" is set twice'
-        else:
-            is_yaml = text.startswith("[") or (text.startswith("{") and path in ENTRIES)
-            if is_yaml:
-                require_utf8(text, str(COMMAND_LINE))
-            try:
-                given[path] = (
-                    read_value(text, COMMAND_LINE)
-                    if is_yaml
-                    else Node(text, COMMAND_LINE, COMMAND_LINE)
-                )
-                continue
-            except UserError as error:
-                what = f"{override}: {error.what}"
-        problems.append(Problem(COMMAND_LINE, what))
-    # kinds come first: they decide which other keys of a group stay
-    for path, node in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
-        if scalar := _scalar_above(document, path):
-            text = f"{'.'.join(path)}={format_value(node.plain())}"
-            what = f'{text}: "{scalar}" is not a group of keys'
             problems.append(Problem(COMMAND_LINE, what))
-            continue
-        for key in reversed(path):
-            node = Node({key: node}, COMMAND_LINE, COMMAND_LINE)
-        # a shell completes paths that are relative to the working directory
-        document = _merge(document, _absolute_paths(node, Path.cwd()))
-    return document
+        elif path in given:
+            problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice'))
+        elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
+            require_utf8(text, str(COMMAND_LINE))
+            try:
+                given[path] = read_value(text, COMMAND_LINE)
+            except UserError as error:
+                problems.append(Problem(COMMAND_LINE, f"{override}: {error.what}"))
+        else:
+            given[path] = Node(text, COMMAND_LINE, COMMAND_LINE)
+    return given
 
 
 def _scalar_above(document: Node, path: KeyPath) -> str:
@@ -563,10 +561,14 @@ def _scalar_above(document: Node, path: KeyPath) -> str:
 def _set_key(document: Node, path: KeyPath, text: str) -> Node:
     """Return a recipe with another value of a key, placed where its group is."""
     near = document.nearest(path) or document
-    node = Node(text, near.at, near.key_at)
+    return _merge(document, _nest(path, replace(near, value=text)))
+
+
+def _nest(path: KeyPath, node: Node) -> Node:
+    """Return a recipe in which only the key at ``path`` has a value."""
     for key in reversed(path):
-        node = Node({key: node}, near.at, near.key_at)
-    return _merge(document, node)
+        node = replace(node, value={key: node})
+    return node
 
 
 def _merge(base: Node, changes: Node) -> Node:
@@ -586,9 +588,9 @@ def _merge(base: Node, changes: Node) -> Node:
                 of_any_kind = {key for model in kinds.values() for key in keys_of(model)}
                 foreign = of_any_kind - keys_of(kinds[kind.value]).keys()
                 kept = {key: node for key, node in kept.items() if key not in foreign}
-            new = Node({**kept, **new.group}, old.at, old.key_at)
+            new = replace(old, value={**kept, **new.group})
         merged[name] = new
-    return Node(merged, base.at, base.key_at)
+    return replace(base, value=merged)
 
 
 def _as_node(value: Any, at: Location) -> Node:
@@ -610,26 +612,25 @@ def _absolute_paths(recipe: Node, folder: Path) -> Node:
     """
     for (group, key), is_word in PATHS.items():
         if node := recipe.find((group, key)):
-            changed = {group: Node({key: _absolute(node, folder, is_word)}, node.at, node.key_at)}
-            recipe = _merge(recipe, Node(changed, node.at, node.key_at))
+            changes = _nest((group, key), _absolute(node, folder, is_word))
+            recipe = _merge(recipe, changes)
     return recipe
 
 
 def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
     if isinstance(node.value, list):
-        items = [_absolute(item, folder, is_word) for item in node.value]
-        return Node(items, node.at, node.key_at)
+        return replace(node, value=[_absolute(item, folder, is_word) for item in node.value])
     if isinstance(node.value, dict):  # an entry of a corpus
         keys = {
             k: _absolute(v, folder, is_word) if k in ("path", "other_refs") else v
             for k, v in node.value.items()
         }
-        return Node(keys, node.at, node.key_at)
+        return replace(node, value=keys)
     if not isinstance(node.value, str) or not node.value or is_word(node.value):
         return node
     path = os.path.normpath(folder / os.path.expanduser(node.value))
     require_utf8(path, str(node.at))
-    return Node(path, node.at, node.key_at)
+    return replace(node, value=path)
 
 
 def _folder_of(path: Path) -> Path:
@@ -641,10 +642,6 @@ def _with_run_folder(recipe: Recipe, default: Path) -> Recipe:
     if Path(out).name in ("", ".."):  # the cache is next to the run folder, and --fresh renames it
         out = os.path.abspath(out)
     return recipe.model_copy(update={"out": out})
-
-
-def _run_folder(path: Path, variant: str) -> Path:
-    return Path("runs") / path.stem / variant
 
 
 def _read_variants(
@@ -660,7 +657,7 @@ def _read_variants(
     file, specs = read_variants(document, problems)
     budget = file.budget if file else None
     of_base = {spec.base: spec for spec in specs}
-    bases = {path: _read_base(spec, problems) for path, spec in of_base.items()}
+    bases = {base: _read_base(spec, problems) for base, spec in of_base.items()}
     variants = []
     first: dict[tuple[Path, str], VariantSpec] = {}
     for spec in specs:
@@ -676,7 +673,7 @@ def _read_variants(
         if same is not spec:
             what = f'variant "{spec.name}" gives the same recipe as "{same.name}" at {same.at}'
             problems.append(Problem(spec.at, what))
-        recipe = _with_run_folder(recipe, _run_folder(path, spec.name))
+        recipe = _with_run_folder(recipe, Path("runs") / path.stem / spec.name)
         variants.append(
             Variant(spec.name, spec.group, spec.about, spec.paper, recipe, merged, budget)
         )
@@ -697,7 +694,7 @@ def _read_base(spec: VariantSpec, problems: list[Problem]) -> Node | None:
         problems.append(Problem(spec.base_at, what))
         return None
     keys = {key: node for key, node in base.group.items() if key != "out"}
-    return _absolute_paths(Node(keys, base.at, base.key_at), _folder_of(spec.base))
+    return _absolute_paths(replace(base, value=keys), _folder_of(spec.base))
 
 
 def _choose(wanted: str | None, path: Path, variants: Sequence[Variant]) -> Variant:
@@ -724,8 +721,7 @@ def _with_present_names(document: Node) -> Node:
 
     def value_of(path: str, node: Node) -> Node:
         if isinstance(node.value, str):
-            value = RENAMED_VALUES.get(path, {}).get(node.value, node.value)
-            return Node(value, node.at, node.key_at)
+            return replace(node, value=RENAMED_VALUES.get(path, {}).get(node.value, node.value))
         return node
 
     def renamed(group: str, node: Node) -> Node:
@@ -733,13 +729,13 @@ def _with_present_names(document: Node) -> Node:
         for key, inner in node.group.items():
             path = RENAMED_KEYS.get(f"{group}.{key}", f"{group}.{key}")
             keys[path.rpartition(".")[2]] = value_of(path, inner)
-        return Node(keys, node.at, node.key_at)
+        return replace(node, value=keys)
 
     keys = {
         name: renamed(name, node) if isinstance(node.value, dict) else node
         for name, node in document.group.items()
     }
-    return Node(keys, document.at, document.key_at)
+    return replace(document, value=keys)
 
 
 def _none_as_text(value: Any) -> Any:
