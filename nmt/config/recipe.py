@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import (
     BaseModel,
@@ -507,11 +507,6 @@ class WhitespaceConfig(SegmentBase):
     )
 
 
-SEGMENT_KINDS: dict[str, Any] = {
-    "fastbpe": FastBpeConfig,
-    "sentencepiece": SentencePieceConfig,
-    "whitespace": WhitespaceConfig,
-}
 SegmentConfig = Annotated[
     FastBpeConfig | SentencePieceConfig | WhitespaceConfig, Field(discriminator="kind")
 ]
@@ -947,14 +942,6 @@ class LrRamp(ScheduleBase):
         return loss_ratio > self.stop_loss_ratio or math.isnan(loss_ratio)
 
 
-SCHEDULES: dict[str, Any] = {
-    "inverse_sqrt": InverseSqrt,
-    "val_decay": ValDecay,
-    "no_warmup": NoWarmup,
-    "linear": Linear,
-    "constant": Constant,
-    "lr_ramp": LrRamp,
-}
 Schedule = Annotated[
     InverseSqrt | ValDecay | NoWarmup | Linear | Constant | LrRamp, Field(discriminator="kind")
 ]
@@ -1415,12 +1402,15 @@ ENTRIES: dict[tuple[str, str], type[_Entry]] = {
 @functools.cache
 def groups() -> dict[str, dict[str, type[BaseModel]]]:
     """Return the groups of keys: name -> kind -> class; the kind is "" if there is only one."""
-    kinds = {"segment": SEGMENT_KINDS, "schedule": SCHEDULES}
-    return {
-        name: kinds.get(name) or {"": field.annotation}
-        for name, field in Recipe.model_fields.items()
-        if name in kinds or isinstance(field.annotation, type(BaseModel))
-    }
+    found: dict[str, dict[str, type[BaseModel]]] = {}
+    for name, field in Recipe.model_fields.items():
+        types = get_args(field.annotation) or (field.annotation,)
+        models = [model for model in types if isinstance(model, type(BaseModel))]
+        if len(models) == 1:
+            found[name] = {"": models[0]}
+        elif models:  # a union, whose members have kinds
+            found[name] = {model.model_fields["kind"].default: model for model in models}
+    return found
 
 
 def default_kind(group: str) -> str:

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config.errors import allowed
 from nmt.config.recipe import (
-    SCHEDULES,
-    SEGMENT_KINDS,
     Constant,
     DataConfig,
     InverseSqrt,
@@ -22,7 +20,6 @@ from nmt.config.recipe import (
     SentencePieceConfig,
     TrainConfig,
     ValDecay,
-    default_kind,
     groups,
     keys_of,
 )
@@ -66,13 +63,6 @@ def test_every_allowed_name_is_in_the_table_of_classes():
     for key, table in (("norm", NORMS), ("extra_norm", NORMS), ("activation", ACTIVATIONS)):
         schema = ModelConfig.model_json_schema()["properties"][key]
         assert set(schema["enum"]) == set(table), key
-
-
-@pytest.mark.parametrize(("group", "kinds"), [("segment", SEGMENT_KINDS), ("schedule", SCHEDULES)])
-def test_every_kind_has_a_class_under_its_name(group: str, kinds: dict[str, type[BaseModel]]):
-    assert groups()[group] == kinds
-    assert all(model.model_fields["kind"].default == kind for kind, model in kinds.items())
-    assert default_kind(group) in kinds
 
 
 @pytest.mark.parametrize(("group", "kind", "model"), MODELS)

@@ -6,18 +6,19 @@ import pytest
 from pydantic import ValidationError
 
 from nmt.config.recipe import (
-    SCHEDULES,
     Constant,
     InverseSqrt,
     Linear,
     LrRamp,
     NoWarmup,
     ValDecay,
+    groups,
 )
 from nmt.training.schedules import count_decays
 from tests import reference
 
 NAN = math.nan
+SCHEDULES = groups()["schedule"]
 
 
 def history(*scores: float, every: int = 100, start: int = 100) -> list[tuple[int, float]]:
