@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config.recipe import Recipe, groups, keys_of
+from nmt.config.recipe import Recipe, groups
 from nmt.config.reference import FILES as REFERENCE
+from nmt.config.schema import keys_of
 from nmt.config.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +24,6 @@ FLOORS = {
     "nmt.model.embedding": 0,
     "nmt.model.cpu.linear": 0,
     "nmt.runtime": 1,
-    "nmt.training.schedules": 0,
     "nmt.config": 2,
     "nmt.data": 3,
     "nmt.model": 4,

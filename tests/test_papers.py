@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from nmt.analysis.figures import FIGURES
 from nmt.config.load import load_recipe, load_variants
-from nmt.config.recipe import groups, keys_of
+from nmt.config.recipe import groups
+from nmt.config.schema import keys_of
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/papers.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import torch
 
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe, load_sweep, load_variants
-from nmt.config.recipe import InverseSqrt
+from nmt.config.schedules import InverseSqrt
 from nmt.data.prepare import prepare
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog

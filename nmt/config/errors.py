@@ -10,15 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.recipe import (
-    ENTRIES,
-    RENAMED_KEYS,
-    RENAMED_VALUES,
-    Recipe,
-    default_kind,
-    groups,
-    keys_of,
-)
+from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, default_kind, groups
+from nmt.config.schema import keys_of
 from nmt.config.yaml import KeyPath, Location, Node, Problem, key_name
 from nmt.errors import UserError
 

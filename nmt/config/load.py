@@ -28,15 +28,9 @@ from nmt.config.errors import (
     kind_of,
     raise_problems,
 )
-from nmt.config.recipe import (
-    ENTRIES,
-    MAX_UPDATES,
-    RENAMED_KEYS,
-    RENAMED_VALUES,
-    Recipe,
-    groups,
-    keys_of,
-)
+from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, groups
+from nmt.config.schedules import MAX_UPDATES
+from nmt.config.schema import keys_of
 from nmt.config.variants import (
     Budget,
     Range,

@@ -1,14 +1,13 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
-docs/recipe-keys.md and the JSON schemas for editors are generated from these classes. Reading a
-recipe from YAML is the task of ``nmt.config.load``; this module knows neither files nor line
-numbers.
+docs/recipe-keys.md and the JSON schemas for editors are generated from these classes. The keys of
+learning-rate schedules are in ``nmt.config.schedules``. Reading a recipe from YAML is the task of
+``nmt.config.load``; this module knows neither files nor line numbers.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
@@ -16,10 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    JsonValue,
     SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
@@ -33,16 +30,10 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
-from nmt.training.schedules import (
-    DecayRule,
-    History,
-    count_decays,
-    inverse_sqrt_lr,
-    linear_lr,
-)
+from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
+from nmt.config.schema import ConfigBase, as_list, check_rules, item_or_list, keys_of, option
 
 MAX_VOCAB = 1_000_000
-MAX_UPDATES = 1_000_000_000
 
 # Names of versions 0.1 and 0.2. The config.yaml of a stored run may have them, a recipe may not.
 RENAMED_KEYS = {
@@ -56,57 +47,6 @@ RENAMED_VALUES = {
     "segment.kind": {"plain": "whitespace"},
     "score.select_by": {"paper_bleu": "tokenized_bleu"},
 }
-
-
-class ConfigBase(BaseModel):
-    """A group of recipe keys: immutable, without unknown keys, defaults checked like values."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
-    )
-
-
-def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
-    """Return the field of one recipe key.
-
-    Args:
-        default: ``...`` = required.
-        meaning: what the key does, with its unit; docs/recipe-keys.md prints it.
-        source: paper and place: T = Transformers without Tears, A = T's released code,
-            N = NormFormer, V = Vaswani et al. 2017, W = Wu et al. 2016, O = ours.
-        form: what a text must look like, in words.
-        limits: pydantic's (``gt``, ``ge``, ``pattern``, ...).
-    """
-    extra: dict[str, JsonValue] = {"source": source}
-    if form:
-        extra["form"] = form
-    return Field(default, description=meaning, json_schema_extra=extra, **limits)
-
-
-def check_rules(*rules: tuple[bool, str]) -> None:
-    """Check rules between keys, each a pair (is it broken?, error message).
-
-    Raises:
-        ValueError: the messages of all broken rules, one a line.
-    """
-    if broken := [message for is_broken, message in rules if is_broken]:
-        raise ValueError("\n".join(broken))
-
-
-def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the keys of a group under the names that a recipe uses."""
-    return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def as_list(value: Any) -> Any:
-    """Return the list of one item for a text or a path, any other value unchanged."""
-    return [value] if isinstance(value, (str, Path)) else value
-
-
-def item_or_list(item: dict[str, Any], form: str) -> WithJsonSchema:
-    """Return the JSON schema of a key that holds one item or several, ``form`` in words."""
-    several = {"type": "array", "minItems": 1, "items": item}
-    return WithJsonSchema({"anyOf": [item, several], "form": form})
 
 
 Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
@@ -786,165 +726,6 @@ class OptimConfig(ConfigBase):
     accumulate: int = option(
         1, "batches per update, in each process", "T appendix C", ge=1, le=10_000
     )
-
-
-_RULE = (
-    "when to decay: no_gain = after patience validations without a new best score; below_all = "
-    "when a score is below each of the previous patience scores, as in A"
-)
-_DECAY = "factor on the learning rate at each decay"
-_PATIENCE = "number of validations that the rule compares"
-
-
-class ScheduleBase(ConfigBase):
-    """A learning-rate schedule: a subclass has ``kind``, its keys and a method ``lr``."""
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return whether the schedule ends the run now; by default it never does."""
-        return False
-
-
-class InverseSqrt(ScheduleBase):
-    """Warm up linearly, then decay with 1 / sqrt(update) (INVSQRTDECAY: T equation 7; V 5.3)."""
-
-    kind: Literal["inverse_sqrt"] = "inverse_sqrt"
-    scale: float = option(
-        1.0,
-        "factor on the learning rate, lambda of equation 7; 2 is the paper's 2xLR",
-        "T equation 7",
-        gt=0,
-    )
-    warmup_updates: int = option(
-        8000,
-        "updates until the learning rate is highest; 0 = no warm-up",
-        "T 3.3",
-        ge=0,
-        le=MAX_UPDATES,
-    )
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return inverse_sqrt_lr(update, dim, self.scale, self.warmup_updates)
-
-
-class ValDecay(ScheduleBase):
-    """Warm up as equation 7, then multiply by ``decay`` on plateaus of dev (VALDECAY: T 2.4)."""
-
-    kind: Literal["val_decay"] = "val_decay"
-    scale: float = option(1.0, "factor on the learning rate, lambda of equation 7", "T 3.3", gt=0)
-    warmup_updates: int = option(
-        8000, "updates until the learning rate is highest", "T 3.3", ge=1, le=MAX_UPDATES
-    )
-    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
-    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
-    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        rising = inverse_sqrt_lr(
-            min(update, self.warmup_updates), dim, self.scale, self.warmup_updates
-        )
-        after = [(u, s) for u, s in history if u >= self.warmup_updates]
-        return rising * self.decay ** count_decays(after, self.patience, self.rule)
-
-
-class NoWarmup(ScheduleBase):
-    """Start at ``lr`` and multiply by ``decay`` on plateaus of dev (NOWARMUP: T 2.4, 3.3)."""
-
-    kind: Literal["no_warmup"] = "no_warmup"
-    lr_start: float = option(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
-    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
-    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
-    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return self.lr_start * self.decay ** count_decays(history, self.patience, self.rule)
-
-
-class Linear(ScheduleBase):
-    """Warm up linearly to ``lr``, then fall to ``end_lr`` at ``total_updates`` (N table 7)."""
-
-    kind: Literal["linear"] = "linear"
-    peak: float = option(
-        ..., "highest learning rate, at the end of the warm-up", "N table 1", gt=0, alias="lr"
-    )
-    warmup_updates: int = option(
-        500,
-        "updates until the learning rate is highest; 0 = no warm-up",
-        "N table 7",
-        ge=0,
-        le=MAX_UPDATES,
-    )
-    total_updates: int = option(
-        ...,
-        "updates until the learning rate is end_lr; then training ends",
-        "N",
-        ge=1,
-        le=MAX_UPDATES,
-    )
-    end_lr: float = option(0.0, "learning rate of the last update", "N table 7", ge=0)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Linear:
-        if self.warmup_updates >= self.total_updates:
-            raise ValueError(
-                f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
-                f"schedule.total_updates ({self.total_updates})"
-            )
-        if self.end_lr > self.peak:
-            raise ValueError(
-                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
-            )
-        return self
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return linear_lr(update, self.peak, self.end_lr, self.warmup_updates, self.total_updates)
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return whether ``total_updates`` are done."""
-        return update >= self.total_updates
-
-
-class Constant(ScheduleBase):
-    """Use the same learning rate for every update."""
-
-    kind: Literal["constant"] = "constant"
-    value: float = option(..., "learning rate of every update", "O", gt=0, alias="lr")
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return self.value
-
-
-class LrRamp(ScheduleBase):
-    """Raise the rate until the loss explodes: NormFormer's stability test (N 4.1, figure 5)."""
-
-    kind: Literal["lr_ramp"] = "lr_ramp"
-    start_lr: float = option(0.0, "learning rate that the ramp starts from", "N figure 5", ge=0)
-    lr_per_update: float = option(
-        5e-5, "added to the learning rate at each update", "N figure 5", gt=0
-    )
-    stop_loss_ratio: float = option(
-        1.5,
-        "training ends when the loss per token exceeds its lowest logged value times this",
-        "O",
-        gt=1,
-    )
-
-    def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
-        return self.start_lr + self.lr_per_update * update
-
-    def finished(self, update: int, loss_ratio: float) -> bool:
-        """Return whether the loss, divided by its lowest value, exceeds ``stop_loss_ratio``."""
-        return loss_ratio > self.stop_loss_ratio or math.isnan(loss_ratio)
-
-
-Schedule = Annotated[
-    InverseSqrt | ValDecay | NoWarmup | Linear | Constant | LrRamp, Field(discriminator="kind")
-]
 
 
 class TrainConfig(ConfigBase):

@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups, keys_of
+from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups
+from nmt.config.schema import keys_of
 from nmt.config.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
 
 INTRODUCTION = """\

@@ -28,16 +28,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from nmt.config.errors import allowed, did_you_mean, format_value, quote_value
-from nmt.config.recipe import (
-    ConfigBase,
-    Recipe,
-    as_list,
-    check_rules,
-    groups,
-    item_or_list,
-    keys_of,
-    option,
-)
+from nmt.config.recipe import Recipe, groups
+from nmt.config.schema import ConfigBase, as_list, check_rules, item_or_list, keys_of, option
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from nmt.config.errors import allowed
-from nmt.config.recipe import DecodeConfig, option
+from nmt.config.recipe import DecodeConfig
+from nmt.config.schema import option
 from nmt.data.text import clean_line
 from nmt.errors import UserError
 

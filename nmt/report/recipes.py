@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from nmt.config.errors import format_value
-from nmt.config.recipe import Recipe, default_kind, groups, keys_of
+from nmt.config.recipe import Recipe, default_kind, groups
+from nmt.config.schema import keys_of
 
 # keys that say what is translated: their defaults are not settings that a run departs from
 SUBJECT = ("src", "tgt", "data.train", "data.dev", "data.test")

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
-from nmt.config.recipe import Constant, DataConfig, Linear, OptimConfig, Recipe, groups
+from nmt.config.recipe import DataConfig, OptimConfig, Recipe, groups
+from nmt.config.schedules import Constant, Linear
 from nmt.config.yaml import MAX_CHARACTERS, NONE
 from nmt.errors import UserError
 

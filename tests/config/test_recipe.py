@@ -9,20 +9,17 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config.errors import allowed
 from nmt.config.recipe import (
-    Constant,
     DataConfig,
-    InverseSqrt,
-    LrRamp,
     ModelConfig,
     OptimConfig,
     Recipe,
     ScoreConfig,
     SentencePieceConfig,
     TrainConfig,
-    ValDecay,
     groups,
-    keys_of,
 )
+from nmt.config.schedules import Constant, InverseSqrt, LrRamp, ValDecay
+from nmt.config.schema import keys_of
 from nmt.model.layers import ACTIVATIONS
 from nmt.model.norms import NORMS
 

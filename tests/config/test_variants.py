@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from nmt.cli import prepare, train
 from nmt.config.load import dump_recipe, load_recipe, load_variants, recipe_from_text
-from nmt.config.recipe import InverseSqrt, Linear, NoWarmup, Recipe
+from nmt.config.recipe import Recipe
 from nmt.config.reference import variants_schema
+from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
 from nmt.errors import UserError
 from tests.toy import toy_corpus, toy_recipe
 

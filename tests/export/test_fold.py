@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.config.recipe import ModelConfig, keys_of
+from nmt.config.recipe import ModelConfig
+from nmt.config.schema import keys_of
 from nmt.errors import UserError
 from nmt.export.fold import fold
 from nmt.model.transformer import Transformer

@@ -5,16 +5,16 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from nmt.config.recipe import (
+from nmt.config.recipe import groups
+from nmt.config.schedules import (
     Constant,
     InverseSqrt,
     Linear,
     LrRamp,
     NoWarmup,
     ValDecay,
-    groups,
+    count_decays,
 )
-from nmt.training.schedules import count_decays
 from tests import reference
 
 NAN = math.nan

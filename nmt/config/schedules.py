@@ -1,0 +1,212 @@
+"""Learning-rate schedules: the keys of each, and its rate as a pure function.
+
+``history`` lists (update, dev score) of all validations so far; higher scores are better. Update
+numbers start at 1. Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al.
+2017, A = the code of T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from nmt.config.schema import ConfigBase, option
+
+MAX_UPDATES = 1_000_000_000
+History: TypeAlias = Sequence[tuple[int, float]]
+DecayRule: TypeAlias = Literal["no_gain", "below_all"]
+
+_RULE = (
+    "when to decay: no_gain = after patience validations without a new best score; below_all = "
+    "when a score is below each of the previous patience scores, as in A"
+)
+_DECAY = "factor on the learning rate at each decay"
+_PATIENCE = "number of validations that the rule compares"
+
+
+class ScheduleBase(ConfigBase):
+    """A learning-rate schedule: a subclass has ``kind``, its keys and a method ``lr``."""
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return whether the schedule ends the run now; by default it never does."""
+        return False
+
+
+class InverseSqrt(ScheduleBase):
+    """Warm up linearly, then decay with 1 / sqrt(update) (INVSQRTDECAY: T equation 7; V 5.3)."""
+
+    kind: Literal["inverse_sqrt"] = "inverse_sqrt"
+    scale: float = option(
+        1.0,
+        "factor on the learning rate, lambda of equation 7; 2 is the paper's 2xLR",
+        "T equation 7",
+        gt=0,
+    )
+    warmup_updates: int = option(
+        8000,
+        "updates until the learning rate is highest; 0 = no warm-up",
+        "T 3.3",
+        ge=0,
+        le=MAX_UPDATES,
+    )
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return inverse_sqrt_lr(update, dim, self.scale, self.warmup_updates)
+
+
+class ValDecay(ScheduleBase):
+    """Warm up as equation 7, then multiply by ``decay`` on plateaus of dev (VALDECAY: T 2.4)."""
+
+    kind: Literal["val_decay"] = "val_decay"
+    scale: float = option(1.0, "factor on the learning rate, lambda of equation 7", "T 3.3", gt=0)
+    warmup_updates: int = option(
+        8000, "updates until the learning rate is highest", "T 3.3", ge=1, le=MAX_UPDATES
+    )
+    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
+    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
+    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        rising = inverse_sqrt_lr(
+            min(update, self.warmup_updates), dim, self.scale, self.warmup_updates
+        )
+        after = [(u, s) for u, s in history if u >= self.warmup_updates]
+        return rising * self.decay ** count_decays(after, self.patience, self.rule)
+
+
+class NoWarmup(ScheduleBase):
+    """Start at ``lr`` and multiply by ``decay`` on plateaus of dev (NOWARMUP: T 2.4, 3.3)."""
+
+    kind: Literal["no_warmup"] = "no_warmup"
+    lr_start: float = option(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
+    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
+    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
+    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return self.lr_start * self.decay ** count_decays(history, self.patience, self.rule)
+
+
+class Linear(ScheduleBase):
+    """Warm up linearly to ``lr``, then fall to ``end_lr`` at ``total_updates`` (N table 7)."""
+
+    kind: Literal["linear"] = "linear"
+    peak: float = option(
+        ..., "highest learning rate, at the end of the warm-up", "N table 1", gt=0, alias="lr"
+    )
+    warmup_updates: int = option(
+        500,
+        "updates until the learning rate is highest; 0 = no warm-up",
+        "N table 7",
+        ge=0,
+        le=MAX_UPDATES,
+    )
+    total_updates: int = option(
+        ...,
+        "updates until the learning rate is end_lr; then training ends",
+        "N",
+        ge=1,
+        le=MAX_UPDATES,
+    )
+    end_lr: float = option(0.0, "learning rate of the last update", "N table 7", ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Linear:
+        if self.warmup_updates >= self.total_updates:
+            raise ValueError(
+                f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
+                f"schedule.total_updates ({self.total_updates})"
+            )
+        if self.end_lr > self.peak:
+            raise ValueError(
+                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
+            )
+        return self
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        if update <= self.warmup_updates:
+            return self.peak * update / self.warmup_updates
+        left = max(0, self.total_updates - update) / (self.total_updates - self.warmup_updates)
+        return self.end_lr + (self.peak - self.end_lr) * left
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return whether ``total_updates`` are done."""
+        return update >= self.total_updates
+
+
+class Constant(ScheduleBase):
+    """Use the same learning rate for every update."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = option(..., "learning rate of every update", "O", gt=0, alias="lr")
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return self.value
+
+
+class LrRamp(ScheduleBase):
+    """Raise the rate until the loss explodes: NormFormer's stability test (N 4.1, figure 5)."""
+
+    kind: Literal["lr_ramp"] = "lr_ramp"
+    start_lr: float = option(0.0, "learning rate that the ramp starts from", "N figure 5", ge=0)
+    lr_per_update: float = option(
+        5e-5, "added to the learning rate at each update", "N figure 5", gt=0
+    )
+    stop_loss_ratio: float = option(
+        1.5,
+        "training ends when the loss per token exceeds its lowest logged value times this",
+        "O",
+        gt=1,
+    )
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of this update."""
+        return self.start_lr + self.lr_per_update * update
+
+    def finished(self, update: int, loss_ratio: float) -> bool:
+        """Return whether the loss, divided by its lowest value, exceeds ``stop_loss_ratio``."""
+        return loss_ratio > self.stop_loss_ratio or math.isnan(loss_ratio)
+
+
+Schedule = Annotated[
+    InverseSqrt | ValDecay | NoWarmup | Linear | Constant | LrRamp, Field(discriminator="kind")
+]
+
+
+def inverse_sqrt_lr(update: int, dim: int, scale: float, warmup_updates: int) -> float:
+    """Return ``scale / sqrt(d) * min(1 / sqrt(n), n / warmup^1.5)`` for update n (T equation 7)."""
+    decayed = 1.0 / math.sqrt(update)
+    warming = update / warmup_updates**1.5 if warmup_updates else decayed
+    return scale / math.sqrt(dim) * min(decayed, warming)
+
+
+def count_decays(history: History, patience: int, rule: DecayRule) -> int:
+    """Return how many validation-based decays (T section 2.4) ``history`` has triggered.
+
+    ``no_gain`` (T) decays when ``patience`` validations bring no new best score, and counts from 0
+    again after each decay. ``below_all`` (A) decays when a score is below each of the ``patience``
+    scores before it. NaN is never a new best score and never below another.
+    """
+    scores = [score for _, score in history]
+    if rule == "below_all":
+        return sum(
+            all(scores[i] < earlier for earlier in scores[i - patience : i])
+            for i in range(patience, len(scores))
+        )
+    best, waited, decays = -math.inf, 0, 0
+    for score in scores:
+        if score > best:
+            best, waited = score, 0
+        else:
+            waited += 1
+        if waited == patience:
+            decays, waited = decays + 1, 0
+    return decays
