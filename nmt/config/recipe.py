@@ -21,7 +21,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     ValidationInfo,
-    WithJsonSchema,
     WrapSerializer,
     field_validator,
     model_serializer,
@@ -622,27 +621,22 @@ class ModelConfig(ConfigBase):
 
     @property
     def attention_dropout(self) -> float:
-        """Dropout on attention weights: ``attn_dropout``, or ``dropout`` if it is none."""
+        """Return ``attn_dropout``, or ``dropout`` if it is none."""
         return self.dropout if self.attn_dropout is None else self.attn_dropout
 
     @property
     def feedforward_dropout(self) -> float:
-        """Dropout after the activation: ``ffn_dropout``, or ``dropout`` if it is none."""
+        """Return ``ffn_dropout``, or ``dropout`` if it is none."""
         return self.dropout if self.ffn_dropout is None else self.ffn_dropout
 
 
 _PATTERN_FORM = "a pattern of parameter names, such as encoder.*"
 Patterns: TypeAlias = Annotated[
-    list[Annotated[str, Field(min_length=1, json_schema_extra={"form": _PATTERN_FORM})]],
+    list[Annotated[str, Field(min_length=1)]],
     BeforeValidator(as_list),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1, "form": _PATTERN_FORM},
-                {"type": "array", "items": {"type": "string", "form": _PATTERN_FORM}},
-            ],
-            "form": "a pattern of parameter names, such as encoder.*, or a list of them",
-        }
+    item_or_list(
+        {"type": "string", "minLength": 1, "form": _PATTERN_FORM},
+        f"{_PATTERN_FORM}, or a list of them",
     ),
 ]
 

@@ -54,7 +54,13 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, (str, Path)) else value
 
 
-def item_or_list(item: dict[str, Any], form: str) -> WithJsonSchema:
-    """Return the JSON schema of a key that holds one item or several, ``form`` in words."""
-    several = {"type": "array", "minItems": 1, "items": item}
+def item_or_list(item: dict[str, Any], form: str, **limits: int) -> WithJsonSchema:
+    """Return the JSON schema of a key that holds one item or several.
+
+    Args:
+        item: JSON schema of an item.
+        form: what the key may hold, in words.
+        limits: of the list in JSON schema, such as ``minItems``.
+    """
+    several = {"type": "array", "items": item, **limits}
     return WithJsonSchema({"anyOf": [item, several], "form": form})

@@ -135,7 +135,7 @@ class VariantsKeys(ConfigBase):
         list[str],
         Field(min_length=1),
         BeforeValidator(as_list),
-        item_or_list({"type": "string"}, "the path of a recipe, or a list of them"),
+        item_or_list({"type": "string"}, "the path of a recipe, or a list of them", minItems=1),
     ] = option(
         ..., "recipe or recipes that the variants change; paths are relative to the file", "O"
     )
