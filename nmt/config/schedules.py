@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from nmt.config.schema import ConfigBase, option
+from nmt.config.schema import ConfigBase, check_rules, option
 
 MAX_UPDATES = 1_000_000_000
 History: TypeAlias = Sequence[tuple[int, float]]
@@ -118,15 +118,17 @@ class Linear(ScheduleBase):
 
     @model_validator(mode="after")
     def _consistent(self) -> Linear:
-        if self.warmup_updates >= self.total_updates:
-            raise ValueError(
+        check_rules(
+            (
+                self.warmup_updates >= self.total_updates,
                 f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
-                f"schedule.total_updates ({self.total_updates})"
-            )
-        if self.end_lr > self.peak:
-            raise ValueError(
-                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
-            )
+                f"schedule.total_updates ({self.total_updates})",
+            ),
+            (
+                self.end_lr > self.peak,
+                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})",
+            ),
+        )
         return self
 
     def lr(self, update: int, history: History, dim: int) -> float:

@@ -18,7 +18,7 @@ from nmt.config.recipe import (
     TrainConfig,
     groups,
 )
-from nmt.config.schedules import Constant, InverseSqrt, LrRamp, ValDecay
+from nmt.config.schedules import Constant, InverseSqrt, Linear, LrRamp, ValDecay
 from nmt.config.schema import keys_of
 from nmt.model.layers import ACTIVATIONS
 from nmt.model.norms import NORMS
@@ -114,6 +114,11 @@ def test_every_key_has_a_meaning_and_a_source(group: str, kind: str, model: type
             recipe,
             {"segment": {"dropout": 0.1}, "task": "masked_lm", "tgt": ""},
             ["segment.dropout and segment.sampling_alpha", "task: masked_lm"],
+        ),
+        (
+            Linear,
+            {"lr": 1, "end_lr": 2, "warmup_updates": 9, "total_updates": 9},
+            ["schedule.warmup_updates (9)", "schedule.end_lr (2.0)"],
         ),
         (ScoreConfig, {"metrics": ["chrf"]}, ["score.select_by: bleu", "score.metrics: [chrf]"]),
     ],
