@@ -224,30 +224,28 @@ def read_variants(
         for corpus, changes in corpora.items()
     ]
     labels = [label for label, *_ in groups_of_file if label]
-    common = [_part_of_recipe(node) for key, node in document.group.items() if key == "common"]
-    specs = []
-    for name, node in listed.group.items():
-        own = {key: inner for key, inner in node.group.items() if key in keys_of(VariantKeys)}
-        above = ("variants", name)
-        variant = _check(VariantKeys, above, document, problems, only=own)
-        if variant is None:
-            continue
-        changes = _part_of_recipe(node, omit=own)
-        for label, path, at, of_corpus in groups_of_file:
-            specs.append(
-                VariantSpec(
-                    f"{label}/{name}" if label else name,
-                    label,
-                    variant.about,
-                    _figures(variant.paper, label, labels, node, above, problems),
-                    path,
-                    at,
-                    [*common, *of_corpus, changes],
-                    node.key_at,
-                )
-            )
-    order = [label for label, *_ in groups_of_file]
-    return file, sorted(specs, key=lambda spec: order.index(spec.group))
+    common = document.find(("common",))
+    of_all = [_part_of_recipe(common)] if common else []
+    own = keys_of(VariantKeys)
+    checked = [
+        (name, node, _check(VariantKeys, ("variants", name), document, problems, only=own))
+        for name, node in listed.group.items()
+    ]
+    return file, [
+        VariantSpec(
+            name=f"{label}/{name}" if label else name,
+            group=label,
+            about=variant.about,
+            paper=_figures(variant.paper, label, labels, node, name, problems),
+            base=path,
+            base_at=at,
+            changes=[*of_all, *of_corpus, _part_of_recipe(node, omit=own)],
+            at=node.key_at,
+        )
+        for label, path, at, of_corpus in groups_of_file
+        for name, node, variant in checked
+        if variant is not None
+    ]
 
 
 def check_baseline(name: str, variants: Collection[str]) -> str | None:
@@ -323,14 +321,14 @@ def _figures(
     group: str,
     names: list[str],
     variant: Node,
-    above: KeyPath,
+    variant_name: str,
     problems: list[Problem],
 ) -> dict[str, float | str]:
     """Return the figures printed for one base and corpus; of several, a figure must name each."""
     figures: dict[str, float | str] = {}
     for name in Paper.model_fields if paper else ():
         figure, node = getattr(paper, name), variant.find(("paper", name))
-        full = ".".join((*above, "paper", name))
+        full = f"variants.{variant_name}.paper.{name}"
         if isinstance(figure, dict) and node:
             for other in [other for other in figure if other not in names]:
                 text = f'{full}: "{other}" is not a base or corpus of this file'
