@@ -198,11 +198,16 @@ class TextCodec:
             )
         prefix, require, forbid = self._encode_constraints(constraints, banned, at)
         return [
-            SearchInput(of_part, number, 0, pieces[start:end], prefix, require, forbid)
-            if part == 0
-            else SearchInput(of_part, number, part, pieces[start:end], forbid=forbid)
+            SearchInput(
+                ids=np.concatenate([mark, ids[start:end]]),
+                line=number,
+                part=part,
+                pieces=pieces[start:end],
+                prefix=prefix if part == 0 else NO_PIECES,
+                require=require if part == 0 else (),
+                forbid=forbid,
+            )
             for part, (start, end) in enumerate(itertools.pairwise([0, *ends]))
-            for of_part in [np.concatenate([mark, ids[start:end]])]
         ]
 
     def _encode_constraints(
