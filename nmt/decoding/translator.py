@@ -144,17 +144,13 @@ class Translator:
             MachineError: the device does not exist, or does not support the precision.
         """
         runs = [run] if isinstance(run, str | Path) else run
-        if engine != "torch":  # other engines build on this class
+        # by name, because the package of exports is built on this one
+        if engine != "torch":
             engines = importlib.import_module("nmt.export.engines")
-            translator: Translator = engines.load_translator(
-                runs, engine, device, checkpoint, precision, workers
-            )
-            return translator
+            return engines.load_translator(runs, engine, device, checkpoint, precision, workers)
         if any((Path(one) / EXPORT_FILE).is_file() for one in runs):
-            # by name, because the package of exports is built on this one
             backend = importlib.import_module("nmt.export.backend")
-            found: Translator = backend.open_exported(runs, device, checkpoint, precision, workers)
-            return found
+            return backend.open_exported(runs, device, checkpoint, precision, workers)
         for one in runs:  # report a bad folder before torch is imported, which takes seconds
             RunFolder.open(one).require_translation()
 
@@ -406,7 +402,7 @@ class Translator:
     def translate_ids(
         self,
         sources: Sequence[np.ndarray],
-        stop: Callable[[], None] | None = None,
+        stop: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> list[Translation]:
         """Return the best translation of encoded sentences; that of an empty one is blank.
@@ -436,10 +432,11 @@ class Translator:
         """
         options = search_options(self.decode, given, constraints)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
-        if self.recipe is not None and options.src not in (None, *(langs := self.recipe.sources)):
+        known = self.recipe.sources if self.recipe else []
+        if known and options.src not in (None, *known):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
-                + ", ".join(langs),
+                + ", ".join(known),
                 at="src",
                 fix="choose one of these, or leave src out",
             )
@@ -449,7 +446,7 @@ class Translator:
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] | None = None,
+        stop: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first; samples in the order of their draws.
@@ -480,7 +477,7 @@ class Translator:
         large = len(inputs) > 1 and sum(sizes) >= MIN_PARALLEL_SIZE
         parallel = large and on_cpu and self.workers > 1 and CAN_FORK
         search_batches = self._search_in_workers if parallel else self._search_in_turn
-        batches = search_batches(ordered, sizes, options, stop or (lambda: None))
+        batches = search_batches(ordered, sizes, options, stop)
         with contextlib.closing(batches):
             for batch, hypotheses in batches:
                 rows = order[batch.start : batch.stop]

@@ -196,12 +196,11 @@ class ExportedTranslator(Translator):
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] | None = None,
+        stop: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from CTranslate2."""
-        if stop is not None:
-            stop()
+        stop()
         with self._finite_scores(inputs):
             results = self.engine.search([one.ids for one in inputs], options)
         progress(sum(one.part == 0 for one in inputs))

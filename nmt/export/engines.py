@@ -49,7 +49,7 @@ class AutoTranslator(Translator):
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] | None = None,
+        stop: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
@@ -57,8 +57,7 @@ class AutoTranslator(Translator):
         engine = self._engine() if fits and is_greedy(inputs, options) else None
         if engine is None:
             return super().search(inputs, options, stop, progress)
-        if stop is not None:
-            stop()
+        stop()
         with self._finite_scores(inputs):
             results = engine.search([one.ids for one in inputs], options)
         progress(sum(one.part == 0 for one in inputs))
