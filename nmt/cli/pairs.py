@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.cli.io import Input
 from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.data.text import clean_line, quantity, read_lines
@@ -162,11 +163,10 @@ class SyntheticCorpus:
         """Return all files that are written."""
         return [*self.sides, self.report_file]
 
-    def check_lines(self) -> int:
-        """Read the text once, and decide which lines are translated.
+    def read_input(self) -> Input:
+        """Return the lines of the text, those that are not translated as blank lines.
 
-        Returns:
-            The number of lines.
+        The text is read once in advance, to decide which lines are translated.
 
         Raises:
             UserError: the text cannot be read, or no line can be translated.
@@ -180,12 +180,8 @@ class SyntheticCorpus:
                 at=str(self._text),
                 fix=f"give a text in {self._langs[0]}, UTF-8, with one sentence per line",
             )
-        return len(self.skipped)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the text, those that are skipped as blank lines."""
-        for line, reason in zip(self._read_text(), self.skipped, strict=False):
-            yield "" if reason else line
+        lines = zip(self._read_text(), self.skipped, strict=False)
+        return Input(("" if reason else line for line, reason in lines), len(self.skipped))
 
     def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
         """Return the function that makes a line of the partial output: number, translation -> line.

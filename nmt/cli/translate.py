@@ -14,6 +14,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    NoReturn,
     TypeAlias,
     get_args,
     get_origin,
@@ -26,6 +27,8 @@ from nmt.runtime.allocation import limit_onednn_cache
 from nmt.runtime.signals import raise_on_sigterm
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from nmt.cli.io import Output
     from nmt.cli.pairs import SyntheticCorpus
     from nmt.cli.resume_translation import LineNumber, Signature
@@ -254,21 +257,13 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
-    from tqdm import tqdm
-
-    from nmt.cli.io import is_complete, is_interactive, open_output, read_input, read_parallel
+    from nmt.cli.io import is_complete, open_output, read_input, read_parallel
     from nmt.cli.resume_translation import delete_signature, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
 
-    if corpus is None:
-        lines, total, ready = read_input(args.input)
-    else:
-        total = corpus.check_lines()
-        lines, ready = corpus.lines(), lambda: True
-    targets = None
-    if args.score_target is not None:
-        targets = read_parallel(args.score_target, total)
+    lines, total, ready = read_input(args.input) if corpus is None else corpus.read_input()
+    targets = None if args.score_target is None else read_parallel(args.score_target, total)
     constraints, chosen = _constraints(args, total), _search_options(args)
     # report errors before torch is loaded
     search_options(DecodeConfig(), chosen, constraints.keys(), as_flag)
@@ -296,10 +291,7 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
     with opening as (output, finished):
         if corpus is not None:
             corpus.check_unfinished(finished)
-        # no progress bar in a terminal where a person types the input or reads the output
-        quiet = True if is_interactive(args.input) or _is_terminal_output(name) else None
-        # smoothing=0: long lines come first, so only the mean rate predicts the time left
-        with tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet) as bar:
+        with _progress_bar(args, total, finished) as bar:
             given: dict[str, Any] = {**chosen, **constraints}
             given |= {"progress": bar.update, "skip": finished, "ready": ready}
             if targets is None:
@@ -307,10 +299,21 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            cut = _write(translations, output, output_format.format_line, finished)
+            cut, number = _write(translations, output, output_format.format_line, finished)
             if corpus is None:  # a corpus is without them, and counts them
-                _note_cut(*cut)
+                _note_cut(cut, number)
     _note_unknown(translator.unknown)
+
+
+def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) -> tqdm[NoReturn]:
+    """Return a bar of lines, hidden in a terminal where a person types or reads the lines."""
+    from tqdm import tqdm
+
+    from nmt.cli.io import is_interactive
+
+    quiet = True if is_interactive(args.input) or _is_terminal_output(_output(args)) else None
+    # smoothing=0: long lines come first, so only the mean rate predicts the time left
+    return tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet)
 
 
 def _load(args: argparse.Namespace) -> Translator:
