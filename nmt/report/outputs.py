@@ -18,7 +18,7 @@ from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
 from nmt.report.diff import Part, compare, split_words
 from nmt.report.runs import ReportedRun
-from nmt.run.folder import update_of
+from nmt.run.folder import is_average, update_of
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import check_lines, sentence_scores
 from nmt.scoring.systems import Systems, TrainingFile, from_runs
@@ -223,7 +223,7 @@ class Outputs:
             best = run.folder.best() or ""
             if role == "test":
                 record = run.metrics.last("test")
-            elif "-avg" in best:
+            elif is_average(best):
                 record = run.metrics.last("average")
             else:
                 record = run.metrics.last("dev", update_of(best))

@@ -164,6 +164,12 @@ def update_of(name: str) -> int:
     return int(match[1]) if match else 0
 
 
+def is_average(name: str) -> bool:
+    """Return whether a checkpoint with this name is an average: ``u000123-avg5``."""
+    match = CHECKPOINT_NAME.fullmatch(name)
+    return match is not None and bool(match[2])
+
+
 def children(folder: Path) -> list[Path]:
     """Return the sorted content of a folder; empty if it does not exist."""
     if not folder.exists():

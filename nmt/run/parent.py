@@ -18,7 +18,7 @@ from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.run.folder import CHECKPOINT_NAME, RunFolder, children, update_of
+from nmt.run.folder import RunFolder, children, is_average, update_of
 
 ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
 
@@ -100,8 +100,8 @@ def checkpoint_of_parent(run: RunFolder, wanted: str) -> str:
     """
     if wanted != "avg":
         return wanted
-    names = [folder.name for folder in children(run.checkpoints_dir) if folder.is_dir()]
-    averages = [n for n in names if (match := CHECKPOINT_NAME.fullmatch(n)) and match[2]]
+    folders = [folder for folder in children(run.checkpoints_dir) if folder.is_dir()]
+    averages = [folder.name for folder in folders if is_average(folder.name)]
     if not averages:
         raise UserError(
             f"avg: {run.path} has no average of checkpoints",

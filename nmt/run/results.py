@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.recipe import RENAMED_VALUES
-from nmt.run.folder import RunFolder
+from nmt.run.folder import RunFolder, is_average
 from nmt.runtime.files import write_atomic
 
 LOWER_IS_BETTER = ("ppl", "ter")
@@ -53,7 +53,7 @@ def read_result(folder: str | Path) -> RunResult:
     devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
     # a tie keeps the earlier
     best = max(devs, key=lambda r: as_score(select_by, float(r[select_by])), default={})
-    if "-avg" in str(summary.get("best")):
+    if is_average(str(summary.get("best"))):
         best = next((r for r in reversed(metrics) if r.get("kind") == "average"), {})
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
