@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from nmt.data.vocab import SPECIALS, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
 from nmt.run.checkpoint import MODEL, Shapes, TrainState, load_checkpoint, weights_hash
-from nmt.run.folder import CHECKPOINT_NAME, RunFolder
+from nmt.run.folder import RunFolder, is_average
 from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
 from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import write_atomic
@@ -178,16 +178,15 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
     )
     numbers = _numbers(vocab, ids)
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    taken.record.update({**_record(recipe, parent, taken, numbers), "frozen": frozen})
-    taken.lines.extend(_lines(recipe, shapes, parent, taken, numbers))
-    if frozen:
-        values = sum(shapes[name].numel() for name in frozen)
-        taken.lines.append(
-            f"  frozen ({', '.join(recipe.init.freeze)}): {len(frozen)} of {len(shapes)} tensors, "
-            f"{values:,} values"
-        )
-        taken.lines.extend(_untrained_lines(recipe, frozen, shapes, taken, numbers))
-    return taken
+    return replace(
+        taken,
+        lines=[
+            *_weight_lines(recipe, shapes, parent, taken),
+            *_vocabulary_lines(recipe, parent, numbers),
+            *(_frozen_lines(recipe, frozen, shapes, taken, numbers) if frozen else ()),
+        ],
+        record={**_record(recipe, parent, taken, numbers), "frozen": frozen},
+    )
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
@@ -327,13 +326,12 @@ def _damaged(parent: Parent, name: str, what: str) -> UserError:
 def _scores(run: RunFolder, checkpoint: str, state: TrainState) -> dict[str, float]:
     """Return the scores of a checkpoint by name: of dev, and of test if it is the best."""
     summary, metric = read_summary(run), run.recipe().score.select_by
-    is_average = (match := CHECKPOINT_NAME.fullmatch(checkpoint)) is not None and bool(match[2])
     history = dict(state.history)
     dev: float | None = None
     tests: Any = []
     if summary.get("best") == checkpoint:
         dev, tests = summary.get("dev"), summary.get("test") or []
-    elif state.update in history and not is_average:  # whose state is that of its newest checkpoint
+    elif not is_average(checkpoint) and state.update in history:  # an average has another's state
         dev = as_score(metric, history[state.update])
     scores = {} if dev is None else {f"dev {metric}": dev}
     return scores | {f"test {test['name']}": test["value"] for test in tests}
@@ -367,9 +365,7 @@ def _record(
     }
 
 
-def _lines(
-    recipe: Recipe, shapes: Shapes, parent: Parent, taken: Transfer, numbers: dict[str, Any]
-) -> list[str]:
+def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, taken: Transfer) -> list[str]:
     lines = [f"starting from {parent.path} ({parent.describe()})"]
     lines.append(
         f"  weights: {len(taken.tensors) + len(taken.rows)} of {len(shapes)} tensors from the "
@@ -384,7 +380,7 @@ def _lines(
             f"  note: model.norm_eps is {eps:g}, but {theirs:g} in the parent; to compute what the "
             f"parent did, set model.norm_eps={theirs:g}"
         )
-    return [*lines, *_vocabulary_lines(recipe, parent, numbers)]
+    return lines
 
 
 def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -> list[str]:
@@ -406,25 +402,31 @@ def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -
     return lines
 
 
-def _untrained_lines(
+def _frozen_lines(
     recipe: Recipe,
     frozen: Sequence[str],
     shapes: Shapes,
     taken: Transfer,
     numbers: dict[str, Any],
 ) -> list[str]:
-    """Return a warning about frozen values that the parent lacks: no training ever changes them."""
+    """Return what is frozen, and a warning if the parent lacks some of it: it never trains."""
+    values = sum(shapes[name].numel() for name in frozen)
+    lines = [
+        f"  frozen ({', '.join(recipe.init.freeze)}): {len(frozen)} of {len(shapes)} tensors, "
+        f"{values:,} values"
+    ]
     rows = [name for name in frozen if name in taken.rows and numbers["new"]]
     untrained = [f"{numbers['new']:,} of {shapes[name][0]:,} rows of {name}" for name in rows]
     if fresh := [name for name in frozen if name in taken.fresh]:
         untrained.append(_in_groups(fresh, shapes))
-    if not untrained:
-        return []
-    fix = "set init.vocab=parent, or " if rows and recipe.init.vocab == "new" else ""
-    return [
-        "  warning: init.freeze keeps values untrained, because the parent lacks them: "
-        f"{', '.join(untrained)}\n  -> {fix}choose patterns of init.freeze that do not match them"
-    ]
+    if untrained:
+        fix = "set init.vocab=parent, or " if rows and recipe.init.vocab == "new" else ""
+        lines.append(
+            "  warning: init.freeze keeps values untrained, because the parent lacks them: "
+            f"{', '.join(untrained)}\n  -> {fix}choose patterns of init.freeze that do not match "
+            "them"
+        )
+    return lines
 
 
 def _segmentation_of(parent: Parent) -> str:
