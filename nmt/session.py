@@ -21,6 +21,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, Terminated
 from nmt.report import final
 from nmt.run.checkpoint import (
+    TrainState,
     checkpoints_to_keep,
     load_checkpoint,
     replace_damaged_best,
@@ -298,62 +299,73 @@ class Training:
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
         """Build or resume the trainer, write what translation needs, and log what is trained."""
-        task, run, world, transfer = self.task, self.run_folder, self.world, self.transfer
-        recipe, prepared = task.recipe, task.prepared
-        device, precision = task.device, task.precision
+        task, run, world = self.task, self.run_folder, self.world
         for note in run.notes:
             log.text(f"note: {note}")
-        if emulated := emulation_note(precision, device):
+        if emulated := emulation_note(task.precision, task.device):
             log.text(f"note: {emulated}")
         checkpoint = load_checkpoint(run, note=log.text) if run.resuming else None
         if checkpoint is None:
-            save_segmenter(prepared.segmenter, run.path)
-            prepared.vocab.save(run.path)
-            kept = checkpoints_to_keep(recipe.train)
-            require_space(run.path, space_needed(self.parameters, kept))
-            if transfer is not None:
-                transfer.save(run)
-                for line in transfer.lines:
-                    log.text(line)
-            else:  # a start that was killed may have had a parent
-                run.init_file.unlink(missing_ok=True)
+            self._begin(log)
         else:
-            before = checkpoint.state.precision
-            if before not in ("", precision):
-                log.text(f"note: this run was trained in {before} and continues in {precision}")
-            shapes = shapes_of(model_without_memory(recipe, len(prepared.vocab)).state_dict())
-            replace_damaged_best(run, checkpoint.state, shapes, log.text)
-        write_atomic(run.data_report_file, prepared.report.to_json())
-        world.broadcast((recipe, precision, checkpoint, transfer))
+            self._continue(checkpoint.state, log)
+        write_atomic(run.data_report_file, task.prepared.report.to_json())
+        world.broadcast((task.recipe, task.precision, checkpoint, self.transfer))
         trainer = Trainer(
             task,
             run,
             log,
             lambda: stop.requested is not None,
             checkpoint,
-            ObserverHook(recipe.analysis, log),
+            ObserverHook(task.recipe.analysis, log),
             world,
-            transfer,
+            self.transfer,
             view,
             on_validation,
         )
         log.rewind(trainer.state.update, just_validated(trainer.state))
-        names = set_names(recipe, "test")
-        outputs = [set_file(run.test_hyp, name.partition(".")[2]) for name in names]
-        # what an earlier end wrote about its best checkpoint
-        for path in (run.report_file, *outputs, *map(words_file, outputs)):
-            with disk_errors(path):
-                path.unlink(missing_ok=True)
+        self._delete_results()
         parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
         log.text(
             f"{task.describe()}: {parameters:,} parameters"
             + (f" ({parameters - frozen:,} of them train)" if frozen else "")
-            + f", {len(prepared.vocab):,} types, "
-            f"{task.size:,} {task.unit}; {device}, {precision}"
+            + f", {len(task.prepared.vocab):,} types, "
+            f"{task.size:,} {task.unit}; {task.device}, {task.precision}"
             + (f", {world.size} processes" if world.size > 1 else "")
             + f"; run folder {run.path}"
         )
         return trainer
+
+    def _begin(self, log: MetricsLog) -> None:
+        """Write what a new run needs besides checkpoints; check that these fit on the disk."""
+        run, prepared = self.run_folder, self.task.prepared
+        save_segmenter(prepared.segmenter, run.path)
+        prepared.vocab.save(run.path)
+        kept = checkpoints_to_keep(self.task.recipe.train)
+        require_space(run.path, space_needed(self.parameters, kept))
+        if self.transfer is None:  # a start that was killed may have had a parent
+            run.init_file.unlink(missing_ok=True)
+            return
+        self.transfer.save(run)
+        for line in self.transfer.lines:
+            log.text(line)
+
+    def _continue(self, state: TrainState, log: MetricsLog) -> None:
+        """Note another precision than before, and replace the best checkpoint if it is damaged."""
+        recipe, precision = self.task.recipe, self.task.precision
+        if state.precision not in ("", precision):
+            log.text(f"note: this run was trained in {state.precision} and continues in {precision}")
+        model = model_without_memory(recipe, len(self.task.prepared.vocab))
+        replace_damaged_best(self.run_folder, state, shapes_of(model.state_dict()), log.text)
+
+    def _delete_results(self) -> None:
+        """Delete what an earlier end wrote about its best checkpoint."""
+        run = self.run_folder
+        names = set_names(self.task.recipe, "test")
+        outputs = [set_file(run.test_hyp, name.partition(".")[2]) for name in names]
+        for path in (run.report_file, *outputs, *map(words_file, outputs)):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
 
     def _print(self, text: str) -> None:
         if not self.quiet:
