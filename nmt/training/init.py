@@ -189,14 +189,14 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
     )
 
 
-def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Exclude parameters from training, by patterns of their names; return the names.
+def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+    """Exclude parameters from training, by patterns of their names.
 
     Raises:
         UserError: a pattern matches no parameter, or no parameter is left to train.
     """
     parameters = dict(model.named_parameters())
-    frozen: dict[str, None] = {}
+    frozen: set[str] = set()
     for pattern in patterns:
         matching = [name for name in parameters if fnmatchcase(name, pattern)]
         if not matching:
@@ -205,7 +205,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
                 at="init.freeze",
                 fix="use a pattern of these: " + ", ".join(sorted(_top_level(parameters))),
             )
-        frozen |= dict.fromkeys(matching)
+        frozen.update(matching)
     if len(frozen) == len(parameters):
         raise UserError(
             "these patterns match all parameters, so nothing is left to train",
@@ -214,7 +214,6 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         )
     for name in frozen:
         parameters[name].requires_grad_(False)
-    return list(frozen)
 
 
 def require_same_function(config: ModelConfig, parent: Parent) -> None:

@@ -362,7 +362,7 @@ def test_muon_trains_without_matrices_and_without_others(digits, patterns, start
 
 def test_freezing_needs_patterns_that_match():
     model = synthetic_model()
-    assert freeze(model, []) == []
+    freeze(model, [])
     with pytest.raises(UserError, match=r'"encodr.\*"; did you mean "encoder.\*"\?'):
         freeze(model, ["encodr.*"])
     with pytest.raises(UserError, match=r"these: decoder.\*, embed.\*, encoder.\*, out_bias"):
@@ -370,9 +370,9 @@ def test_freezing_needs_patterns_that_match():
     with pytest.raises(UserError, match="nothing is left to train"):
         freeze(model, ["e*", "decoder.*", "out_bias"])
     assert all(p.requires_grad for p in model.parameters())
-    assert set(freeze(model, ["*.bias", "embed.*"])) == {
-        name for name, _ in model.named_parameters() if name.endswith(".bias") or "embed." in name
-    }
+    freeze(model, ["*.bias", "embed.*"])
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad != (name.endswith(".bias") or "embed." in name), name
 
 
 @pytest.mark.parametrize(
