@@ -865,10 +865,9 @@ class AnalysisConfig(ConfigBase):
         return self
 
 
-def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
-    """Yield the rules between the entries of a recipe's corpora, as ``check_rules`` takes them."""
+def _learn_from_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
+    """Yield the rules of ``segment.learn_from``, as ``check_rules`` takes them."""
     segment = recipe.segment
-    tags = {entry.tag for entry in recipe.data.train} - {None}
     yield (
         bool(segment.learning_entries) and segment.file is not None,
         f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is learned "
@@ -878,36 +877,43 @@ def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
         bool(segment.learning_entries) and not recipe.translates,
         f"segment.learn_from has no effect with task: {recipe.task}; remove it",
     )
-    for i, learned in enumerate(segment.learning_entries):
-        yield learned.tag is not None, f"segment.learn_from[{i}].tag has no effect; remove it"
+    for i, entry in enumerate(segment.learning_entries):
+        yield entry.tag is not None, f"segment.learn_from[{i}].tag has no effect; remove it"
+
+
+def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
+    """Yield the rules of the entries of train, dev and test, as ``check_rules`` takes them."""
+    tags = sorted({entry.tag for entry in recipe.data.train if entry.tag})
+    known = "data.train has no tags; remove it"
+    if tags:
+        known = f"the tags of data.train are {', '.join(tags)}"
     for role, entries in recipe.data.entries.items():
-        key = f"data.{role}"
         for i, entry in enumerate(entries):
+            key = f"data.{role}[{i}]"
             if not recipe.translates:
                 unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
-                what, it = (" and ".join(unused), "it" if len(unused) == 1 else "them")
+                it = "it" if len(unused) == 1 else "them"
                 yield (
                     bool(unused),
-                    f"{key}[{i}]: {what} has no effect with task: {recipe.task}; remove {it}",
+                    f"{key}: {' and '.join(unused)} has no effect with task: {recipe.task}; "
+                    f"remove {it}",
                 )
                 continue
             src, tgt = entry.langs(recipe)
-            side = "tgt" if entry.tgt else "src"
-            same = f"{key}[{i}].{side}: source and target language are both {src}"
-            yield (entry.src or entry.tgt) is not None and src == tgt, same
-            if role != "train":
-                known = f"the tags of data.train are {', '.join(sorted(filter(None, tags)))}"
-                unknown = f"{key}[{i}].tag: no entry of data.train has the tag {entry.tag}; "
-                none = "data.train has no tags; remove it"
-                yield (
-                    entry.tag is not None and entry.tag not in tags,
-                    unknown + (known if tags else none),
-                )
-    for key, held_out in (("data.dev", recipe.data.dev), ("data.test", recipe.data.test or [])):
-        labels = [entry.label(recipe) for entry in held_out]
+            yield (
+                bool(entry.src or entry.tgt) and src == tgt,
+                f"{key}.{'tgt' if entry.tgt else 'src'}: source and target language are both {src}",
+            )
+            yield (
+                role != "train" and entry.tag not in (None, *tags),
+                f"{key}.tag: no entry of data.train has the tag {entry.tag}; {known}",
+            )
+        labels = [entry.label(recipe) for entry in entries if isinstance(entry, HeldOutEntry)]
         for i, label in enumerate(labels):
-            twice = f"{key}[{i}]: two sets are called {label}; give each a name"
-            yield label in labels[:i], twice
+            yield (
+                label in labels[:i],
+                f"data.{role}[{i}]: two sets are called {label}; give each a name",
+            )
 
 
 def _with_kind(kind: str) -> BeforeValidator:
@@ -1130,6 +1136,7 @@ class Recipe(ConfigBase):
                 "other pairs in each epoch; set data.rebatch: true, or use whole numbers",
             ),
             (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
+            *_learn_from_rules(self),
             *_entry_rules(self),
             (
                 self.train.average == 1,
