@@ -148,16 +148,16 @@ class TrainingResult:
                 fix="continue it with nmt.train(recipe, resume=True), or train in another folder",
             )
         return cls(
-            run.path,
-            summary["reason"],
-            summary["updates"],
-            summary["hours"],
-            summary["best"],
-            summary["dev"],
-            run.recipe().score.select_by,
-            {score["name"]: score["value"] for score in summary["test"] or ()},
-            [record for record in read_metrics(run) if record.get("kind") == "dev"],
-            text,
+            run=run.path,
+            reason=summary["reason"],
+            updates=summary["updates"],
+            hours=summary["hours"],
+            best=summary["best"],
+            dev=summary["dev"],
+            select_by=run.recipe().score.select_by,
+            test={score["name"]: score["value"] for score in summary["test"] or ()},
+            history=[record for record in read_metrics(run) if record.get("kind") == "dev"],
+            text=text,
         )
 
     @functools.cached_property
@@ -317,11 +317,11 @@ class Training:
             log,
             lambda: stop.requested is not None,
             checkpoint,
-            ObserverHook(task.recipe.analysis, log),
-            world,
-            self.transfer,
-            view,
-            on_validation,
+            observe=ObserverHook(task.recipe.analysis, log),
+            world=world,
+            transfer=self.transfer,
+            view=view,
+            on_validation=on_validation,
         )
         log.rewind(trainer.state.update, just_validated(trainer.state))
         self._delete_results()

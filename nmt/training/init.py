@@ -234,7 +234,7 @@ def require_same_function(config: ModelConfig, parent: Parent) -> None:
         return
     values = {
         f"model.{key}": (format_value(getattr(theirs, key)), format_value(getattr(config, key)))
-        for key in dict.fromkeys(keys)
+        for key in keys
     }
     lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in values.items())
     raise UserError(
