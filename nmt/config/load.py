@@ -1,9 +1,8 @@
 """From files to recipes: a file, a variant and overrides in, a checked recipe out.
 
-A document is a tree of text with places (``nmt.config.yaml``). Variants and overrides are such
-trees too, so applying them is merging dictionaries. The merged document then becomes a recipe. The
-schema decides the type of a value, not YAML: ``no`` stays the language "no", ``3e-4`` is a number,
-and ``1:30`` for a number is an error.
+A file, variants and overrides are merged as text with places (``nmt.config.document``). The merged
+document then becomes a recipe. The schema decides the type of a value, not YAML: ``no`` stays the
+language "no", ``3e-4`` is a number, and ``1:30`` for a number is an error.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -20,15 +19,17 @@ import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from nmt.config.errors import (
-    COMMAND_LINE,
-    did_you_mean,
-    explain,
-    format_value,
-    kind_of,
-    raise_problems,
+from nmt.config.document import (
+    absolute_paths,
+    apply_overrides,
+    as_node,
+    merge,
+    nest,
+    set_key,
+    with_present_names,
 )
-from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, groups
+from nmt.config.errors import did_you_mean, explain, format_value, kind_of, raise_problems
+from nmt.config.recipe import ENTRIES, CorpusEntry, HeldOutEntry, Recipe, groups
 from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import keys_of
 from nmt.config.variants import (
@@ -40,18 +41,8 @@ from nmt.config.variants import (
     read_range,
     read_variants,
 )
-from nmt.config.yaml import (
-    KeyPath,
-    Location,
-    Node,
-    Problem,
-    is_none,
-    key_name,
-    read_value,
-    read_yaml,
-)
+from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, key_name, read_yaml
 from nmt.errors import UserError
-from nmt.runtime.files import require_utf8
 
 MAX_BYTES = 1 << 20  # of a recipe file
 TOTAL_UPDATES = ("schedule", "total_updates")
@@ -60,16 +51,6 @@ ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-
     rf"[-+]?0\d+|(?=.*_)[-+]?(?:{DIGITS}(?:\.(?:{DIGITS})?)?|\.{DIGITS})(?:[eE][-+]?{DIGITS})?",
     re.ASCII,
 )
-# keys that hold a path -> whether a text is not a path but has a meaning of its own
-PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
-    ("data", "train"): lambda text: False,
-    ("data", "dev"): lambda text: False,
-    ("data", "test"): is_none,
-    ("segment", "codes"): lambda text: text == "learn",
-    ("segment", "model"): lambda text: text == "learn",
-    ("segment", "learn_from"): is_none,
-    ("init", "from"): is_none,
-}
 
 
 @dataclass(frozen=True)
@@ -161,7 +142,7 @@ def load_recipe(
         raise UserError(
             "this is a recipe; it has no variants", at=str(path), fix="leave out --variant"
         )
-    document = _absolute_paths(document, _folder_of(path))
+    document = absolute_paths(document, path.resolve().parent)
     return _resolve(document, overrides, Path("runs") / path.stem, problems)
 
 
@@ -268,8 +249,8 @@ def _try_values(
     """
     for variant in variants:
         for value in tried:
-            changes = _nest(name.split("."), replace(value, key_at=values.key_at))
-            _validate(_merge(variant.document, changes), problems, variant.budget)
+            changes = nest(name.split("."), replace(value, key_at=values.key_at))
+            _validate(merge(variant.document, changes), problems, variant.budget)
 
 
 def as_recipe(
@@ -294,7 +275,7 @@ def as_recipe(
     if isinstance(recipe, Recipe):
         # a key that nobody has set stays so: under init.vocab: parent, the parent decides it
         recipe = recipe.model_dump(by_alias=True, exclude_unset=True)
-    document = _absolute_paths(_as_node(recipe, Location("recipe")), Path.cwd())
+    document = absolute_paths(as_node(recipe, Location("recipe")), Path.cwd())
     resolved = _resolve(document, overrides, None)
     if not resolved.out:
         raise UserError(
@@ -331,7 +312,7 @@ def stored_recipe(text: str, name: str) -> Recipe:
         UserError: all errors of the recipe, each with file, line and column.
     """
     problems: list[Problem] = []
-    return _resolve(_with_present_names(read_yaml(text, name, problems)), (), None, problems)
+    return _resolve(with_present_names(read_yaml(text, name, problems)), (), None, problems)
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -358,15 +339,8 @@ def changed_entries(old: Recipe, new: Recipe) -> list[str]:
     found = []
     for group, key in ENTRIES:
         before, after = (getattr(getattr(r, group), key, None) or [] for r in (old, new))
-        for i, entries in enumerate(zip(before, after, strict=False)):
-            then, now = (
-                {
-                    **entry.model_dump(exclude={"path", "other_refs"}),
-                    **dict(zip(("src", "tgt"), entry.langs(r), strict=True)),
-                    "tokenized": entry.is_tokenized(r.data),
-                }
-                for entry, r in zip(entries, (old, new), strict=True)
-            )
+        for i, (entry_before, entry_after) in enumerate(zip(before, after, strict=False)):
+            then, now = _entry_values(entry_before, old), _entry_values(entry_after, new)
             found += [
                 f"{group}.{key}[{i}].{name}: {format_value(then.get(name))} -> "
                 f"{format_value(now.get(name))}"
@@ -374,6 +348,13 @@ def changed_entries(old: Recipe, new: Recipe) -> list[str]:
                 if then.get(name) != now.get(name)
             ]
     return found
+
+
+def _entry_values(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> dict[str, Any]:
+    """Return the values of an entry besides its paths, those of the recipe where it has none."""
+    src, tgt = entry.langs(recipe)
+    values = entry.model_dump(exclude={"path", "other_refs"})
+    return {**values, "src": src, "tgt": tgt, "tokenized": entry.is_tokenized(recipe.data)}
 
 
 def _read_file(path: Path, problems: list[Problem]) -> Node:
@@ -435,7 +416,7 @@ def _resolve(
         UserError: all errors of the recipe.
     """
     found = list(problems)
-    recipe = _validate(_override(document, overrides, found), found, budget)
+    recipe = _validate(apply_overrides(document, overrides, found), found, budget)
     raise_problems(found, document.at.file)
     assert recipe is not None, "a recipe that is not valid has problems"
     return recipe if run_folder is None else _with_run_folder(recipe, run_folder)
@@ -448,10 +429,10 @@ def _validate(
     linear = kind_of("schedule", document) == "linear"
     if budget and budget.tokens and linear and not document.find(TOTAL_UPDATES):
         # any number of updates gives the recipe whose batches decide the number of the budget
-        anything = _validate(_set_key(document, TOTAL_UPDATES, str(MAX_UPDATES)), problems)
+        anything = _validate(set_key(document, TOTAL_UPDATES, str(MAX_UPDATES)), problems)
         if anything is None:
             return None
-        document = _set_key(document, TOTAL_UPDATES, str(budget.updates(anything)))
+        document = set_key(document, TOTAL_UPDATES, str(budget.updates(anything)))
     before = len(problems)
     values = document.plain()
     for group, kinds in groups().items():
@@ -501,136 +482,6 @@ def _types(annotation: Any) -> list[Any]:
     return inner or [annotation]
 
 
-def _override(document: Node, overrides: Sequence[str], problems: list[Problem]) -> Node:
-    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``."""
-    given = _read_overrides(overrides, problems)
-    # kinds come first: they decide which other keys of a group stay
-    for path, node in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
-        if scalar := _scalar_above(document, path):
-            text = f"{'.'.join(path)}={format_value(node.plain())}"
-            problems.append(Problem(COMMAND_LINE, f'{text}: "{scalar}" is not a group of keys'))
-            continue
-        # a shell completes paths that are relative to the working directory
-        document = _merge(document, _absolute_paths(_nest(path, node), Path.cwd()))
-    return document
-
-
-def _read_overrides(
-    overrides: Sequence[str], problems: list[Problem]
-) -> dict[tuple[str, ...], Node]:
-    """Return the values of ``key=value`` overrides, each by the path of its key.
-
-    Raises:
-        UserError: a path is not UTF-8.
-    """
-    given: dict[tuple[str, ...], Node] = {}
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        path = tuple(name.split("."))
-        if not equals or not all(path) or not name.isprintable():
-            what = f'"{override}" is not key=value, for example model.norm=layernorm'
-            problems.append(Problem(COMMAND_LINE, what))
-        elif path in given:
-            problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice'))
-        elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
-            require_utf8(text, str(COMMAND_LINE))
-            try:
-                given[path] = read_value(text, COMMAND_LINE)
-            except UserError as error:
-                problems.append(Problem(COMMAND_LINE, f"{override}: {error.what}"))
-        else:
-            given[path] = Node(text, COMMAND_LINE, COMMAND_LINE)
-    return given
-
-
-def _scalar_above(document: Node, path: KeyPath) -> str:
-    """Return the name of the first key above ``path`` that has a value and is not a group."""
-    for depth in range(1, len(path)):
-        node = document.find(path[:depth])
-        if node and not isinstance(node.value, dict) and not is_none(node.value):
-            return ".".join(path[:depth])
-    return ""
-
-
-def _set_key(document: Node, path: KeyPath, text: str) -> Node:
-    """Return a recipe with another value of a key, placed where its group is."""
-    near = document.nearest(path) or document
-    return _merge(document, _nest(path, replace(near, value=text)))
-
-
-def _nest(path: KeyPath, node: Node) -> Node:
-    """Return a recipe in which only the key at ``path`` has a value."""
-    for key in reversed(path):
-        node = replace(node, value={key: node})
-    return node
-
-
-def _merge(base: Node, changes: Node) -> Node:
-    """Return a recipe with the keys of ``changes``; a group in both is merged key by key.
-
-    A ``kind`` in ``changes`` removes the keys of the base's group that only other kinds have.
-    """
-    merged = dict(base.group)
-    for name, new in changes.group.items():
-        old = merged.get(name)
-        if name in groups() and old and isinstance(new.value, dict):
-            if not isinstance(old.value, dict) and not is_none(old.value):
-                continue  # wrong in the base, where the error belongs
-            kept, kinds = old.group, groups()[name]
-            kind = new.group.get("kind")
-            if kind and isinstance(kind.value, str) and kind.value in kinds:
-                of_any_kind = {key for model in kinds.values() for key in keys_of(model)}
-                foreign = of_any_kind - keys_of(kinds[kind.value]).keys()
-                kept = {key: node for key, node in kept.items() if key not in foreign}
-            new = replace(old, value={**kept, **new.group})
-        merged[name] = new
-    return replace(base, value=merged)
-
-
-def _as_node(value: Any, at: Location) -> Node:
-    """Return a Python value as the node that a YAML file with it would give."""
-    if isinstance(value, Mapping):
-        return Node({str(key): _as_node(inner, at) for key, inner in value.items()}, at, at)
-    if isinstance(value, list | tuple):
-        return Node([_as_node(item, at) for item in value], at, at)
-    if value is None or isinstance(value, bool):
-        return Node("none" if value is None else str(value).lower(), at, at)
-    return Node(str(value), at, at)
-
-
-def _absolute_paths(recipe: Node, folder: Path) -> Node:
-    """Return a recipe, or a part of one, whose relative paths are resolved in ``folder``.
-
-    Raises:
-        UserError: a path is not UTF-8.
-    """
-    for (group, key), is_word in PATHS.items():
-        if node := recipe.find((group, key)):
-            changes = _nest((group, key), _absolute(node, folder, is_word))
-            recipe = _merge(recipe, changes)
-    return recipe
-
-
-def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
-    if isinstance(node.value, list):
-        return replace(node, value=[_absolute(item, folder, is_word) for item in node.value])
-    if isinstance(node.value, dict):  # an entry of a corpus
-        keys = {
-            k: _absolute(v, folder, is_word) if k in ("path", "other_refs") else v
-            for k, v in node.value.items()
-        }
-        return replace(node, value=keys)
-    if not isinstance(node.value, str) or not node.value or is_word(node.value):
-        return node
-    path = os.path.normpath(folder / os.path.expanduser(node.value))
-    require_utf8(path, str(node.at))
-    return replace(node, value=path)
-
-
-def _folder_of(path: Path) -> Path:
-    return path.resolve().parent
-
-
 def _with_run_folder(recipe: Recipe, default: Path) -> Recipe:
     out = os.path.expanduser(recipe.out) or str(default)
     if Path(out).name in ("", ".."):  # the cache is next to the run folder, and --fresh renames it
@@ -659,7 +510,7 @@ def _read_variants(
         if merged is None:
             continue
         for changes in spec.changes:
-            merged = _merge(merged, _absolute_paths(changes, _folder_of(path)))
+            merged = merge(merged, absolute_paths(changes, path.resolve().parent))
         recipe = _validate(merged, problems, budget)
         if recipe is None:
             continue
@@ -688,7 +539,7 @@ def _read_base(spec: VariantSpec, problems: list[Problem]) -> Node | None:
         problems.append(Problem(spec.base_at, what))
         return None
     keys = {key: node for key, node in base.group.items() if key != "out"}
-    return _absolute_paths(replace(base, value=keys), _folder_of(spec.base))
+    return absolute_paths(replace(base, value=keys), spec.base.resolve().parent)
 
 
 def _choose(wanted: str | None, path: Path, variants: Sequence[Variant]) -> Variant:
@@ -708,28 +559,6 @@ def _choose(wanted: str | None, path: Path, variants: Sequence[Variant]) -> Vari
     lines = [f"{variant.name:<{width}}  {variant.about}" for variant in variants]
     fix = "choose one with --variant:\n     " + "\n     ".join(lines)
     raise UserError(what, at=str(path), fix=fix)
-
-
-def _with_present_names(document: Node) -> Node:
-    """Return a stored recipe with the present names of renamed keys and values."""
-
-    def value_of(path: str, node: Node) -> Node:
-        if isinstance(node.value, str):
-            return replace(node, value=RENAMED_VALUES.get(path, {}).get(node.value, node.value))
-        return node
-
-    def renamed(group: str, node: Node) -> Node:
-        keys = {}
-        for key, inner in node.group.items():
-            path = RENAMED_KEYS.get(f"{group}.{key}", f"{group}.{key}")
-            keys[path.rpartition(".")[2]] = value_of(path, inner)
-        return replace(node, value=keys)
-
-    keys = {
-        name: renamed(name, node) if isinstance(node.value, dict) else node
-        for name, node in document.group.items()
-    }
-    return replace(document, value=keys)
 
 
 def _none_as_text(value: Any) -> Any:
