@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nmt.cli.io import Input
+from nmt.cli.input import Input
 from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.data.text import clean_line, quantity, read_lines

@@ -29,7 +29,7 @@ from nmt.runtime.signals import raise_on_sigterm
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.io import Output
+    from nmt.cli.output import Output
     from nmt.cli.pairs import SyntheticCorpus
     from nmt.cli.resume_translation import LineNumber, Signature
     from nmt.decoding.codec import Translation, UnknownPieces
@@ -214,7 +214,7 @@ def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
     Raises:
         UserError: a file cannot be read, or its number of lines differs from the input's.
     """
-    from nmt.cli.io import read_parallel
+    from nmt.cli.input import read_parallel
 
     def phrases(line: str) -> list[str]:
         return [phrase for phrase in line.split("\t") if phrase.strip()]
@@ -237,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Check the arguments and files, then translate."""
-    from nmt.cli.io import locked_output
+    from nmt.cli.output import locked_output
     from nmt.cli.pairs import SyntheticCorpus, check_pairs_flags
 
     limit_onednn_cache(COMPILED_PRODUCTS)
@@ -257,7 +257,8 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
-    from nmt.cli.io import is_complete, open_output, read_input, read_parallel
+    from nmt.cli.input import read_input, read_parallel
+    from nmt.cli.output import is_complete, open_output
     from nmt.cli.resume_translation import delete_signature, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
@@ -309,7 +310,7 @@ def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) ->
     """Return a bar of lines, hidden in a terminal where a person types or reads the lines."""
     from tqdm import tqdm
 
-    from nmt.cli.io import is_interactive
+    from nmt.cli.input import is_interactive
 
     quiet = True if is_interactive(args.input) or _is_terminal_output(_output(args)) else None
     # smoothing=0: long lines come first, so only the mean rate predicts the time left

@@ -25,9 +25,10 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import io as cli_io
+from nmt.cli import input as cli_input
 from nmt.cli import translate
-from nmt.cli.io import locked_output, read_input, read_parallel
+from nmt.cli.input import StreamLines, read_input, read_parallel
+from nmt.cli.output import locked_output
 from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.config.recipe import DecodeConfig
 from nmt.decoding.batching import read_chunks
@@ -267,7 +268,7 @@ def test_a_parallel_file_may_be_a_pipe(tmp_path: Path) -> None:
 
 
 def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_io, "LONGEST_LINE", 20)
+    monkeypatch.setattr(cli_input, "LONGEST_LINE", 20)
     with open("/dev/zero") as zeros:
         monkeypatch.setattr(sys, "stdin", zeros)
         lines, total, _ = read_input(None)
@@ -282,7 +283,7 @@ def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ready_tells_whether_a_line_can_be_read_without_waiting() -> None:
     read, write = os.pipe()
     with open(read, "rb") as file:
-        lines = cli_io.StreamLines(file, "x")
+        lines = StreamLines(file, "x")
         assert not lines.ready()
         os.write(write, "ñ\r\n\nb".encode())
         assert lines.ready()
@@ -304,12 +305,12 @@ def test_ready_tells_whether_a_line_can_be_read_without_waiting() -> None:
 def test_a_pipe_gives_the_same_lines_as_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(cli_io, "CHUNK", size)
+    monkeypatch.setattr(cli_input, "CHUNK", size)
     for data in (b"", b"a", b"a\n", b"\n\n", "\ufeffñ\r\n\r\n \t\x00\n\u2028".encode()):
         (tmp_path / "x").write_bytes(data)
         expected = list(read_input(str(tmp_path / "x")).lines)
         with open(tmp_path / "x", "rb") as file:
-            assert list(cli_io.StreamLines(file, "x")) == expected
+            assert list(StreamLines(file, "x")) == expected
 
 
 def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
@@ -335,7 +336,7 @@ def test_fast_lines_fill_their_chunks() -> None:
     writer = threading.Thread(target=lambda: (os.write(write, b"x\n" * 20_000), os.close(write)))
     writer.start()
     with open(read, "rb") as file:
-        lines = cli_io.StreamLines(file, "x")
+        lines = StreamLines(file, "x")
         sizes = [len(chunk) for chunk in read_chunks(lines, 2048, len, lines.ready)]
     writer.join()
     assert sizes == [2048] * 9 + [20_000 - 9 * 2048]

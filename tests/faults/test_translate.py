@@ -185,7 +185,7 @@ def left(translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "in").write_bytes(text_of(LINES))
     argv = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
     with monkeypatch.context() as killed:
-        killed.setattr("nmt.cli.io.delete_signature", lambda partial: None)
+        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
         assert translate(*argv)[0] == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out", "out.part.json"]
     return argv

@@ -1,17 +1,15 @@
-"""Input and output of nmt-translate: standard streams or files, UTF-8 in any locale."""
+"""Write translations to standard output, or to a file that is locked until it is complete."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
-import select
 import stat
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from nmt.cli.resume_translation import (
     CHOOSE_ANOTHER,
@@ -26,177 +24,10 @@ from nmt.cli.resume_translation import (
     signature_path,
     store_hash,
 )
-from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, quantity, read_lines
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import AGAIN, RESUME, disk_errors
 
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
-CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
-PAUSE = 0.05  # seconds; a program that writes line by line needs less for its next line
-
-
-class Input(NamedTuple):
-    """Lines to read.
-
-    Attributes:
-        lines: without line ends.
-        total: number of lines, None = unknown.
-        ready: returns whether the next line, or the end, can be read without waiting.
-    """
-
-    lines: Iterator[str]
-    total: int | None
-    ready: Callable[[], bool] = lambda: True
-
-
-def read_input(name: str | None) -> Input:
-    """Return the lines of a file, or of standard input if ``name`` is None.
-
-    A regular file, also as standard input, is read once in advance: an error in its last line is
-    reported immediately, and not after hours of translation.
-
-    Raises:
-        UserError: the file cannot be read, is not UTF-8 or has a line that is too long.
-    """
-    if name is None:
-        return _standard_input()
-    path = Path(name)
-    if path.is_fifo() or path.is_char_device():
-        if OPENERS.get(path.suffix, open) is not open:  # compressed bytes may not hold a line yet
-            return Input(read_lines(path, clean=False), None)
-        with disk_errors(path, elsewhere="choose another file"):
-            lines = StreamLines(open(path, "rb"), name)  # noqa: SIM115, open until exit
-        return Input(lines, None, lines.ready)
-    total = _count_lines(read_lines(path, clean=False), name)
-    return Input(read_lines(path, clean=False), total)
-
-
-def read_parallel(name: str, total: int | None) -> Iterator[str]:
-    """Return the lines of a file that has one line for each line of the input.
-
-    Args:
-        name: the file.
-        total: number of lines of the input, None = unknown.
-
-    Raises:
-        UserError: the file cannot be read, or its number of lines differs.
-    """
-    lines, count, _ = read_input(name)
-    if count is not None and total not in (None, count):
-        raise UserError(
-            f"the file has {quantity(count, 'line')}, but the input has {total:,}",
-            at=name,
-            fix="give exactly one line, which may be blank, for each line of the input",
-        )
-    return lines
-
-
-def is_interactive(name: str | None) -> bool:
-    """Return whether a person types the input ``name`` (None = standard input) in a terminal."""
-    return name is None and sys.stdin is not None and sys.stdin.isatty()
-
-
-def _standard_input() -> Input:
-    if sys.stdin is None:  # closed by the caller
-        return Input(iter(()), 0)
-    if is_interactive(None):
-        print("type one sentence per line; Ctrl-D ends the input", file=sys.stderr)
-    lines, total = StreamLines(sys.stdin.buffer, "standard input"), None
-    with contextlib.suppress(OSError, ValueError):  # not a file
-        if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
-            start = sys.stdin.buffer.tell()
-            total = _count_lines(StreamLines(sys.stdin.buffer, "standard input"), "standard input")
-            sys.stdin.buffer.seek(start)
-    return Input(lines, total, lines.ready)
-
-
-def _count_lines(lines: Iterator[str], name: str) -> int:
-    """Return the number of lines.
-
-    Raises:
-        UserError: a line is too long to be translated.
-    """
-    number = 0
-    for number, line in enumerate(lines, 1):
-        if len(line) > LONGEST_SENTENCE and not is_blank(line):
-            raise UserError(
-                f"the line has {len(line):,} characters; at most {LONGEST_SENTENCE:,} are allowed",
-                at=f"{name}:{number}",
-                fix="split it into one sentence per line",
-            )
-    return number
-
-
-class StreamLines(Iterator[str]):
-    """Lines of a UTF-8 stream that may pause, as ``read_lines`` gives those of a file.
-
-    Args:
-        file: an open binary stream.
-        name: of the stream, for messages.
-
-    Raises:
-        UserError: bytes that are not UTF-8, or a line of over ten million bytes; both are named
-            with their line.
-    """
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name = file, name
-        self._complete: deque[bytes | bytearray] = deque()
-        self._incomplete = bytearray()  # a line without its end so far
-        self._ended = False
-        self._number = 0
-
-    def ready(self) -> bool:
-        """Return whether the next line, or the end, arrives within PAUSE seconds."""
-        while not self._complete and not self._ended:
-            if not self._readable(PAUSE):
-                return False
-            self._read()
-        return True
-
-    def __next__(self) -> str:
-        while not self._complete and not self._ended and len(self._incomplete) <= LONGEST_LINE:
-            self._readable(None)  # reads of a non-blocking stream do not wait
-            self._read()
-        if not self._complete and not self._incomplete:
-            raise StopIteration
-        line = self._complete.popleft() if self._complete else self._incomplete
-        self._number += 1
-        at = f"{self._name}:{self._number}"
-        if len(line) > LONGEST_LINE:
-            raise UserError(
-                f"the line has over {LONGEST_LINE:,} bytes",
-                at=at,
-                fix="write one sentence per line",
-            )
-        try:
-            text = line.decode("utf-8").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",
-                at=at,
-                fix="convert the text to UTF-8, for example with iconv",
-            ) from error
-        return text.removeprefix("\ufeff") if self._number == 1 else text
-
-    def _readable(self, seconds: float | None) -> bool:
-        try:
-            return bool(select.select([self._file], [], [], seconds)[0])
-        except (OSError, ValueError):  # no descriptor, or a system that selects sockets only
-            return True
-
-    def _read(self) -> None:
-        chunk = self._file.read1(CHUNK)  # type: ignore[attr-defined]
-        first, *others = chunk.split(b"\n")
-        self._incomplete += first
-        for line in others:
-            self._complete.append(self._incomplete)
-            self._incomplete = bytearray(line)
-        if not chunk:
-            self._ended = True
-            if self._incomplete:
-                self._complete.append(self._incomplete)
-                self._incomplete = bytearray()
 
 
 @contextlib.contextmanager
