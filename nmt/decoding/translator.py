@@ -8,11 +8,9 @@ import importlib
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, PAD, UNK, Vocab
 from nmt.decoding.batching import HalvingBatcher, balanced_batches, read_chunks
 from nmt.decoding.codec import (
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from nmt.decoding.ensemble import Ensemble
     from nmt.model.transformer import Transformer
 
-Run: TypeAlias = str | Path
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
 BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
 
@@ -116,7 +113,7 @@ class Translator:
     @classmethod
     def load(
         cls,
-        run: Run | Sequence[Run],
+        run: str | Path | Sequence[str | Path],
         device: str = "auto",
         checkpoint: str = "best",
         precision: str = "fp32",
@@ -155,6 +152,7 @@ class Translator:
             RunFolder.open(one).require_translation()
 
         from nmt.decoding.ensemble import Ensemble
+        from nmt.decoding.loaded_run import check_same_text, load_run
         from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
         resolved = resolve_device(device)
@@ -162,7 +160,7 @@ class Translator:
         if note := emulation_note(precision, resolved):
             print(f"note: {note}", file=sys.stderr)
         loaded = [load_run(one, checkpoint) for one in runs]
-        _check_same_text(loaded)
+        check_same_text(loaded)
         models = [one.model.to(resolved).prepare_for_inference(DTYPES[precision]) for one in loaded]
         first = loaded[0]
         translator = cls(
@@ -605,92 +603,3 @@ class Translator:
                 else "choose another checkpoint of the run with --checkpoint"
                 + ("" if self.precision == "fp32" else ", or use --precision fp32"),
             ) from error
-
-
-# ---------------------------------------------------------------- run folders
-
-
-@dataclass(frozen=True)
-class LoadedRun:
-    """The contents of a run folder that translation needs.
-
-    Attributes:
-        path: the run folder.
-        model: in eval mode, on the CPU.
-        checkpoint: the folder of the checkpoint.
-    """
-
-    path: Path
-    recipe: Recipe
-    model: Transformer
-    segmenter: Segmenter
-    vocab: Vocab
-    checkpoint: Path
-
-
-def load_run(run: Run, checkpoint: str) -> LoadedRun:
-    """Load a checkpoint of a run: best, latest, or a name such as u001500.
-
-    Raises:
-        UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
-            the folder do not match it.
-    """
-    import torch
-
-    from nmt.model.transformer import Transformer
-    from nmt.run.checkpoint import load_checkpoint
-
-    folder = RunFolder.open(run)
-    folder.require_translation()
-    recipe = folder.recipe()
-    segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
-    saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
-    rows = len(saved.model["embed.weight"])
-    if rows != len(vocab):
-        raise UserError(
-            f"the vocabulary has {len(vocab):,} types, but the checkpoint has {rows:,}",
-            at=str(folder.path),
-            fix="restore the vocab.txt that nmt-train wrote",
-        )
-    types = torch.from_numpy(vocab.types_of("tgt"))
-    model = Transformer(recipe.model, len(vocab), types, initialize=False)
-    try:
-        model.load_state_dict(saved.model)
-    except RuntimeError as error:
-        raise UserError(
-            f"config.yaml does not describe the model of checkpoint {saved.path.name}: "
-            f"{str(error).splitlines()[1].strip()}",
-            at=str(folder.path),
-            fix="restore the config.yaml that nmt-train wrote",
-        ) from error
-    trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
-    if trained and trained != here:  # empty if the checkpoint is not from a training run
-        raise UserError(
-            f"vocab.txt or segmenter.json differs from those that checkpoint {saved.path.name} was "
-            f"trained with: SHA-256 {here[:12]}, not {trained[:12]}",
-            at=str(folder.path),
-            fix="restore the files that nmt-train wrote",
-        )
-    return LoadedRun(folder.path, recipe, model.eval(), segmenter, vocab, saved.path)
-
-
-def _check_same_text(runs: Sequence[LoadedRun]) -> None:
-    """Check that the ids of all runs have the same meaning.
-
-    Raises:
-        UserError: two runs differ in languages, vocabulary or segmenter.
-    """
-    first = runs[0]
-    for other in runs[1:]:
-        for name, what, of_run in (
-            ("config.yaml", "languages", lambda run: (run.recipe.src, run.recipe.tgt)),
-            ("vocab.txt", "contents", lambda run: run.vocab.hash),
-            ("segmenter.json", "contents", lambda run: segmenter_hash(run.segmenter)),
-        ):
-            if of_run(first) != of_run(other):
-                raise UserError(
-                    f"its {what} differ from those of the first run, so the runs cannot form an "
-                    "ensemble",
-                    at=str(other.path / name),
-                    fix="give runs with the same prepared data, or a single run",
-                )

@@ -12,7 +12,8 @@ import torch
 
 from nmt.cli.translate import main
 from nmt.decoding.codec import SearchInput
-from nmt.decoding.translator import Translator, load_run
+from nmt.decoding.loaded_run import load_run
+from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, UserError
 from nmt.export.backend import load_exported
 from nmt.export.folder import export
