@@ -1,0 +1,33 @@
+"""Run folders as members of an ensemble."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "run-0.2"
+RUN, OTHER = FIXTURES / "plain" / "run", FIXTURES / "fastbpe" / "run"
+
+
+def test_a_run_twice_translates_as_once():
+    lines = (FIXTURES / "plain" / "test.gl").read_text(encoding="utf-8").splitlines()
+    assert Translator.load([RUN, RUN]).translate(lines) == Translator.load(RUN).translate(lines)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "config.yaml"])
+def test_runs_with_other_pieces_or_languages_are_refused(tmp_path: Path, name: str):
+    other, what = OTHER, "contents"
+    if name == "config.yaml":
+        other, what = tmp_path / "run", "languages"
+        shutil.copytree(RUN, other)
+        config = other / name
+        config.write_text(config.read_text(encoding="utf-8").replace("tgt: en", "tgt: pt"))
+    message = f"{other / name}: its {what} differ from those of the first run"
+    with pytest.raises(UserError, match=re.escape(message)):
+        Translator.load([RUN, other])
