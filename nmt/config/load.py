@@ -434,7 +434,16 @@ def _validate(
             return None
         document = set_key(document, TOTAL_UPDATES, str(budget.updates(anything)))
     before = len(problems)
-    values = document.plain()
+    try:
+        recipe = Recipe.model_validate(_read_values(document, problems))
+    except ValidationError as failure:
+        problems += explain(failure, document)
+    return None if len(problems) > before else recipe
+
+
+def _read_values(document: Node, problems: list[Problem]) -> dict[str, Any]:
+    """Return the values of a document as text, or None where a key allows it, for pydantic."""
+    values: dict[str, Any] = document.plain()
     for group, kinds in groups().items():
         if group in values and is_none(values[group]):
             values[group] = {}
@@ -449,11 +458,7 @@ def _validate(
             if isinstance(item, dict):
                 _read_text(item, keys_of(entry), (group, key, str(i)), document, problems)
     _read_text(values, keys_of(Recipe), (), document, problems)
-    try:
-        recipe = Recipe.model_validate(values)
-    except ValidationError as failure:
-        problems += explain(failure, document)
-    return None if len(problems) > before else recipe
+    return values
 
 
 def _read_text(
