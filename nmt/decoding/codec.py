@@ -57,6 +57,14 @@ class SearchInput:
     require: tuple[TargetPieces, ...] = ()
     forbid: tuple[str, ...] = ()
 
+    @property
+    def required_length(self) -> int:
+        """Return how many tokens, with EOS, suffice for the prefix and the required phrases.
+
+        Before each phrase, a piece may have to end a word.
+        """
+        return len(self.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in self.require) + 1
+
     def requirement(self, strings: PieceStrings) -> Requirement:
         """Return what its hypotheses must contain."""
         return Requirement(

@@ -541,14 +541,8 @@ class Translator:
 
         src, layout = collate_sources([one.ids for one in inputs])
         layout = layout.to(self.device)
-        # what is required fits: a word may end before each phrase, and EOS follows
-        required = [
-            len(one.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in one.require) + 1
-            for one in inputs
-        ]
-        max_len = (layout.lengths + options.max_len_offset).maximum(
-            torch.tensor(required, device=self.device)
-        )
+        required = torch.tensor([one.required_length for one in inputs], device=self.device)
+        max_len = (layout.lengths + options.max_len_offset).maximum(required)
         processors = logits_processors(
             inputs, options, max_len, lambda: self._codec_of(options).strings
         )
