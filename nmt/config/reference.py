@@ -72,21 +72,24 @@ def key_tables() -> str:
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
             parts.append(_table(title, model, omit=("kind",) if kind else ()))
             if name == "data":
-                parts += [
-                    _table("Each entry of `data.train` and `segment.learn_from`", CorpusEntry),
-                    _table("Each entry of `data.dev` and `data.test`", HeldOutEntry),
-                ]
+                train = "Each entry of `data.train` and `segment.learn_from`"
+                held_out = "Each entry of `data.dev` and `data.test`"
+                parts.append(_table(train, CorpusEntry, level=3))
+                parts.append(_table(held_out, HeldOutEntry, level=3))
     parts.append(
         "## Files of variants\n\nA file of variants lists changes to one or several recipes. "
         "Examples are in recipes/ablations/.\n`nmt-sweep` trains all variants of a file. The keys "
         "after `variants` are for `nmt-sweep` only."
     )
-    parts.append(_table("A file of variants", VariantsKeys))
-    parts.append(_table("Each entry of `variants`, in addition to recipe keys", VariantKeys))
-    parts.append(_table("`paper` of a variant", Paper))
-    parts.append(_table("`budget` of a file of variants", Budget))
-    parts.append(_table("`search` of a file of variants", Search))
-    parts.append(_table("Each range of `search.space` in a file of variants", Range))
+    tables: dict[str, type[BaseModel]] = {
+        "A file of variants": VariantsKeys,
+        "Each entry of `variants`, in addition to recipe keys": VariantKeys,
+        "`paper` of a variant": Paper,
+        "`budget` of a file of variants": Budget,
+        "`search` of a file of variants": Search,
+        "Each range of `search.space` in a file of variants": Range,
+    }
+    parts += [_table(title, model, level=3) for title, model in tables.items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -123,7 +126,7 @@ FILES = {
 }
 
 
-def _table(title: str, model: type[BaseModel], omit: Collection[str] = ()) -> str:
+def _table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
     rows = [
         f"| {name} | {_default(field)} | {_escape(allowed(model, name))} "
         f"| {_escape(str(field.description))} | {_source(field)} |"
@@ -131,8 +134,7 @@ def _table(title: str, model: type[BaseModel], omit: Collection[str] = ()) -> st
         if name not in omit
     ]
     head = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
-    below = "variant" in title or "entry" in title
-    return "\n".join([f"### {title}" if below else f"## {title}", "", *head, *rows])
+    return "\n".join([f"{'#' * level} {title}", "", *head, *rows])
 
 
 def _escape(text: str) -> str:
