@@ -373,9 +373,7 @@ def _check(
             while kind != "missing" and document.find(path) is None:  # tags of unions
                 path = path[:-1]
             wrong = document.find(path) or document.find(path[:-1]) or document
-            problem = Problem(wrong.key_at, _message(model, above, path, kind, wrong))
-            if problem not in problems:
-                problems.append(problem)
+            problems.append(Problem(wrong.key_at, _message(model, above, path, kind, wrong)))
         return None
 
 
