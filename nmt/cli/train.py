@@ -75,10 +75,14 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
 
     enable_gc()
     training = Training(recipe, resume=args.resume, fresh=args.fresh, world=world)
-    if training.finished is not None:
+    if (reason := training.finished) is not None:
+        if reason.startswith(("train.max_validations", "no better")):
+            longer = "raise train.max_validations or train.stop_patience"
+        else:  # by the learning rate, which a resumed run may not change
+            longer = "change the schedule, and train in another folder with out=PATH"
         print(
-            f"{recipe.out}: this run has already finished ({training.finished})\n"
-            "  -> to train longer, raise train.max_validations or train.stop_patience",
+            f"{recipe.out}: this run has already finished ({reason})\n"
+            f"  -> to train longer, {longer}",
             file=sys.stderr,
         )
     elif args.dry_run:

@@ -66,6 +66,25 @@ def test_a_moved_corpus_changes_nothing(here):
     assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("train.max_validations = 4", "raise train.max_validations"),
+        ("no better bleu in 4 validations", "raise train.max_validations"),
+        ("the linear schedule ended", "change the schedule"),
+        ("learning rate 1.0e-09 below train.min_lr = 1e-08", "change the schedule"),
+    ],
+)
+def test_the_advice_about_a_finished_run_lengthens_it(here, reason, advice, capsys):
+    run = here / "uninterrupted"
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["reason"] == "train.max_validations = 4"
+    (run / "summary.json").write_text(json.dumps({**summary, "reason": reason}))
+    capsys.readouterr()
+    assert resumed(here, f"out={run}") == 0
+    assert f"({reason})\n  -> to train longer, {advice}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("role", ["train", "dev", "test"])
 def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
     path = here / f"{role}.en"
