@@ -146,6 +146,7 @@ PAGES = {
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(
         not_run={
+            "pip install": NETWORK,
             "pip download": NETWORK,
             "python -m venv": NETWORK,
             ".venv/bin/pip": NETWORK,
