@@ -352,9 +352,9 @@ class Training:
 
     def _continue(self, state: TrainState, log: MetricsLog) -> None:
         """Note another precision than before, and replace the best checkpoint if it is damaged."""
-        recipe, precision = self.task.recipe, self.task.precision
-        if state.precision not in ("", precision):
-            log.text(f"note: this run was trained in {state.precision} and continues in {precision}")
+        recipe, before, precision = self.task.recipe, state.precision, self.task.precision
+        if before not in ("", precision):
+            log.text(f"note: this run was trained in {before} and continues in {precision}")
         model = model_without_memory(recipe, len(self.task.prepared.vocab))
         replace_damaged_best(self.run_folder, state, shapes_of(model.state_dict()), log.text)
 

@@ -23,18 +23,12 @@ from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
-from nmt.runtime.files import (
-    TEMPORARY,
-    disk_errors,
-    file_digest,
-    sync_folder,
-)
+from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, sync_folder
 
 if TYPE_CHECKING:
     from nmt.decoding.codec import Translation
     from nmt.decoding.translator import Translator
 
-AGAIN = "run the same command with --resume"
 # start of a reason to drop a pair -> the option that may keep the pair
 REMEDIES = {
     "length ratio over": "add --resume with a larger --max-ratio",
@@ -266,7 +260,7 @@ class SyntheticCorpus:
                 pairs, self.skipped, self._langs, self._thresholds, self._prefix.name
             )
             try:
-                with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER, again=AGAIN):
+                with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER):
                     kept = self._write_sides(checked, *drafts[:2])
                     report = self._report(checked, kept, drafts, settings)
                     with open(drafts[2], "w", encoding="utf-8") as file:
@@ -381,7 +375,7 @@ def _exists(path: Path) -> UserError:
     return UserError(
         "exists already",
         at=str(path),
-        fix=f"rename or delete it, then {AGAIN}",
+        fix=f"rename or delete it, then {RESUME}",
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from nmt.config.document import PATHS
 from nmt.config.errors import join_or
-from nmt.config.load import PATHS, Sweep, Variant, changed_keys, dump_recipe, variant_recipe
+from nmt.config.load import Sweep, Variant, changed_keys, dump_recipe, variant_recipe
 from nmt.config.recipe import Recipe
 from nmt.config.variants import Budget
 from nmt.errors import UserError
