@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from nmt.config.load import Variant, load_recipe, load_variants
-from nmt.config.recipe import Linear, Recipe
+from nmt.config.recipe import Recipe
+from nmt.config.schedules import Linear
 from nmt.model.base import ModelBase
 from nmt.runtime.memory import parameter_count
 from nmt.training.tasks import model_without_memory

@@ -44,7 +44,7 @@ class Reversing:
     translated: list[str] = field(default_factory=list)
 
     device, precision, source, tgt = "cpu", "fp32", "run/checkpoints/u000001", "gl"
-    unknown, recipe = UnknownPieces(), None
+    unknown, recipe, always_tagged = UnknownPieces(), None, False
 
     @property
     def segmenter(self) -> Any:

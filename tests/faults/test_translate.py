@@ -351,7 +351,7 @@ def test_after_resume_cut_outputs_are_counted_among_the_new_ones(
     source.write_bytes(text_of(LINES[:1] * 3))
     argv = ["--beam", "1", "--input", source, "--output", target]
     with monkeypatch.context() as killed:
-        killed.setattr("nmt.cli.io.delete_signature", lambda partial: None)
+        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
         assert translate(*argv)[0] == 0
     first, *_ = target.read_bytes().splitlines(keepends=True)
     (tmp_path / "out.part").write_bytes(first)
