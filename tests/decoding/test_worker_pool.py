@@ -44,7 +44,8 @@ def no_process_or_file_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     assert torch.get_num_threads() == before
     gc.collect()  # the exception of a test may have held a pool
     assert running() == set()
-    assert len(os.listdir("/proc/self/fd")) == len(open_files)
+    # fewer, if a thread of an earlier test has closed its files meanwhile
+    assert len(os.listdir("/proc/self/fd")) <= len(open_files)
 
 
 def running() -> set[int | None]:
