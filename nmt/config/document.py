@@ -32,7 +32,11 @@ PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
 
 
 def apply_overrides(document: Node, overrides: Sequence[str], problems: list[Problem]) -> Node:
-    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``."""
+    """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``.
+
+    Raises:
+        UserError: a path is not UTF-8.
+    """
     given = _read_overrides(overrides, problems)
     # kinds come first: they decide which other keys of a group stay
     for path, node in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
