@@ -122,7 +122,8 @@ def beam_step(
     """
     # the K best of K beams are among the K best of each
     highest, token = kernels.top_k(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
-    token = token if types is None else types[token]
+    if types is not None:  # with few types, a beam also gets columns of -inf that are not types
+        token = types[token.clamp_(max=len(types) - 1)]
     token, log_prob = (
         rows.expand(x).view(*beams.log_prob.shape, -1) for x in (token, highest - log_sum_exp)
     )

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.config.recipe import SentencePieceConfig
 from nmt.data.batches import Batch
 from nmt.data.layout import Layout
 from nmt.data.text import clean_line, is_blank
@@ -21,6 +22,7 @@ from nmt.decoding import translator as translator_module
 from nmt.decoding.codec import BLANK, Translation, part_ends
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
+from nmt.model.cpu import kernels
 from nmt.model.incremental import DecodeState
 from tests.decoding.exhaustive import Prefix, Scores, slow_beam_search
 from tests.decoding.untrained import LINES, untrained
@@ -163,6 +165,23 @@ def test_a_beam_larger_than_the_target_types_produces_no_masked_type(
     for h in found:
         assert set(h.pieces) <= possible
         assert h.log_prob > -1e4
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_beam_larger_than_the_target_types_ignores_the_padding_of_logits(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    """The output projection rounds 62 types up to 64 columns, fewer than the beam."""
+    monkeypatch.setattr(kernels, "_compiled", kernels.load() if compiled else None)
+    few = untrained(segment=SentencePieceConfig(vocab_size=330, byte_fallback=True))
+    few.model.allowed[:] = False
+    few.model.allowed[:62] = True
+    few = Translator(
+        few.model, few.segmenter, few.vocab, "gl", "en", few.decode, torch.device("cpu")
+    )
+    (found,) = few.n_best(["pan"], 70, max_len_offset=1)
+    assert len(found) == 70
+    assert all(h.log_prob > -1e4 for h in found)
 
 
 # ---------------------------------------------------------------- batches
