@@ -257,7 +257,7 @@ class TextCodec:
             at: where the phrases are given, for messages.
 
         Raises:
-            UserError: a phrase is too long or has a character that the segmenter cannot represent.
+            UserError: a phrase is too long, or the segmenter cannot represent it.
         """
         patterns = []
         for phrase in map(clean_line, phrases):
@@ -271,7 +271,15 @@ class TextCodec:
                 )
             if phrase.strip():
                 self._check_space_sign(phrase, self.segmenter.encode(phrase, self.tgt), at)
-                patterns += self.strings.patterns(phrase)
+                found = self.strings.patterns(phrase)
+                if not found:  # such as U+200B with a SentencePiece model that removes it
+                    raise UserError(
+                        f"the segmenter removes all characters of {phrase!r}, so no translation "
+                        "can contain it",
+                        at=at,
+                        fix="remove this phrase",
+                    )
+                patterns += found
         return tuple(patterns)
 
     def _encode_target(self, text: str, at: str) -> TargetPieces:

@@ -372,6 +372,19 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator: Translator) -> 
     assert "c ▁" in found[0].text
 
 
+def test_a_forbidden_phrase_that_the_segmenter_removes_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Models with other normalization rules than those that nmt learns remove characters."""
+    translator = untrained()
+    encode = translator.segmenter.encode
+    monkeypatch.setattr(
+        translator.segmenter, "encode", lambda line, lang: encode(line.replace("\u200b", ""), lang)
+    )
+    with pytest.raises(UserError, match=r"forbid_all: .*removes all"):
+        translator.translate(["pan"], forbid_all=["\u200b"])
+
+
 def test_phrases_of_bytes_are_found_like_others() -> None:
     config = SentencePieceConfig(vocab_size=330, byte_fallback=True)
     translator = untrained(segment=config)
