@@ -16,6 +16,7 @@ from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import IntervalState, TrainState
 from nmt.run.results import as_score, clock, format_number
 from nmt.runtime.progress import TerminalBar
+from nmt.training.loss import perplexity
 from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
@@ -347,8 +348,8 @@ class LogInterval:
             "epoch": self.state.epoch,
             "seconds": self.state.seconds,
             "loss": loss,
-            "smoothed_ppl": math.exp(min(loss, 700.0)),
-            "ppl": math.exp(min(nll, 700.0)),
+            "smoothed_ppl": perplexity(loss),
+            "ppl": perplexity(nll),
             "lr": lr,
             "grad_norm": float(norm),
             "tokens_per_second": self.tokens / seconds,
