@@ -256,13 +256,13 @@ def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
         paths = [path for text in files.train for path in text.original[0][:1]]
-        unit, limits = "pair", "data.max_len and data.max_pieces"
+        unit, to_check = "pair", "the files, data.max_len and data.max_pieces"
         if train.blank is not None:
-            unit, limits = "line with text", "data.max_pieces"
+            unit, to_check = "line with text", "the files and data.max_pieces"
         raise UserError(
             f"no training {unit} is left ({train.describe_drops() or 'the files are empty'})",
             at=f"data.train ({', '.join(map(str, paths))}{', ...' if unit == 'pair' else ''})",
-            fix=f"check the files and {limits}" if unit != "pair" else f"check the files, {limits}",
+            fix=f"check {to_check}",
         )
 
 
