@@ -74,6 +74,11 @@ class Prepared:
     content: dict[str, list[str]]
     mixture: Mixture | None = None
 
+    @property
+    def held_out(self) -> list[EvalSet]:
+        """Return all dev and test sets."""
+        return [*self.dev, *(self.test or [])]
+
 
 def prepare(
     recipe: Recipe,
@@ -110,15 +115,14 @@ def prepare(
 
         cache = build_cache(cache, files.encoded_size(), build)
     prepared = _open(cache, key, content, converted_files(files, recipe.data.tokenized, cache))
-    for one in (*prepared.dev, *(prepared.test or [])):
+    for one in prepared.held_out:
         one.other_refs.extend(_other_references(files.held_out[one.name], one, recipe))
     weights = [corpus.weight for corpus in files.train]
     if recipe.data.temperature != 1 or any(weight != 1 for weight in weights):
         found = mixture_of(weights, prepared.train.sizes, recipe.data.temperature)
         prepared = replace(prepared, mixture=found)
     report, train = prepared.report, prepared.train
-    corpora = {"train": train}
-    corpora |= {one.name: one.corpus for one in [*prepared.dev, *(prepared.test or [])]}
+    corpora = {"train": train} | {one.name: one.corpus for one in prepared.held_out}
     report.lengths = {name: _lengths(corpus) for name, corpus in corpora.items()}
     report.draws = _describe_draws(files, prepared)
     report.inputs = {str(path): digest for path, digest in digests.items()}

@@ -56,7 +56,7 @@ class TextTask(Task[ModelT, BatchT]):
         self.train = self.pack(TokenStream.of(prepared.train), recipe.seed)
         self.held_out = {
             one.name: self.pack(TokenStream.of(one.corpus), HELD_OUT_SEED)
-            for one in [*prepared.dev, *(prepared.test or [])]
+            for one in prepared.held_out
         }
         _require_predictions({"train": self.train, **self.held_out}, recipe)
 
@@ -186,10 +186,10 @@ class LanguageModelTask(TextTask[LanguageModel, TextBatch]):
 
     @classmethod
     def empty_model(
-        cls, recipe: Recipe, types: int, allowed: Tensor | None = None
+        cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
     ) -> LanguageModel:
         """Return a language model."""
-        return LanguageModel(recipe.model, types, cls.causal, allowed, initialize=False)
+        return LanguageModel(recipe.model, vocab_size, cls.causal, allowed, initialize=False)
 
     @staticmethod
     def targets(batch: TextBatch) -> Tensor:
@@ -235,9 +235,11 @@ class Denoising(TextTask[Transformer, Batch]):
     """Restore text from which spans are missing and whose lines are permuted (BART)."""
 
     @classmethod
-    def empty_model(cls, recipe: Recipe, types: int, allowed: Tensor | None = None) -> Transformer:
+    def empty_model(
+        cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
+    ) -> Transformer:
         """Return a Transformer, with the parameter names of a translation model."""
-        return Transformer(recipe.model, types, allowed, initialize=False)
+        return Transformer(recipe.model, vocab_size, allowed, initialize=False)
 
     def pack(self, stream: TokenStream, seed: int) -> DenoisedText:
         """Return the text in blocks of complete lines, with other noise in each epoch."""
