@@ -160,12 +160,12 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
     @classmethod
     @abstractmethod
-    def empty_model(cls, recipe: Recipe, types: int, allowed: Tensor | None = None) -> ModelT:
+    def empty_model(cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None) -> ModelT:
         """Return the model of a recipe with uninitialized weights.
 
         Args:
-            types: size of the vocabulary.
-            allowed: [types] bool, the types that the model may predict; None = all.
+            vocab_size: V.
+            allowed: [V] bool, the types that the model may predict; None = all.
         """
 
     @abstractmethod

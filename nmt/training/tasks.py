@@ -32,18 +32,18 @@ def make_task(
     return TASKS[recipe.task](recipe, prepared, device, precision)
 
 
-def model_without_memory(recipe: Recipe, types: int) -> ModelBase:
+def model_without_memory(recipe: Recipe, vocab_size: int) -> ModelBase:
     """Return the model of a recipe on torch's meta device, where weights take no memory.
 
     Parameters that ``init.freeze`` names do not require gradients.
 
     Args:
-        types: size of the vocabulary.
+        vocab_size: number of types.
 
     Raises:
         UserError: a pattern of ``init.freeze`` is wrong.
     """
     with torch.device("meta"):
-        model: ModelBase = TASKS[recipe.task].empty_model(recipe, types)
+        model: ModelBase = TASKS[recipe.task].empty_model(recipe, vocab_size)
     freeze(model, recipe.init.freeze)
     return model

@@ -35,9 +35,11 @@ class Translation(Task[Transformer, Batch]):
     _last_translator: Translator | None = None
 
     @classmethod
-    def empty_model(cls, recipe: Recipe, types: int, allowed: Tensor | None = None) -> Transformer:
+    def empty_model(
+        cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
+    ) -> Transformer:
         """Return a Transformer."""
-        return Transformer(recipe.model, types, allowed, initialize=False)
+        return Transformer(recipe.model, vocab_size, allowed, initialize=False)
 
     def make_model(self) -> Transformer:
         """Return a Transformer that predicts the types of the target side."""
