@@ -18,8 +18,7 @@ MAX_SYMBOLS = 1000  # words with more keep their pieces; the time grows with the
 NONE = np.int32(2**31 - 1)  # rank of a pair that does not merge
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
-SHIFT_1, SHIFT_2, SHIFT_3 = SHIFTS
+SHIFT_1, SHIFT_2, SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 TO_UNIT, UNIT = np.uint64(11), 2.0**-53  # the upper 53 bits become a number in [0, 1)
 HALF = np.uint64(32)
 

@@ -202,8 +202,7 @@ class PackedText(ABC):
         """Return the batch of these examples of an epoch: a pure function.
 
         Args:
-            batch_tokens: as given to ``batches``; pad the batch to a bucket. 0 =
-                no padding.
+            batch_tokens: as given to ``batches``; pad the batch to a bucket. 0 = no padding.
         """
 
     def rows_of(self, examples: np.ndarray) -> np.ndarray:

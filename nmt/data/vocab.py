@@ -27,11 +27,9 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
 # A type that no text can produce: it begins with a space, and no segmenter yields a space. Models
 # that restore text read it; its counts are 0.
 MASK = " <mask>"
+TAG_MARK = " "  # begins the type of a tag
 FILE = "vocab.txt"
 MAX_TYPES = 1_000_000
-
-
-TAG_MARK = " "  # begins the type of a tag
 
 
 def tag_piece(tag: str | None) -> list[str]:

@@ -48,10 +48,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` for 2-D input, computed by ``linear``; ``Transformer`` draws its weights."""
+    """``nn.Linear`` for 2-D input, computed by ``linear``; the model draws its weights."""
 
     def reset_parameters(self) -> None:
-        """Set weights and bias to 0, because ``Transformer.init_weights`` draws them later."""
+        """Set weights and bias to 0, because ``ModelBase.init_weights`` draws them later."""
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
