@@ -102,13 +102,12 @@ def evaluate(
     hypotheses = translator.translate_ids(sources, check)
     texts = [segmenter.decode(h.pieces, tgt) for h in hypotheses]
     words = [segmenter.decode_tokenized(h.pieces, tgt) for h in hypotheses]
+    all_lines = [split.ref_lines, *split.other_refs]
     references, *others = (
-        [moses.detokenize_reference(line, tgt) for line in lines]
-        for lines in (split.ref_lines, *split.other_refs)
+        [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
     )
     ref_words, *other_words = (
-        [moses.tokenize_reference(line, tgt) for line in lines]
-        for lines in (split.ref_lines, *split.other_refs)
+        [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
     )
     scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
     resamples = RESAMPLES if intervals else 0
