@@ -141,6 +141,8 @@ class Translator:
             MachineError: the device does not exist, or does not support the precision.
         """
         runs = [run] if isinstance(run, str | Path) else run
+        if not runs:
+            raise UserError("no run folder is given", fix="give one, or several as an ensemble")
         # by name, because the package of exports is built on this one
         if engine != "torch":
             engines = importlib.import_module("nmt.export.engines")

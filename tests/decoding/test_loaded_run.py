@@ -20,6 +20,12 @@ def test_a_run_twice_translates_as_once():
     assert Translator.load([RUN, RUN]).translate(lines) == Translator.load(RUN).translate(lines)
 
 
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_an_empty_list_of_runs_is_an_error(engine: str) -> None:
+    with pytest.raises(UserError, match="no run folder is given"):
+        Translator.load([], engine=engine)
+
+
 @pytest.mark.parametrize("name", ["vocab.txt", "config.yaml"])
 def test_runs_with_other_pieces_or_languages_are_refused(tmp_path: Path, name: str):
     other, what = OTHER, "contents"
