@@ -56,11 +56,13 @@ class Translator:
         recipe: recipe of the run, or of the first run of an ensemble; None = not known.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
         always_tagged: whether a tag was before each source of the training data.
+        sources: source languages of the training data; empty = not known.
     """
 
     recipe: Recipe | None = None
     tag_targets: Mapping[str, str] = {}
     always_tagged = False
+    sources: Sequence[str] = ()
 
     def __init__(
         self,
@@ -179,6 +181,7 @@ class Translator:
         )
         translator.recipe, translator.tag_targets = first.recipe, first.recipe.tag_targets
         translator.always_tagged = first.recipe.always_tagged
+        translator.sources = first.recipe.sources
         return translator
 
     @property
@@ -432,11 +435,10 @@ class Translator:
         """
         options = search_options(self.decode, given, constraints)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
-        known = self.recipe.sources if self.recipe else []
-        if known and options.src not in (None, *known):
+        if self.sources and options.src not in (None, *self.sources):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
-                + ", ".join(known),
+                + ", ".join(self.sources),
                 at="src",
                 fix="choose one of these, or leave src out",
             )

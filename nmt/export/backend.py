@@ -181,6 +181,7 @@ class ExportedTranslator(Translator):
             segmenter, vocab, metadata.src, metadata.tgt, decode, precision, source, workers
         )
         self.tag_targets, self.always_tagged = metadata.tag_targets, metadata.always_tagged
+        self.sources = metadata.sources
         self.engine = _open(folder, vocab, metadata.suppressed_tokens, device, workers)
         self.device = self.engine.translator.device  # cpu or cuda, as text: torch is not loaded
         if metadata.quantization:

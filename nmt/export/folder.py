@@ -97,6 +97,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         tags=vocab.tags,
         tag_targets=dict(translator.tag_targets),
         always_tagged=translator.always_tagged,
+        sources=list(translator.sources or [translator.src]),
     )
     (folder / METADATA).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
     readme = _readme(segmenter, metadata, positions)

@@ -36,7 +36,7 @@ from translate import Translator
 
 translator = Translator(".", device="cpu")
 for line in {lines}:
-    print(translator.translate(line{tag}))
+    print(translator.translate(line{options}))
 """
 
 
@@ -72,8 +72,11 @@ def export_hub(
         write_folder(translator, folder, quantization)
         (folder / "README.md").rename(folder / "USAGE.md")
         (folder / ".gitattributes").write_text(f"*.bin {_LFS}\n*.model {_LFS}\n", "utf-8")
-        tag = f', "{mark}"' if (mark := run.recipe().data.dev[0].tag) else ""
-        code = _CODE.format(lines=_list_literal(lines), tag=tag)
+        entry = run.recipe().data.dev[0]
+        options = f', "{entry.tag}"' if entry.tag else ""
+        if src := run.recipe().src_option(entry):
+            options += f', src="{src}"'
+        code = _CODE.format(lines=_list_literal(lines), options=options)
         report = _read_json(run.data_report_file)
         facts = Facts(
             name=output.absolute().name,

@@ -32,6 +32,7 @@ class Metadata:
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
         always_tagged: whether a tag was before each source of the training data.
+        sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
     """
 
     version: str
@@ -45,6 +46,7 @@ class Metadata:
     tags: list[str] = field(default_factory=list)
     tag_targets: dict[str, str] = field(default_factory=dict)
     always_tagged: bool = False
+    sources: list[str] = field(default_factory=list)
 
 
 def is_export(folder: Path) -> bool:

@@ -138,6 +138,38 @@ def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     served.batcher.close()
 
 
+def test_an_export_knows_the_source_languages(run, tmp_path, capsys):
+    """In Italian an apostrophe belongs to the word before it."""
+    pytest.importorskip("ctranslate2")
+    model, source = tmp_path / "model", tmp_path / "in"
+    export(nmt.Translator.load(run), model)
+    source.write_text("1 2\n")
+    argv = [str(model), "--input", str(source), "--tag", "<it>"]
+    assert main([*argv, "--src", "it"]) == 0
+    assert main([*argv, "--src", "fr"]) == 2
+    assert "its source languages are gl, it" in capsys.readouterr().err
+
+    program = runpy.run_path(str(model / "translate.py"))
+    alone = program["Translator"](model, device="cpu")
+    found, given = SimpleNamespace(hypotheses=[["1"]]), []
+    alone.engine = SimpleNamespace(
+        translate_batch=lambda lines, **options: (given.extend(lines), [found])[1]
+    )
+    for src in (None, "gl", "it"):
+        alone.translate("dell'anno", src=src)
+    assert given == [["dell", "&apos;", "anno"]] * 2 + [["dell&apos;", "anno"]]
+    with pytest.raises(ValueError, match="its source languages: gl, it"):
+        alone.translate("1", src="fr")
+    ran = subprocess.run(
+        [sys.executable, "-B", model / "translate.py", "--tag", "<it>", "--src", "fr"],
+        check=False,
+        input=b"1 2\n",
+        capture_output=True,
+    )
+    assert ran.returncode == 2
+    assert b"was not trained to translate fr; its source languages: gl, it" in ran.stderr
+
+
 @pytest.mark.parametrize("more", [[], ["--score-target", "TARGET"]])
 def test_the_flag_reaches_every_kind_of_input(run, tmp_path, monkeypatch, more):
     from nmt.decoding.codec import TextCodec

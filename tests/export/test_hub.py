@@ -109,7 +109,7 @@ def test_the_example_has_the_tag_that_the_dev_set_has(
     assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
 
 
-def test_the_command_of_the_card_has_the_source_language_of_the_dev_set(
+def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy_corpus(tmp_path)
@@ -117,9 +117,11 @@ def test_the_command_of_the_card_has_the_source_language_of_the_dev_set(
     dev = {"path": "it/dev", "src": "it"}
     data = {"train": ["train", {"path": "it/train", "src": "it"}], "dev": dev, "checks": "off"}
     assert train.main([str(toy_recipe(tmp_path, {"data": data}))]) == 0
-    monkeypatch.setattr("nmt.export.hub._run_example", lambda folder, code: "")
+    ran: list[str] = []
+    monkeypatch.setattr("nmt.export.hub._run_example", lambda folder, code: ran.append(code) or "")
     output = tmp_path / "model"
     assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
+    assert 'print(translator.translate(line, src="it"))\n' in ran[0]
     assert "`nmt-translate DIR --src it < input.txt`" in card(output)[1]
 
 

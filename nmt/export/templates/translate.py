@@ -1,6 +1,6 @@
 """Translate text with the model in this folder. README.md lists the packages to install.
 
-    python translate.py [--tag TAG] < input.txt > output.txt
+    python translate.py [--tag TAG] [--src LANG] < input.txt > output.txt
 
 The input has one sentence per line. In Python::
 
@@ -25,13 +25,14 @@ class Words:
         from sacremoses import MosesDetokenizer, MosesTokenizer
 
         tokenized = settings["segmentation"]["tokenized"]
-        self.tokenizer = None if tokenized else MosesTokenizer(base_language(settings["src"]))
-        languages = {settings["tgt"], *settings["tag_targets"].values()}
-        self.detokenizers = {lang: MosesDetokenizer(base_language(lang)) for lang in languages}
+        sources = set() if tokenized else {settings["src"], *settings["sources"]}
+        targets = {settings["tgt"], *settings["tag_targets"].values()}
+        self.tokenizers = {lang: MosesTokenizer(base_language(lang)) for lang in sources}
+        self.detokenizers = {lang: MosesDetokenizer(base_language(lang)) for lang in targets}
 
-    def encode(self, line: str) -> list[str]:
+    def encode(self, line: str, lang: str) -> list[str]:
         """Split a line into pieces."""
-        return self.tokenizer.tokenize(line) if self.tokenizer else line.split()
+        return self.tokenizers[lang].tokenize(line) if self.tokenizers else line.split()
 
     def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into text."""
@@ -54,9 +55,9 @@ class BytePairs(Words):
             kept = set(kept_file.read_text(encoding="utf-8").splitlines())
         self.bpe = BPE(io.StringIO("\n".join(codes)), vocab=kept)
 
-    def encode(self, line: str) -> list[str]:
+    def encode(self, line: str, lang: str) -> list[str]:
         """Split a line into words, and these into pieces."""
-        return self.bpe.segment_tokens(super().encode(line))
+        return self.bpe.segment_tokens(super().encode(line, lang))
 
     def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into words, and these into text."""
@@ -74,8 +75,8 @@ class SentencePiece:
         self.byte_fallback = settings["segmentation"]["byte_fallback"]
         self.words = Words(folder, settings) if settings["segmentation"]["tokenized"] else None
 
-    def encode(self, line: str) -> list[str]:
-        """Split a line into pieces."""
+    def encode(self, line: str, lang: str) -> list[str]:
+        """Split a line into pieces; the language changes nothing."""
         return self.model.encode(" ".join(line.split()), out_type=str)
 
     def decode(self, pieces: list[str], lang: str) -> str:
@@ -100,14 +101,20 @@ class Translator:
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
         self.engine = ctranslate2.Translator(str(folder), device=device)
 
-    def translate(self, line: str, tag: str | None = None) -> str:
-        """Return the best translation of a sentence; a tag such as <bt> goes before its pieces."""
-        self.check_tag(tag)
+    def translate(self, line: str, tag: str | None = None, src: str | None = None) -> str:
+        """Return the best translation of a sentence.
+
+        Args:
+            tag: what goes before the pieces of the sentence, such as <bt>; None = nothing.
+            src: language of the sentence, for the rules of the tokenizer; None = ``src`` of
+                nmt.json.
+        """
+        self.check_options(tag, src)
         if self.settings["segmentation"]["nfc"]:
             line = unicodedata.normalize("NFC", line)
         if all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line):
             return ""
-        pieces = self.segmenter.encode(line)
+        pieces = self.segmenter.encode(line, src or self.settings["src"])
         if tag is not None:
             pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
@@ -123,11 +130,16 @@ class Translator:
         lang = self.settings["tag_targets"].get(tag or "", self.settings["tgt"])
         return self.segmenter.decode(result.hypotheses[0], lang)
 
-    def check_tag(self, tag: str | None) -> None:
-        """Raise ValueError if the model does not have a tag."""
-        tags = self.settings["tags"]
+    def check_options(self, tag: str | None, src: str | None) -> None:
+        """Raise ValueError if the model does not have a tag or a source language."""
+        tags, sources = self.settings["tags"], self.settings["sources"]
         if tag is not None and tag not in tags:
             raise ValueError(f"the model has no tag {tag}; its tags: {', '.join(tags) or 'none'}")
+        if src is not None and src not in sources:
+            raise ValueError(
+                f"the model was not trained to translate {src}; its source languages: "
+                + ", ".join(sources)
+            )
 
 
 def base_language(code: str) -> str:
@@ -138,16 +150,17 @@ def base_language(code: str) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
-    tag = parser.parse_args().tag
+    parser.add_argument("--src", help="source language, one of those in nmt.json", metavar="LANG")
+    args = parser.parse_args()
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
     try:
-        translator.check_tag(tag)
+        translator.check_options(args.tag, args.src)
     except ValueError as error:
         parser.error(str(error))
-    if tag is None and translator.settings["always_tagged"]:
+    if args.tag is None and translator.settings["always_tagged"]:
         tags = ", ".join(translator.settings["tags"])
         print(f"note: all training data had a tag; choose one with --tag: {tags}", file=sys.stderr)
     for line in sys.stdin:
-        print(translator.translate(line, tag), flush=True)
+        print(translator.translate(line, args.tag, args.src), flush=True)
