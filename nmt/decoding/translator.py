@@ -120,7 +120,7 @@ class Translator:
         checkpoint: str = "best",
         precision: str = "fp32",
         workers: int = 1,
-        engine: str = "torch",
+        engine: str | None = None,
     ) -> Translator:
         """Return the translator of a run folder, of several as an ensemble, or of an export.
 
@@ -134,8 +134,9 @@ class Translator:
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
-            engine: library that searches run folders: torch; ctranslate2; or auto, which uses
-                ctranslate2 if it finds the same translations faster (beam 1).
+            engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if
+                it finds the same translations faster (beam 1). None = ctranslate2 for an exported
+                folder, else torch.
 
         Raises:
             UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
@@ -146,7 +147,7 @@ class Translator:
         if not runs:
             raise UserError("no run folder is given", fix="give one, or several as an ensemble")
         # by name, because the package of exports is built on this one
-        if engine != "torch":
+        if engine is not None:
             engines = importlib.import_module("nmt.export.engines")
             return engines.load_translator(runs, engine, device, checkpoint, precision, workers)
         if any((Path(one) / EXPORT_FILE).is_file() for one in runs):

@@ -21,7 +21,6 @@ from nmt.errors import NmtError, UserError
 from nmt.export.backend import CTranslate2Search, ExportedTranslator, open_exported
 from nmt.export.metadata import is_export, read_metadata
 from nmt.export.spec import largest_offset
-from nmt.run.folder import RunFolder
 
 ENGINES = ("auto", "torch", "ctranslate2")
 # options that CTranslate2 gets, or that change nothing for it; others must have their defaults
@@ -141,8 +140,13 @@ def load_translator(
     if engine == "ctranslate2":
         return open_exported(runs, device, checkpoint, precision, workers)
     if engine == "torch":
-        for run in runs:  # an exported folder is an error
-            RunFolder.open(run)
+        for run in runs:
+            if is_export(Path(run)):
+                raise UserError(
+                    "an exported folder has no weights for torch",
+                    at=str(run),
+                    fix="pass the run folder from nmt-train, or choose engine ctranslate2",
+                )
     kind = AutoTranslator if engine == "auto" else Translator
     return kind.load(runs, device, checkpoint, precision, workers)
 

@@ -145,7 +145,10 @@ def test_commands_and_library_read_the_folder(
 
 def test_an_export_is_not_searched_by_torch(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate.main([str(hub), "--engine", "torch"]) == 2
-    assert "not a run folder" in capsys.readouterr().err
+    assert "an exported folder has no weights for torch" in capsys.readouterr().err
+    with pytest.raises(UserError, match="an exported folder has no weights for torch"):
+        Translator.load(hub, engine="torch")
+    assert isinstance(Translator.load(hub, engine="ctranslate2"), ExportedTranslator)
 
 
 def test_files_of_the_folder(hub: Path) -> None:
