@@ -203,7 +203,8 @@ class Training:
         self.world, self.quiet = world, quiet
         require_trackers(recipe.train)
         device = world.local_device(resolve_device(recipe.device))
-        precision = resolve_precision(recipe.precision, device)
+        can_use_fp16 = recipe.train.shard != "full"
+        precision = resolve_precision(recipe.precision, device, can_use_fp16)
         recipe = with_segment_of_parent(recipe, resume)
         obtain_corpus(recipe)
         self.run_folder = TrainingFolder(

@@ -59,7 +59,8 @@ def prepare_to_resume(
     changed = "optim.accumulate" in run.changes
     require_same_update(state, recipe.optim.accumulate, processes, changed)
     before = state.precision or run.recipe().precision
-    precision = resumed_precision(recipe.precision, before, device)
+    can_use_fp16 = recipe.train.shard != "full"
+    precision = resumed_precision(recipe.precision, before, device, can_use_fp16)
     prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
     return prepared, precision
@@ -87,21 +88,24 @@ def require_same_update(state: TrainState, accumulate: int, processes: int, chan
     )
 
 
-def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
+def resumed_precision(
+    wanted: str, before: str, device: torch.device, can_use_fp16: bool = True
+) -> str:
     """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
         wanted: ``precision`` of the recipe.
         before: the resolved precision of the latest checkpoint; auto = not known, in a run of an
             older version.
+        can_use_fp16: whether an error may advise fp16.
 
     Raises:
         MachineError: the device does not support it.
     """
     if wanted != "auto":
-        return resolve_precision(wanted, device)
+        return resolve_precision(wanted, device, can_use_fp16)
     try:
-        return resolve_precision(before, device)
+        return resolve_precision(before, device, can_use_fp16)
     except MachineError as error:
         raise MachineError(
             f"{error.what}, and this run was trained in {before}",
