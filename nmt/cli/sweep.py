@@ -248,10 +248,21 @@ def _check_metric(metric: str, sweep: Sweep) -> None:
 
 def _list(runs: Sequence[PlannedRun]) -> None:
     """Print the state and the command of each run."""
+    refused = {}
     for run in runs:
         outcome = run.outcome()
         state = "to train" if outcome is None else outcome.status
+        if outcome is None and (changes := run.refused()):
+            state, refused[run.folder] = "changed", changes
         print(f"{state:<9} {shlex.join(['nmt-train', *run.arguments, '--resume'])}")
+    for folder, changes in refused.items():
+        print(f"note: {folder}: trained with another recipe: {'; '.join(changes)}", file=sys.stderr)
+    if refused:
+        print(
+            "note: nmt-train refuses to continue a changed run: undo the change, delete its "
+            "folder, or choose another folder with --out DIR",
+            file=sys.stderr,
+        )
 
 
 @contextlib.contextmanager

@@ -78,15 +78,27 @@ class PlannedRun:
         run = RunFolder(self.folder)
         if not run.config_file.is_file():
             return [], []
-        old, new = run.recipe(), self.recipe
-        with contextlib.suppress(UserError):  # what contradicts the parent is then a change
-            new = with_segment_of_parent(new, resume=True)
+        old, new = self._recipes()
         longer, changed = set(EXTENDS_RUN), changed_keys(old, new)
         if read_summary(run).get("status") != "finished":
             longer.add("time_limit")
         lines = {key: f"{key}: {change}" for key, change in changed.items()}
         others = refused_changes(old, new) + [lines[key] for key in lines if key in longer]
         return others, [lines[key] for key in map(".".join, PATHS) if key in lines]
+
+    def refused(self) -> list[str]:
+        """Return why nmt-train refuses to continue the existing run: ``key: old -> new`` each."""
+        run = RunFolder(self.folder)
+        if not (run.config_file.is_file() and run.checkpoints()):
+            return []
+        return refused_changes(*self._recipes())
+
+    def _recipes(self) -> tuple[Recipe, Recipe]:
+        """Return the recipe of the existing run, and the one to train."""
+        new = self.recipe
+        with contextlib.suppress(UserError):  # what contradicts the parent is then a change
+            new = with_segment_of_parent(new, resume=True)
+        return RunFolder(self.folder).recipe(), new
 
 
 def planned_run(

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -355,6 +356,30 @@ def test_a_dry_run_prints_commands_that_train_the_same(folder, capsys):
     assert sweep.main(options) == 0
     listed = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     assert [words[0] for words in listed] == ["finished", "finished"]
+
+
+def test_a_dry_run_lists_the_runs_that_nmt_train_refuses_to_continue(folder, capsys):
+    assert sweep.main([variants("a", "b"), "--seeds", "1"]) == 0
+
+    def listed(*options: str) -> list[str]:
+        capsys.readouterr()
+        assert sweep.main(["v.yaml", "--seeds", "1", "--dry-run", *options]) == 0
+        return [
+            line.partition("nmt-train")[0].strip() for line in capsys.readouterr().out.splitlines()
+        ]
+
+    assert listed() == ["finished", "finished"]
+    assert listed("train.max_validations=9") == ["to train", "to train"]  # it continues these
+    for options in ([], ["train.max_validations=9"]):
+        assert listed("model.dropout=0.5", *options) == ["changed", "changed"]
+    variants("c", "b", "a")
+    sweep.main(["v.yaml", "--seeds", "1", "--dry-run"])
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["to", "finished", "changed"]
+    assert "runs/v/a.seed-1: trained with another recipe: model.dec_layers: 1 -> 3" in err
+    assert "undo the change, delete its folder" in err
+    shutil.rmtree("runs/v/a.seed-1/checkpoints")  # it has nothing to continue from
+    assert listed() == ["to train", "finished", "to train"]
 
 
 SPACE = {"schedule.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.norm": ["rmsnorm"]}
