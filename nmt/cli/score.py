@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import check_output_file, enable_gc, run_command
+from nmt.cli.common import check_output_file, enable_gc, resamples, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--resamples",
-        type=_resamples,
+        type=resamples,
         default=RESAMPLES,
         metavar="N",
         help="bootstrap resamples, at least 100; 0 = no intervals, for one system; default: "
@@ -148,6 +148,7 @@ def body(args: argparse.Namespace) -> None:
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
     from pathlib import Path
 
+    from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, write_atomic
     from nmt.scoring.sentences import sentence_table
 
@@ -155,7 +156,8 @@ def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list
     text = "".join(row + "\n" for row in rows)
     write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
     count = len(systems.texts) * len(systems.refs)
-    print(f"note: wrote the scores of {count:,} lines to {args.sentences}", file=sys.stderr)
+    lines = quantity(count, "line")
+    print(f"note: wrote the scores of {lines} to {args.sentences}", file=sys.stderr)
 
 
 def _read_systems(args: argparse.Namespace) -> Systems:
@@ -226,12 +228,6 @@ def _split(text: str) -> str:
     if text.partition(".")[0] in ("test", "dev"):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is not test, dev, test.NAME or dev.NAME")
-
-
-def _resamples(text: str) -> int:
-    if text.isdecimal() and (int(text) == 0 or int(text) >= 100):
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
 
 
 if __name__ == "__main__":

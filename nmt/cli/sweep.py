@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, positive, run_command
+from nmt.cli.common import enable_gc, positive, resamples, run_command
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
 if TYPE_CHECKING:
@@ -85,10 +85,11 @@ def parser() -> argparse.ArgumentParser:
     )
     results.add_argument(
         "--resamples",
-        type=int,
+        type=resamples,
         default=1000,
         metavar="N",
-        help="resamples of the significance tests; 0 = no tests; default: %(default)s",
+        help="resamples of the significance tests, at least 100; 0 = no tests; default: "
+        "%(default)s",
     )
     results.add_argument(
         "--format",
@@ -215,12 +216,6 @@ def _sweep(args: argparse.Namespace) -> Sweep:
             at="--seeds",
             fix="give one seed; train the best values with several seeds as a variant",
         )
-    if args.resamples < 0 or args.resamples == 1:
-        raise UserError(
-            f"{args.resamples} is not a number of resamples",
-            at="--resamples",
-            fix="use --resamples 1000, or 0 for no tests",
-        )
     if args.metric:
         _check_metric(args.metric, sweep)
     given = {key: getattr(args, key) for key in ("hours", "tokens") if getattr(args, key)}
@@ -251,7 +246,7 @@ def _list(runs: Sequence[PlannedRun]) -> None:
     refused = {}
     for run in runs:
         outcome = run.outcome()
-        state = "to train" if outcome is None else outcome.status
+        state: str = "to train" if outcome is None else outcome.status
         if outcome is None and (changes := run.refused()):
             state, refused[run.folder] = "changed", changes
         print(f"{state:<9} {shlex.join(['nmt-train', *run.arguments, '--resume'])}")

@@ -341,8 +341,9 @@ def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig)
     if over := report.over_batch_tokens:
         share = over / report.splits["train"].kept
         found.append(
-            f"train: {over:,} pairs ({share:.1%}) are longer than data.batch_tokens "
-            f"({data.batch_tokens:,} pieces), so each is a batch of its own; raise "
+            f"train: {quantity(over, 'pair')} ({share:.1%}) {'is' if over == 1 else 'are'} longer "
+            f"than data.batch_tokens ({quantity(data.batch_tokens, 'piece')}), so each is a batch "
+            "of its own; raise "
             "data.batch_tokens or lower data.max_pieces"
         )
     return found

@@ -15,6 +15,7 @@ import yaml
 
 import nmt
 from nmt.config.recipe import Recipe
+from nmt.data.text import quantity
 from nmt.data.tokenizer import base_language
 from nmt.scoring.metrics import METRICS
 
@@ -175,7 +176,7 @@ def _data(facts: Facts) -> list[str]:
         cells = ["; ".join(corpus.licenses) or "not known", ", ".join(corpus.urls) or "not known"]
         lines.append(f"| {corpus.name} | {'-'.join(corpus.langs)} | {' | '.join(cells)} |")
     if facts.pairs is not None:
-        lines += ["", f"The model was trained on {facts.pairs:,} pairs of sentences."]
+        lines += ["", f"The model was trained on {quantity(facts.pairs, 'pair')} of sentences."]
     if not facts.license_id:
         lines += ["", "The license of the model is not stated."]
     return lines

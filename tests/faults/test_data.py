@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 from nmt.cli.prepare import main
-from nmt.config.recipe import Recipe
+from nmt.config.recipe import DataConfig, Recipe, WhitespaceConfig
 from nmt.data import cache as cache_module
 from nmt.data import checks as checks_module
 from nmt.data import encoded, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.report import Finding
+from nmt.data.report import Finding, all_warnings
 from nmt.data.segmenters import bpe
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
@@ -320,9 +320,13 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
 
 def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
     letters = {"segment": {"merges": 1}}
-    message = corpus.prepared(data={"batch_tokens": 8}, **letters).report.warnings
-    (found,) = [warning for warning in message if "data.batch_tokens" in warning]
+    report = corpus.prepared(data={"batch_tokens": 8}, **letters).report
+    (found,) = [warning for warning in report.warnings if "data.batch_tokens" in warning]
     assert found.startswith("train: 60 pairs (100.0%) are longer than data.batch_tokens (8 pieces)")
+    report.over_batch_tokens, data = 1, DataConfig(train="t", dev="d", batch_tokens=8)
+    assert (
+        "train: 1 pair (1.7%) is longer than" in all_warnings(report, data, WhitespaceConfig())[-1]
+    )
     assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report.warnings)
 
 

@@ -540,7 +540,6 @@ def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
 ERRORS = {
     ("--baseline", "x"): '--baseline: there is no variant "x"; the variants are a, b',
     ("--seeds", "1", "1"): "--seeds: 1 is listed twice",
-    ("--resamples", "1"): "--resamples: 1 is not a number of resamples",
     ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
     ("--metric", "chrf"): "--metric: the runs of a do not measure chrf; they measure ppl, bleu",
     ("--metric", "blue"): "--metric: the runs of a do not measure blue; they measure ppl, bleu",
@@ -554,6 +553,13 @@ def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, o
     assert sweep.main([variants("a", "b"), *options]) == 2
     assert ERRORS[options] in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("number", ["-1", "2", "99"])
+def test_resamples_are_as_many_as_in_nmt_score(capsys, number):
+    with pytest.raises(SystemExit):
+        sweep.main(["v.yaml", "--resamples", number])
+    assert f"'{number}' is not 0 or an integer of at least 100" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])
