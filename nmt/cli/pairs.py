@@ -138,7 +138,7 @@ class SyntheticCorpus:
                 "language with --tag",
             )
         langs = (src, tgt)
-        if not Path(args.pairs).name:
+        if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
             raise UserError(
                 "--pairs takes a prefix of file names, not a folder",
                 at=args.pairs,

@@ -379,6 +379,8 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
         (["--pairs", "bt.gl"], "leave out the suffix: --pairs bt"),
         (["--src", "gl"], "the text and its translations are both gl"),
         (["--pairs", "."], ".: --pairs takes a prefix of file names, not a folder"),
+        (["--pairs", "run/.."], "run/..: --pairs takes a prefix of file names, not a folder"),
+        (["--pairs", "run/"], "write, for example, --pairs run/bt"),
         (["--pairs", "none/bt"], "none: the folder does not exist"),
         (["--pairs", "run/nmt"], "run/nmt.json: is an existing file of the model in"),
         (["--top-k", "3"], "--top-k requires --sample"),
