@@ -263,7 +263,8 @@ class SyntheticCorpus:
                 with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER):
                     kept = self._write_sides(checked, *drafts[:2])
                     report = self._report(checked, kept, drafts, settings)
-                    with open(drafts[2], "w", encoding="utf-8") as file:
+                    # a path that is not UTF-8 is written with the escapes of JSON
+                    with open(drafts[2], "w", encoding="utf-8", errors="backslashreplace") as file:
                         file.write(report)
                         _flush(file)
                     self._install(drafts)

@@ -176,6 +176,16 @@ def test_other_names_and_folders(command: Command) -> None:
     assert sorted(p.name for p in Path("data").iterdir()) == [f"bt.v1{n[2:]}" for n in WRITTEN]
 
 
+def test_paths_that_are_not_utf8(command: Command) -> None:
+    """The report has them, as JSON escapes."""
+    text, prefix = (os.fsdecode(name) for name in (b"mono\xff.en", b"bt\xff"))
+    Path("mono.en").rename(text)
+    assert command(pairs=prefix, text=text)[0] == 0
+    report = json.loads(Path(f"{prefix}.json").read_text(encoding="utf-8"))
+    assert (report["text"], list(report["files"])) == (text, [f"{prefix}.en", f"{prefix}.gl"])
+    assert "the corpus is complete already" in command("--resume", pairs=prefix, text=text)[1]
+
+
 # ---------------------------------------------------------------- resuming
 
 
