@@ -285,7 +285,8 @@ class SyntheticCorpus:
             yield Candidate(clean_line(line), translation[2:], translation[0] == "1")
 
     def _text_state(self) -> tuple[int, int]:
-        found = self._text.stat()
+        with disk_errors(self._text, elsewhere=CHOOSE_ANOTHER):
+            found = self._text.stat()
         return found.st_size, found.st_mtime_ns
 
     def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> int:

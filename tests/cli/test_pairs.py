@@ -329,6 +329,16 @@ def test_a_text_that_changes_is_noticed(command: Command, model: Reversing) -> N
     assert listed() == ["bt.part", "bt.part.json"]
 
 
+def test_a_text_that_disappears_is_noticed(command: Command, model: Reversing) -> None:
+    model.stop = lambda line: Path("mono.en").unlink(missing_ok=True)
+    code, err = command()
+    assert (code, "mono.en: No such file or directory\n  -> it existed before" in err) == (4, True)
+    assert listed() == ["bt.part", "bt.part.json"]
+    Path("mono.en").write_text("".join(f"{line}\n" for line in LINES))
+    assert command("--resume")[0] == 0
+    assert listed() == WRITTEN
+
+
 # ---------------------------------------------------------------- refusals
 
 
