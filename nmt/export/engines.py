@@ -31,6 +31,7 @@ SAME_GREEDY = {
     "allow_unk",
     "batch_tokens",
     "tag",
+    "src",
     "align",
 }
 

@@ -35,6 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ({"beam": 1}, 1),
         ({"beam": 1, "align": True, "max_len_offset": 9}, 1),
+        ({"beam": 1, "src": "gl"}, 1),
         ({}, 0),
         ({"beam": 1, "token_scores": True}, 0),
         ({"beam": 1, "no_repeat_ngram": 2}, 0),
