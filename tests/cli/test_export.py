@@ -184,7 +184,7 @@ def test_the_exported_program_translates_like_the_toolkit(
     lines = [*LINES, "", "\u200b", LINES[0]]
     ran = subprocess.run(
         [sys.executable, "-c", RUN_WITHOUT_NMT, folder / "translate.py"],
-        input="\n".join(lines),
+        input="\ufeff" + "\n".join(lines),  # a byte-order mark is not text
         env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
         encoding="utf-8",
         capture_output=True,

@@ -152,7 +152,7 @@ if __name__ == "__main__":
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
     parser.add_argument("--src", help="source language, one of those in nmt.json", metavar="LANG")
     args = parser.parse_args()
-    sys.stdin.reconfigure(encoding="utf-8")
+    sys.stdin.reconfigure(encoding="utf-8-sig")  # without a byte-order mark
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
     try:
