@@ -261,13 +261,15 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
     from nmt.cli.output import is_complete, open_output
     from nmt.cli.resume_translation import delete_signature, partial_path
     from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import as_flag, search_options
+    from nmt.decoding.options import as_flag, check_scoring_options, search_options
 
     lines, total, ready = read_input(args.input) if corpus is None else corpus.read_input()
     targets = None if args.score_target is None else read_parallel(args.score_target, total)
     constraints, chosen = _constraints(args, total), _search_options(args)
     # report errors before torch is loaded
     search_options(DecodeConfig(), chosen, constraints.keys(), as_flag)
+    if targets is not None:
+        check_scoring_options({**chosen, **constraints}, as_flag)
     translator = _load(args)
     enable_gc()
     options = translator.check_options(chosen, constraints.keys())

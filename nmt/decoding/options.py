@@ -109,6 +109,8 @@ EXCLUDES = {
     ("sample", "require"): "required phrases need a beam search",
     ("groups", "require"): "required phrases divide the beam in another way",
 }
+# the options of given translations, which are not searched
+SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag", "src"}
 Spell = Callable[[str], str]
 
 
@@ -173,6 +175,23 @@ def search_options(
             )
         beam += options.groups - beam % options.groups
     return options.model_copy(update={"beam": beam})
+
+
+def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
+    """Check the options of a call that scores given translations.
+
+    Args:
+        given, spell: as in ``search_options``; with the ``LineConstraints`` that are given.
+
+    Raises:
+        UserError: an option is given that only a search has.
+    """
+    for name, value in given.items():
+        if value is not None and name not in SCORING_OPTIONS:
+            raise UserError(
+                f"{spell(name)} does not apply to given translations",
+                fix=f"leave {spell(name)} out",
+            )
 
 
 def _check_combinations(

@@ -24,7 +24,7 @@ from nmt.decoding.codec import (
 from nmt.decoding.constraints import LineConstraints, require_list, with_constraints
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
 from nmt.decoding.mbr import MbrRanker
-from nmt.decoding.options import SearchOptions, search_options
+from nmt.decoding.options import SearchOptions, check_scoring_options, search_options
 from nmt.errors import Diverged, RunError, UserError
 from nmt.run.folder import EXPORT_FILE, RunFolder
 
@@ -42,7 +42,6 @@ BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, 
 
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
 MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
-SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag", "src"}
 
 
 class Translator:
@@ -367,11 +366,7 @@ class Translator:
         The other arguments are those of ``stream``.
         """
         require_list("score([text], [translation])", sources=sources, targets=targets)
-        for name, value in options.items():
-            if value is not None and name not in SCORING_OPTIONS:
-                raise UserError(
-                    f"{name} does not apply to given translations", fix=f"leave {name} out"
-                )
+        check_scoring_options(options)
         checked = self.check_options(options)
         pairs = enumerate(itertools.zip_longest(sources, targets), 1)
         numbered = itertools.islice(pairs, skip, None)

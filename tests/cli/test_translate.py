@@ -477,6 +477,20 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
+def test_given_translations_have_no_options_of_a_search(command: Any, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("a\n")
+    for flag, value in (("--n-best", "2"), ("--prefix", lines)):
+        code, err = command("--input", lines, "--score-target", lines, flag, value)
+        assert (code, err.splitlines()) == (
+            2,
+            [
+                f"nmt-translate: {flag} does not apply to given translations",
+                f"  -> leave {flag} out",
+            ],
+        )
+
+
 def test_finished_lines_are_deleted_only_with_force(command: Any, tmp_path: Path) -> None:
     target, part = tmp_path / "out", tmp_path / "out.part"
     code, err = command("--output", target, stdin="a\nfail\n")
