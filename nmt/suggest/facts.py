@@ -22,8 +22,8 @@ SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pi
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named
 # scripts that do not separate words by spaces, by the first word of their Unicode names
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
-# Where a tokenizer has separated the words of these scripts, they have 2 to 5 characters. In raw
-# text, the characters between two spaces are a phrase or a sentence.
+# Where a tokenizer has separated the words of these scripts, each space of a line has 2 to 5
+# characters. Raw text has a space between phrases or sentences, and none in a short line.
 MAX_WORD = 7
 CHARACTERS_PER_WORD = 2  # in Chinese and Japanese, if neither side has spaces
 RAW_TEXT_SUSPICIONS = (
@@ -154,14 +154,14 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
     total = max(1, letters.total())
     scripts = {name: n / total for name, n in letters.most_common() if n / total >= MIN_SHARE}
     unspaced = sum(share for name, share in scripts.items() if name in UNSPACED)
-    word = characters.total() / max(1, sum(len(line.split()) for line in lines))
+    spaces = sum(max(0, len(line.split()) - 1) for line in lines)
     return SideFacts(
         lang=lang,
         words=int(words.sum()),
         mean_words=float(words.mean()),
         p99_words=int(np.percentile(words, 99)),
         scripts=scripts,
-        spaced=unspaced < 0.5 or word <= MAX_WORD,
+        spaced=unspaced < 0.5 or characters.total() <= MAX_WORD * spaces,
     )
 
 

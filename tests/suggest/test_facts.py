@@ -85,6 +85,8 @@ def test_the_sample_is_spread_over_the_corpus(tmp_path, monkeypatch):
         (["мир", "ab мир"], {"CYRILLIC": 0.75, "LATIN": 0.25}, True),
         (["我们明天去北京看朋友。"], {"CJK": 1.0}, False),
         (["我们 明天 去 北京 看 朋友 。"], {"CJK": 1.0}, True),
+        (["打开文件", "保存", "无法连接服务器"], {"CJK": 1.0}, False),  # lines of an interface
+        (["打开 文件", "保存", "无法 连接 服务器"], {"CJK": 1.0}, True),
         (["私はテニスをします。"], {"HIRAGANA": 5 / 9, "KATAKANA": 3 / 9, "CJK": 1 / 9}, False),
         (
             ["私 は テニス を し ます 。"],
