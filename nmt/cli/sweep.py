@@ -227,10 +227,12 @@ def _sweep(args: argparse.Namespace) -> Sweep:
 def _check_metric(metric: str, sweep: Sweep) -> None:
     """Raise UserError if the runs do not measure a metric."""
     for variant in sweep.variants:
-        score = variant.recipe.score
+        score, has_test = variant.recipe.score, bool(variant.recipe.data.test)
         known = ["ppl"]
+        if variant.recipe.task == "causal_lm":
+            known += ["word_ppl"] if has_test else []
         if variant.recipe.translates:
-            known += [*score.metrics, "tokenized_bleu"] if variant.recipe.data.test else []
+            known += [*score.metrics, "tokenized_bleu"] if has_test else []
             known += [score.select_by] if score.select_by not in known else []
         if metric not in known:
             raise UserError(

@@ -13,7 +13,7 @@ from nmt.config.recipe import RENAMED_VALUES
 from nmt.run.folder import RunFolder, is_average
 from nmt.runtime.files import write_atomic
 
-LOWER_IS_BETTER = ("ppl", "ter")
+LOWER_IS_BETTER = ("ppl", "word_ppl", "ter")
 RENAMED_METRICS = RENAMED_VALUES["score.select_by"]  # in runs of versions 0.1 and 0.2
 
 

@@ -17,6 +17,7 @@ from nmt.sweep.plan import Outcome, PlannedRun
 
 ENDED = ("finished", "stopped")  # of a run with scores; stopped = at its time_limit
 SIGNIFICANT = 0.01  # T table 3
+PERPLEXITIES = ("ppl", "word_ppl")
 
 
 @dataclass(frozen=True)
@@ -362,7 +363,7 @@ class _Compare:
         ]
         if not pairs:
             return None
-        if self.metric == "ppl" or not self.resamples:
+        if self.metric in PERPLEXITIES or not self.resamples:
             values = [[_value(run, self.metric, self.split) for run in pair] for pair in pairs]
             known = [b - a for a, b in values if a is not None and b is not None]
             return (

@@ -29,6 +29,7 @@ from nmt.sweep.plan import PlannedRun
 from nmt.sweep.progress import Display
 from nmt.sweep.search import SearchRuns
 from tests.sweep import forked
+from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 
 FAKE = Path(__file__).with_name("fake_train.py")
@@ -332,6 +333,17 @@ def test_perplexities_have_no_bootstrap_and_the_lowest_is_best(folder, capsys):
     assert "bootstrap" not in out
     a, b = result()["systems"]
     assert a["dev"]["best"] == 11  # of seed 1; seed 2 has a perplexity of 12
+    assert b["to_baseline"]["bootstrap"] is None
+
+
+def test_perplexities_of_words_compare_segmentations(folder, capsys):
+    text_corpus(folder)
+    text_recipe(folder, "causal_lm")
+    Path("causal_lm.yaml").rename("toy.yaml")
+    assert sweep.main([variants("a", "b"), "--metric", "word_ppl"]) == 0
+    assert "difference to a on test; lower is better" in capsys.readouterr().out
+    a, b = result()["systems"]
+    assert (a["test"]["mean"], b["to_baseline"]["value"]) == (70, 70)
     assert b["to_baseline"]["bootstrap"] is None
 
 
