@@ -446,7 +446,7 @@ def part_ends(strings: Sequence[str], longest: int) -> list[int]:
         kinds = _cut_kinds(strings) if kinds is None else kinds
         left = count - start
         size = left / -(-left // longest)  # of equal parts
-        # the best kind of cut that leaves no part of less than half the size
+        # the best kind of cut after at least half the size
         cuts = range(start + max(1, int(size / 2)), start + longest + 1)
         start = min(cuts, key=lambda cut: (kinds[cut - 1], abs(cut - start - size)))
         ends.append(start)

@@ -158,8 +158,8 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
 
 
 def _title(runs: Sequence[ReportedRun]) -> str:
-    names = dict.fromkeys(run.recipe.languages.replace("-", " → ", 1) for run in runs)
-    languages = ", ".join(names)
+    names = (filter(None, (run.recipe.src, run.recipe.tgt)) for run in runs)
+    languages = ", ".join(dict.fromkeys(map(" → ".join, names)))
     if len(runs) > 1:
         return f"{languages}: comparison of {len(runs)} runs"
     return f"{languages}: {runs[0].label}"

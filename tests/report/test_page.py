@@ -15,7 +15,7 @@ import nmt
 from nmt.cli import report, train
 from nmt.report.attention import heat_maps, load_translators
 from nmt.report.outputs import Outputs
-from nmt.report.page import render
+from nmt.report.page import _title, render
 from nmt.report.runs import read_runs
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
@@ -437,3 +437,10 @@ def test_a_further_reference_counts_in_every_score(folder):
     assert perfect
     by_length = outputs.by_length()[0]
     assert max(bucket.scores[0].value for bucket in by_length) == pytest.approx(100)
+
+
+def test_the_title_keeps_the_region_of_a_language(tmp_path):
+    run = shutil.copytree(OLD_RUN / "run", tmp_path / "run")
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("src: gl\n", "src: pt-br\n"))
+    assert _title(read_runs([run])) == "pt-br → en: run"
