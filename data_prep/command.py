@@ -134,11 +134,16 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
     if not sizes:
         return hold_out(pairs, sizes, drops)
     if sum(sizes.values()) * 2 > len(pairs):
+        size = max(GROUPS_PER_SPLIT, len(pairs) // 10)
+        smaller = " ".join(f"--{split}-size {size}" for split in sizes)
+        fixes = [f"pass smaller sizes, such as {smaller}"] if 4 * size <= len(pairs) else []
+        if drops.counts:
+            fixes.append("loosen the filters")
         raise UserError(
-            f"{len(pairs):,} pairs are too few for {' and '.join(map(str, sizes.values()))} in dev "
-            f"and test (dropped: {drops})",
-            at="--dev-size, --test-size",
-            fix="ask for less than half of the pairs, or loosen the filters",
+            f"{len(pairs):,} pairs are too few for {' and '.join(map(str, sizes.values()))} in "
+            f"{' and '.join(sizes)} (dropped: {drops})",
+            at=", ".join(f"--{split}-size" for split in sizes),
+            fix=", or ".join(fixes) or "give more text",
         )
     if args.split == "random":  # a sentence with several translations is a group
         pairs = [pair._replace(group=pair.src) for pair in pairs]

@@ -122,8 +122,20 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
             "--dev-size: the smallest group of pairs with the same source has 1 pair, over a tenth "
             "of the split\n  -> ask for at least 10\n",
         ),
-        (["pairs.tsv", "--dev-size", "40"], "100 pairs are too few for 40 and 20"),
-        (["pairs.tsv", "--min-words", "9"], "dropped: not 9 to 250 words: 100"),
+        (
+            ["pairs.tsv", "--dev-size", "40"],
+            "100 pairs are too few for 40 and 20 in dev and test (dropped: none)\n"
+            "  -> pass smaller sizes, such as --dev-size 10 --test-size 10\n",
+        ),
+        (
+            ["pairs.tsv", "--dev-size", "60", "--test-size", "0"],
+            "--dev-size: 100 pairs are too few for 60 in dev (dropped: none)\n"
+            "  -> pass smaller sizes, such as --dev-size 10\n",
+        ),
+        (
+            ["pairs.tsv", "--min-words", "9"],
+            "dropped: not 9 to 250 words: 100)\n  -> loosen the filters\n",
+        ),
         (["pairs.tsv", "--script-tgt", "ARABIC"], "wrong script: 100"),
         (["pairs.tsv", "--script-tgt", "ARABC"], "unknown script 'ARABC'; did you mean ARABIC?"),
         (["pairs.tsv", "--tgt", "xx"], "'xx' and 'xx' cannot be source and target"),
