@@ -74,7 +74,7 @@ def recipe_text(
         f"Expected time on this machine ({expectation.device})": (
             _time_lines(suggestion, expectation)
         ),
-        "Scores with similar amounts of text (docs/results.md)": _scoreboard_lines(facts),
+        "Nearest measured trainings, by target words (docs/results.md)": _scoreboard_lines(facts),
         "Advice": [
             *advice(paths, facts),
             *_time_advice(suggestion, expectation),

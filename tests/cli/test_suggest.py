@@ -71,7 +71,7 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert captured.out.startswith("# en-gl: a recipe that nmt-train --suggest wrote")
     for part in (
         "Expected time on this machine",
-        "Scores with similar amounts",
+        "Nearest measured trainings, by target words",
         "Advice",
         "40 pairs",
         'T below: "Transformers without Tears"',
