@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from nmt.config.errors import format_value
 from nmt.config.recipe import Recipe, SegmentConfig
 from nmt.data.cache import NOISE_KEYS
@@ -123,8 +125,8 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
             needed.
 
     Raises:
-        UserError: the recipe sets a key to another value than the parent, or the parent cannot be
-            read.
+        UserError: the recipe sets a key to another value than the parent, has a key that the
+            parent's keys exclude, or the parent cannot be read.
     """
     if recipe.init.vocab != "parent":
         return recipe
@@ -152,7 +154,18 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
         )
     chosen = recipe.segment.model_fields_set.intersection(NOISE_KEYS)
     own_noise = {key: getattr(recipe.segment, key) for key in chosen}
-    return recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
+    found = recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
+    try:  # config.yaml stores these keys, and must be a valid recipe
+        Recipe.model_validate(found.model_dump(by_alias=True))
+    except ValidationError as failure:
+        rules = "\n  ".join(e["msg"].removeprefix("Value error, ") for e in failure.errors())
+        raise UserError(
+            f"the recipe does not fit the segment keys of the parent:\n  {rules}",
+            at="init.vocab",
+            fix="change the recipe (it may set another segment.dropout or segment.sampling_alpha), "
+            "or set init.vocab=new",
+        ) from failure
+    return found
 
 
 def _contradictions(here: SegmentConfig, parent: SegmentConfig) -> dict[str, tuple[Any, Any]]:

@@ -507,6 +507,21 @@ def test_noise_of_the_segmentation_may_differ_from_the_parent(tmp_path):
     assert (found.segment.dropout, found.segment.merges) == (0.25, 90)
 
 
+def test_noise_of_the_parent_that_the_recipe_excludes(tmp_path):
+    parent = shutil.copytree(FIXTURES / "fastbpe" / "run", tmp_path / "parent")
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    values["segment"]["dropout"] = 0.1
+    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    del values["segment"]
+    values["data"]["rebatch"] = False
+    values |= {"init": {"from": str(parent), "vocab": "parent"}}
+    with pytest.raises(UserError, match=r"parent:\n  data\.rebatch: false excludes"):
+        with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    values["segment"] = {"dropout": 0}
+    found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    assert recipe_from_text(dump_recipe(found), "config.yaml") == found
+
+
 def test_a_loaded_recipe_takes_the_segmentation_of_the_parent_as_its_file_does(tmp_path):
     parent = FIXTURES / "fastbpe" / "run"
     values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
