@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nmt.errors import UserError
+
 LEARNING_SEED = 0  # of the draw that a segmentation is learned from: all seeds of a recipe share it
 
 
@@ -63,9 +65,21 @@ class Mixture:
 def mixture_of(
     weights: Sequence[float], sizes: Sequence[int], temperature: float
 ) -> Mixture | None:
-    """Return the mixture of a recipe's entries; None if an epoch has each pair once."""
+    """Return the mixture of a recipe's entries; None if an epoch has each pair once.
+
+    Raises:
+        UserError: an epoch has less than one pair on average, so most epochs would be empty.
+    """
     found = sampling_weights(weights, sizes, temperature)
-    return None if all(weight == 1 for weight in found) else Mixture(sizes, found)
+    if all(weight == 1 for weight in found):
+        return None
+    if np.dot(found, sizes) < 1:
+        raise UserError(
+            f"the weights are so small that an epoch has less than one of {sum(sizes):,} examples",
+            at="weight",
+            fix="raise the weights of the entries; with weight: 1, an epoch has each example once",
+        )
+    return Mixture(sizes, found)
 
 
 def copy_numbers(rows: np.ndarray) -> np.ndarray:

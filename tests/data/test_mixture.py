@@ -13,6 +13,7 @@ from nmt.data.mixture import (
     sampling_weights,
     shuffle_copies,
 )
+from nmt.errors import UserError
 
 
 def test_the_whole_part_of_a_weight_is_certain_and_the_rest_is_drawn():
@@ -55,6 +56,12 @@ def test_without_weights_there_is_no_mixture():
     assert mixture_of([1, 1], [10, 20], 1.0) is None
     assert mixture_of([1, 1], [10, 10], 5.0) is None
     assert mixture_of([1, 2], [10, 20], 1.0) == Mixture([10, 20], [1, 2])
+
+
+def test_weights_that_leave_no_pair_are_an_error():
+    assert mixture_of([0.1], [10], 1.0) is not None
+    with pytest.raises(UserError, match="less than one of 400 examples"):
+        mixture_of([1e-9, 1e-9], [300, 100], 1.0)
 
 
 def test_copies_of_a_row_are_far_apart():
