@@ -11,11 +11,12 @@ from types import FrameType
 
 import uvicorn
 
-from nmt.errors import MachineError
+from nmt.errors import MachineError, UserError
 from nmt.runtime.signals import handle_signals
 from nmt.serve.app import Service
 
 BACKLOG = 2048  # connections that wait to be accepted
+HIGHEST_PORT = 65_535
 
 
 class Server(uvicorn.Server):
@@ -62,8 +63,13 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 = any free one.
 
     Raises:
+        UserError: there is no such port.
         MachineError: the address is not one of this machine's, or is in use.
     """
+    if not 0 <= port <= HIGHEST_PORT:  # getaddrinfo would take the last 16 bits of the number
+        raise UserError(
+            f"{port} is not a port from 0 to {HIGHEST_PORT}", at="--port", fix="choose another one"
+        )
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]

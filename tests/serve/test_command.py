@@ -20,9 +20,11 @@ import pytest
 import tests.serve.conftest  # noqa: F401, skips without the extra
 from nmt.cli import serve
 from nmt.cli.serve import KEY_VARIABLE, model_names
+from nmt.errors import UserError
 from nmt.export.backend import load_exported
 from nmt.export.folder import export
 from nmt.serve.guard import is_loopback
+from nmt.serve.server import listen
 from tests.decoding.untrained import untrained
 from tests.export.cases import run_folder
 from tests.serve.conftest import KEY
@@ -84,6 +86,12 @@ def test_a_key_file_that_is_missing_a_port_in_use_and_a_limit_of_0(
         port = str(taken.getsockname()[1])
         assert f"cannot listen on 127.0.0.1, port {port}" in refused("--port", port)
     assert refused("--max-lines", "0").startswith("nmt-serve: --max-lines: 0 is not above 0")
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 73536])
+def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+    with pytest.raises(UserError, match=f"--port: {port} is not a port from 0 to 65535"):
+        listen("127.0.0.1", port)
 
 
 def test_missing_packages_are_named(
