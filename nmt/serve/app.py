@@ -216,8 +216,8 @@ class Service:
         return JSONResponse(
             {
                 "model": name,
-                "src": model.translator.src,
-                "tgt": model.translator.tgt,
+                "src": options.get("src") or model.translator.src,
+                "tgt": model.translator.target_of(options.get("tag")),
                 "seconds": seconds,
                 "lines": results,
             }
