@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -26,6 +27,7 @@ PLACEHOLDERS = ("{src}", "{hyp}", "{ref}")
 EXAMPLE = "comet-score -s {src} -t {hyp} -r {ref} --quiet --only_system"
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 _STDERR_LINES = 5
+_FIX_PROGRAM = "give the complete path of the program, such as comet-env/bin/comet-score"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,12 @@ class ExternalMetric:
                 f"{self.command!r} does not contain {' and '.join(missing)}",
                 at="--comet-command",
                 fix=f'write the command with its files, such as "{EXAMPLE}"',
+            )
+        if shutil.which(words[0]) is None:
+            raise UserError(
+                f"{words[0]} is not a program that can be run",
+                at="--comet-command",
+                fix=_FIX_PROGRAM,
             )
 
     def score(self, sources: Sequence[str], hyps: Sequence[str], refs: Sequence[str]) -> float:
@@ -110,7 +118,7 @@ class ExternalMetric:
                 raise UserError(
                     f"{words[0]} cannot be run: {error.strerror}",
                     at="--comet-command",
-                    fix="give the complete path of the program, such as comet-env/bin/comet-score",
+                    fix=_FIX_PROGRAM,
                 ) from error
             try:
                 output, _ = process.communicate(timeout=self.timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -239,7 +240,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
     [
         ("comet-score -t {hyp}", "does not contain {src}"),
         ("comet-score '{src} {hyp}", "no closing quotation"),
-        ("/no/such/program {src} {hyp}", "/no/such/program cannot be run: No such file"),
+        ("/no/such/program {src} {hyp}", "/no/such/program is not a program that can be run"),
     ],
 )
 def test_faulty_commands(
@@ -249,12 +250,14 @@ def test_faulty_commands(
     argv += ["--metrics", "chrf", "--resamples", "0", "--comet-command", command]
     assert main(argv) == 2
     assert message in capsys.readouterr().err
+    with pytest.raises(UserError, match=re.escape(message)):
+        ExternalMetric(command).check()  # before minutes of scoring
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--comet-command", "c {src} {hyp}"], "--comet-command requires --src"),
+        (["--comet-command", "cat {src} {hyp}"], "--comet-command requires --src"),
         (["--train", "x"], "--train requires --buckets"),
         (["--sentences", f"no-such-folder{os.sep}x"], "no-such-folder"),
         (["--buckets", "--train", "no-such-file"], "no-such-file"),
