@@ -21,6 +21,7 @@ from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
 DIVERGED = 100  # times ln(types)
+SMALLEST_LOSS = 1e-9  # nats per token, the least that another loss is divided by
 RECENT = 1800.0  # seconds of updates that the time left is computed from
 
 
@@ -338,7 +339,7 @@ class LogInterval:
         seconds = time.monotonic() - self.since
         loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
-        self.lowest_loss = min(self.lowest_loss, loss)
+        self.lowest_loss = max(min(self.lowest_loss, loss), SMALLEST_LOSS)
         self.loss_ratio = loss / self.lowest_loss
         update = self.state.update
         update_seconds = time_left.logged(seconds, update - self.updates_before)

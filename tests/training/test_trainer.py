@@ -139,6 +139,10 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
     return found
 
 
+def test_a_loss_of_zero_is_a_log_line_like_any_other(start):
+    assert interval(start(), 1.0, 0.0, 0.0).loss_ratio == 0
+
+
 def test_divergence_needs_two_lines_with_a_high_loss(start):
     trainer = start()
     high = 101 * math.log(20)
