@@ -21,6 +21,7 @@ from nmt.training.stopping import last_update
 from nmt.training.task import Evaluation
 
 DIVERGED = 100  # times ln(types)
+BAR_WIDTH = 20  # characters
 SMALLEST_LOSS = 1e-9  # nats per token, the least that another loss is divided by
 RECENT = 1800.0  # seconds of updates that the time left is computed from
 
@@ -294,8 +295,8 @@ class Validation:
 class LogInterval:
     """Sums since the last log line; tensors are read only when the line is written."""
 
-    def __init__(self, state: TrainState, recipe: Recipe) -> None:
-        self.state, self.recipe = state, recipe
+    def __init__(self, state: TrainState) -> None:
+        self.state = state
         before = state.interval
         self.smoothed: Tensor | float = before.smoothed
         self.nll: Tensor | float = before.nll
@@ -396,8 +397,8 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
     )
 
 
-def _bar(share: float, width: int = 20) -> str:
+def _bar(share: float) -> str:
     """Return a horizontal bar that is full at 1."""
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    eighths = round(max(0.0, min(1.0, share)) * BAR_WIDTH * 8)
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")

@@ -126,7 +126,7 @@ class Trainer:
             self.use_cuda_graphs(CudaCapture())
         if device.type == "cpu":
             kernels.load()  # before the first validation, so that all compute the same
-        self.interval = LogInterval(state, recipe)
+        self.interval = LogInterval(state)
         self.progress = Progress(recipe, state, task.has_test)
         self.started = time.monotonic() - state.seconds
 

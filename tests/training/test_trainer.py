@@ -129,7 +129,7 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
     """Return the interval after log lines with these losses, resumed after each line."""
     trainer.state.interval = IntervalState()
     for loss in losses:
-        found = LogInterval(trainer.state, trainer.recipe)
+        found = LogInterval(trainer.state)
         trainer.state.update += 1
         found.add(torch.tensor(loss), torch.tensor(loss), 1)
         found.close(1.0, torch.tensor(1.0), TimeLeft(trainer.recipe, has_test=False))
