@@ -13,7 +13,7 @@ from nmt.analysis.live_curve import live_view
 from nmt.analysis.observers import ObserverHook
 from nmt.config.load import as_recipe, dump_recipe
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import set_names
+from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
 from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
@@ -362,7 +362,7 @@ class Training:
     def _delete_results(self) -> None:
         """Delete what an earlier end wrote about its best checkpoint."""
         run = self.run_folder
-        names = set_names(self.task.recipe, "test")
+        names = held_out_entries(self.task.recipe, "test")
         outputs = [set_file(run.test_hyp, name.partition(".")[2]) for name in names]
         for path in (run.report_file, *outputs, *map(words_file, outputs)):
             with disk_errors(path):

@@ -76,12 +76,12 @@ def _suffixes(recipe: Recipe, langs: tuple[str, str]) -> tuple[str, ...]:
     return langs if recipe.translates else langs[:1]
 
 
-def set_names(recipe: Recipe, role: Literal["dev", "test"]) -> list[str]:
-    """Return the names of the dev or test sets: ``dev``, or ``dev.NAME`` for each of several."""
+def held_out_entries(recipe: Recipe, role: Literal["dev", "test"]) -> dict[str, HeldOutEntry]:
+    """Return the dev or test sets by name: ``dev``, or ``dev.NAME`` for each of several."""
     entries = recipe.data.dev if role == "dev" else recipe.data.test or []
     if len(entries) == 1:
-        return [role]
-    return [f"{role}.{entry.label(recipe)}" for entry in entries]
+        return {role: entries[0]}
+    return {f"{role}.{entry.label(recipe)}": entry for entry in entries}
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class CorpusFiles:
             held_out={
                 name: bitext(name, entry)
                 for role in ("dev", "test")
-                for name, entry in zip(set_names(recipe, role), roles[role], strict=True)
+                for name, entry in held_out_entries(recipe, role).items()
             },
             segment=[] if segment_file is None else [Path(segment_file)],
             learn=[bitext(entry.path, entry) for entry in learn_from],
@@ -191,7 +191,7 @@ def _short_names(recipe: Recipe) -> list[str]:
     languages, the languages follow.
     """
     entries = recipe.data.train
-    held_out = {*set_names(recipe, "dev"), *set_names(recipe, "test")}
+    held_out = {**held_out_entries(recipe, "dev"), **held_out_entries(recipe, "test")}
     paths = [Path(entry.path).absolute().parts for entry in entries]
     length = 2 if any(parts[-1] in held_out for parts in paths) else 1
     while len({parts[-length:] for parts in paths}) < len(set(paths)):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.data import checks
-from nmt.data.bitext import set_names
+from nmt.data.bitext import held_out_entries
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.runtime.files import AGAIN, atomic_folder, disk_errors
 
@@ -87,7 +87,10 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
     if any(entry != plain for of_role in entries.values() for entry in of_role):
         parts["entries"] = entries
-    sets = {"dev": set_names(recipe, "dev"), "test": set_names(recipe, "test")}
+    sets = {
+        "dev": list(held_out_entries(recipe, "dev")),
+        "test": list(held_out_entries(recipe, "test")),
+    }
     if any(name != role for role, names in sets.items() for name in names):
         parts["sets"] = sets
     if learn_from := recipe.segment.learning_entries:

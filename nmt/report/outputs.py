@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from nmt.config.recipe import HeldOutEntry, Recipe
-from nmt.data.bitext import set_names
-from nmt.data.convert import ConvertLines
-from nmt.data.text import OPENERS, find_side, is_blank, read_lines
+from nmt.data.bitext import held_out_entries
+from nmt.data.convert import read_in_form
+from nmt.data.text import OPENERS, find_side, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
 from nmt.report.diff import Part, compare, split_words
@@ -21,9 +20,10 @@ from nmt.report.runs import ReportedRun
 from nmt.run.folder import is_average, update_of
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import check_lines, sentence_scores
-from nmt.scoring.systems import Systems, TrainingFile, from_runs
+from nmt.scoring.systems import Systems, TrainingFile, from_runs, hypotheses_file
 
 EXAMPLES = 5  # of each kind
+EXAMPLES_SEED = 1  # of the random ones
 MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
 MAX_TRAINING_BYTES = 1e8  # of target text whose words are counted; more takes over ten seconds
 COMPRESSION = 3  # of an archive, roughly
@@ -96,7 +96,8 @@ class Outputs:
         self.runs, self.split = runs, split
         self.systems: Systems = from_runs([run.name for run in runs], split)
         self.texts = [self.systems.texts[run.name] for run in runs]
-        self._entries = {run.name: _entry_of(run.recipe, split) for run in runs}
+        role: Literal["dev", "test"] = "dev" if split.startswith("dev") else "test"
+        self._entries = {run.name: held_out_entries(run.recipe, role)[split] for run in runs}
         self._source_lines: dict[str, list[str]] = {}
         self.src_lang, self.tgt_lang = self.langs(runs[0])
 
@@ -111,13 +112,10 @@ class Outputs:
     def source_lines(self, run: ReportedRun) -> list[str]:
         """Return the source lines of a run in the form of its recipe, tokenized or plain."""
         if run.name not in self._source_lines:
-            recipe, entry = run.recipe, self._entries[run.name]
-            lang, _ = langs = self.langs(run)
-            lines = list(read_lines(find_side(entry.path, lang), clean=False))
+            data, entry, (lang, _) = run.recipe.data, self._entries[run.name], self.langs(run)
+            file = find_side(entry.path, lang)
+            lines = read_in_form(file, lang, entry.is_tokenized(data), data.tokenized)
             check_lines(lines, self.systems.refs, entry.path)
-            if entry.is_tokenized(recipe.data) != recipe.data.tokenized:
-                convert = ConvertLines(recipe.data.tokenized, langs)
-                lines = [convert.line(line, lang) for line in lines]
             self._source_lines[run.name] = lines
         return self._source_lines[run.name]
 
@@ -233,7 +231,7 @@ class Outputs:
 
     # ------------------------------------------------------------------ examples
 
-    def examples(self, seed: int = 1) -> dict[str, list[Example]]:
+    def examples(self) -> dict[str, list[Example]]:
         """Return the best, the worst and random outputs; with several runs, also where they differ.
 
         Lines with short references are left out, if there are enough others.
@@ -246,7 +244,7 @@ class Outputs:
         gap = {i: max(of[i] for of in self.scores) - min(of[i] for of in self.scores) for i in rows}
         ranked = sorted(rows, key=lambda i: (-mean[i], i))
         groups = {
-            "Random": sorted(Random(seed).sample(rows, min(EXAMPLES, len(rows)))),
+            "Random": sorted(Random(EXAMPLES_SEED).sample(rows, min(EXAMPLES, len(rows)))),
             "Best": ranked[:EXAMPLES],
             "Worst": ranked[::-1][:EXAMPLES],
         }
@@ -276,26 +274,12 @@ def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
     If there is none, these are the dev sets that all have translated with their best checkpoints.
     """
     for role in ("test", "dev"):
-        names = set_names(runs[0].recipe, role) if runs[0].recipe.data.entries.get(role) else []
-        if found := [name for name in names if all(_has_outputs(run, name) for run in runs)]:
+        names = held_out_entries(runs[0].recipe, role)
+        if found := [
+            name for name in names if all(hypotheses_file(r.folder, name).is_file() for r in runs)
+        ]:
             return found
     return []
-
-
-def _entry_of(recipe: Recipe, split: str) -> HeldOutEntry:
-    """Return the entry of a recipe for a set that the run has outputs on."""
-    role, _, name = split.partition(".")
-    entries = (recipe.data.dev if role == "dev" else recipe.data.test) or []
-    names = [entry.label(recipe) if len(entries) > 1 else "" for entry in entries]
-    return entries[names.index(name)]
-
-
-def _has_outputs(run: ReportedRun, split: str) -> bool:
-    role, _, name = split.partition(".")
-    ending = f".{name}.hyp" if name else ".hyp"
-    if role == "test":
-        return (run.folder.path / f"test{ending}").is_file()
-    return (run.folder.dev_dir / f"{run.folder.best()}{ending}").is_file()
 
 
 def _text_size(path: Path) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.data.bitext import held_out_entries
 from nmt.data.convert import ConvertLines, read_in_form
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
@@ -278,6 +279,17 @@ def set_file(hyp_file: Path, name: str) -> Path:
     return hyp_file.with_name(f"{hyp_file.stem}.{name}{hyp_file.suffix}") if name else hyp_file
 
 
+def hypotheses_file(run: RunFolder, split: str) -> Path:
+    """Return the file with the hypotheses of a run's best checkpoint; it may be missing.
+
+    Args:
+        split: dev or test, or ``dev.NAME`` of several sets.
+    """
+    role, _, name = split.partition(".")
+    best = run.dev_dir / f"{run.best() or '*'}.hyp"
+    return set_file(run.test_hyp if role == "test" else best, name)
+
+
 def _reject_duplicates(names: Sequence[str], message: str) -> None:
     for name, count in Counter(names).items():
         if count > 1:
@@ -305,24 +317,22 @@ def _find_set(run: RunFolder, split: str) -> _Set:
     """
     recipe = run.recipe()
     role, _, name = split.partition(".")
-    entries = (recipe.data.dev if role == "dev" else recipe.data.test) or []
+    entries = held_out_entries(recipe, "dev" if role == "dev" else "test")
     if not entries:
         raise UserError(
             "the recipe of the run has no data.test",
             at=str(run.config_file),
             fix="score --split dev",
         )
-    names = [entry.label(recipe) if len(entries) > 1 else "" for entry in entries]
-    if name not in names:
-        sets = " or ".join(f"--split {role}{'.' * bool(one)}{one}" for one in names)
+    if split not in entries:
         raise UserError(
-            f"the run has {'several' if len(names) > 1 else 'one'} {role} set"
-            f"{'s' * (len(names) > 1)}, and {'none called ' + name if name else 'none was chosen'}",
+            f"the run has {'several' if len(entries) > 1 else 'one'} {role} set"
+            f"{'s' * (len(entries) > 1)}, and "
+            f"{'none called ' + name if name else 'none was chosen'}",
             at=str(run.path),
-            fix=f"choose {sets}",
+            fix=f"choose {' or '.join(f'--split {one}' for one in entries)}",
         )
-    best = run.dev_dir / f"{run.best() or '*'}.hyp"
-    hyp_file = set_file(run.test_hyp if role == "test" else best, name)
+    hyp_file = hypotheses_file(run, split)
     if not hyp_file.is_file():
         raise UserError(
             f"no {role} hypotheses of the best checkpoint",
@@ -330,7 +340,7 @@ def _find_set(run: RunFolder, split: str) -> _Set:
             fix="wait until the training has finished, or translate with nmt-translate and pass "
             "--hyp and --ref",
         )
-    return _Set(hyp_file, entries[names.index(name)])
+    return _Set(hyp_file, entries[split])
 
 
 def _from_run(
