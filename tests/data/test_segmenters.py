@@ -66,8 +66,7 @@ def test_counts_are_bounded_by_the_rarest_words(monkeypatch):
 
 
 def test_learned_merges_join_the_frequent_pairs():
-    codes = learn_codes(Counter({"lower": 5, "low": 7}), 3)
-    assert codes == [("l", "o"), ("lo", "w</w>"), ("lo", "w")] or codes[0] == ("l", "o")
+    assert learn_codes(Counter({"lower": 5, "low": 7}), 2) == [("l", "o"), ("lo", "w</w>")]
     pieces = fast().encode("o gato negro come peixe .", "gl")
     assert join(pieces) == "o gato negro come peixe ."
     assert len(pieces) < len("ogatonegrocomepeixe.")
