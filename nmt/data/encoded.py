@@ -304,10 +304,8 @@ def _unknown_pieces(vocab: Vocab, counts: Counter[str]) -> Coverage:
     return Coverage(share, share, [piece for piece, _ in lacking.most_common(SHOWN_PIECES)])
 
 
-def remap_ids(
-    draft: Path, ids: np.ndarray, folder: Path, types: int, sizes: Sequence[int] | None = None
-) -> None:
-    """Copy a corpus that was written with DRAFT_TYPES, with ``ids[i]`` in place of i.
+def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int, sizes: Sequence[int]) -> None:
+    """Copy a training corpus that was written with DRAFT_TYPES, with ``ids[i]`` in place of i.
 
     The draft is read block by block: mapped pages would count as memory of this process.
     """

@@ -24,6 +24,7 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W\d_]+")
 _WORD_OR_NUMBER = re.compile(rf"[{_UNSPACED}]|\w+")
 MIN_WORDS = 4  # shorter texts are skipped: "Battery level" and "Battery low" are different texts
 _LONG = 20  # words; in longer texts, one changed word leaves over half of the trigrams
+MIN_JACCARD = 0.5  # trigrams that two near-duplicates share, of those that either has
 EXAMPLES = 5
 # A comparison takes as long as all other checks of a line, so their number is limited: at least
 # MIN_COMPARISONS, and one for every LINES_PER_COMPARISON lines. In a corpus of stock phrases the
@@ -62,11 +63,10 @@ class NearIndex:
     """Find the near-duplicates of a text in a list of texts.
 
     Two texts are near-duplicates if they are equal when normalized, if one word is replaced, added
-    or moved, or if their word trigrams have a Jaccard index of at least ``overlap``.
+    or moved, or if their word trigrams have a Jaccard index of at least MIN_JACCARD.
     """
 
-    def __init__(self, texts: Sequence[str], overlap: float = 0.5) -> None:
-        self._overlap = overlap
+    def __init__(self, texts: Sequence[str]) -> None:
         self._variants: dict[Words, list[int]] = defaultdict(list)
         self._holders: dict[Words, list[int]] = defaultdict(list)
         self._sizes: list[int] = []
@@ -86,7 +86,7 @@ class NearIndex:
         trigrams = _trigrams(words)
         common = Counter(i for t in trigrams for i in self._holders.get(t, ()))
         for i, n in common.items():
-            if n >= self._overlap * (len(trigrams) + self._sizes[i] - n):
+            if n >= MIN_JACCARD * (len(trigrams) + self._sizes[i] - n):
                 found.add(i)
         return found
 

@@ -92,7 +92,7 @@ class Batcher(Generic[Result]):
         """
         job: Job[Result] = Job(lines, options, together)
         with self._changed:
-            waiting = sum(one.remaining for one in self._jobs if not one.future.cancelled())
+            waiting = self.waiting
             if waiting and waiting + len(lines) > self._queue:
                 raise Refused(
                     429,
