@@ -94,7 +94,11 @@ class AutoTranslator(Translator):
         folder = cache_folder() / digest.hexdigest()[:32]
         if not is_export(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            export(self, folder)
+            try:
+                export(self, folder)
+            except (UserError, FileExistsError):
+                if not is_export(folder):  # otherwise another process was faster
+                    raise
         suppressed = read_metadata(folder)[0].suppressed_tokens
         return CTranslate2Search(folder, self.vocab, suppressed, "cpu", self.workers)
 

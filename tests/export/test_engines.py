@@ -10,7 +10,7 @@ from nmt.cli import translate
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export import engines
+from nmt.export import engines, folder
 from nmt.export.engines import AutoTranslator, cache_folder, engine_name, load_translator
 from tests.export.cases import made, pairs, run_folder
 
@@ -68,6 +68,22 @@ def test_a_length_limit_above_that_of_the_export_is_for_torch(
     for offset, note in ((1535, ""), (1534, NOTE)):
         auto.translate([""], beam=1, max_len_offset=offset)
         assert capsys.readouterr().err == note
+
+
+def test_another_process_may_make_the_export_meanwhile(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = folder.export
+
+    def export_after_another(translator: Translator, output: Path) -> None:
+        export(translator, output)
+        export(translator, output)
+
+    monkeypatch.setattr(folder, "export", export_after_another)
+    auto = Translator.load(run, "cpu", engine="auto")
+    capsys.readouterr()
+    auto.translate(LINES, beam=1)
+    assert capsys.readouterr().err == NOTE
 
 
 def test_the_export_is_kept_and_belongs_to_the_weights(run: Path, cache: Path) -> None:
