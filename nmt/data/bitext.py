@@ -17,6 +17,7 @@ from nmt.runtime.files import file_digest
 if TYPE_CHECKING:
     from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
 
+Split: TypeAlias = Literal["dev", "test"]
 # source file and target file; text of one language, for a language model, has only the first
 Sides: TypeAlias = tuple[Path, ...]
 
@@ -76,7 +77,7 @@ def _suffixes(recipe: Recipe, langs: tuple[str, str]) -> tuple[str, ...]:
     return langs if recipe.translates else langs[:1]
 
 
-def held_out_entries(recipe: Recipe, role: Literal["dev", "test"]) -> dict[str, HeldOutEntry]:
+def held_out_entries(recipe: Recipe, role: Split) -> dict[str, HeldOutEntry]:
     """Return the dev or test sets by name: ``dev``, or ``dev.NAME`` for each of several."""
     entries = recipe.data.dev if role == "dev" else recipe.data.test or []
     if len(entries) == 1:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-# scripts that do not separate words by spaces are compared character by character
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+from nmt.data.text import UNSPACED
 
 
 class Part(NamedTuple):
@@ -52,7 +51,7 @@ def split_words(text: str) -> list[str]:
 def _is_alone(char: str) -> bool:
     if char.isascii():
         return not char.isalnum()
-    return unicodedata.category(char)[0] in "PS" or unicodedata.name(char, "").startswith(_UNSPACED)
+    return unicodedata.category(char)[0] in "PS" or unicodedata.name(char, "").startswith(UNSPACED)
 
 
 def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from nmt.data.bitext import held_out_entries
+from nmt.data.bitext import Split, held_out_entries
 from nmt.data.convert import read_in_form
 from nmt.data.text import OPENERS, find_side, is_blank
 from nmt.data.tokenizer import Moses
@@ -96,7 +96,7 @@ class Outputs:
         self.runs, self.split = runs, split
         self.systems: Systems = from_runs([run.name for run in runs], split)
         self.texts = [self.systems.texts[run.name] for run in runs]
-        role: Literal["dev", "test"] = "dev" if split.startswith("dev") else "test"
+        role: Split = "dev" if split.startswith("dev") else "test"
         self._entries = {run.name: held_out_entries(run.recipe, role)[split] for run in runs}
         self._source_lines: dict[str, list[str]] = {}
         self.src_lang, self.tgt_lang = self.langs(runs[0])

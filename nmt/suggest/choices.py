@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.data.batches import make_batches
-from nmt.data.text import quantity
+from nmt.data.text import UNSPACED, quantity
 from nmt.suggest.corpus import CorpusPaths
-from nmt.suggest.facts import UNSPACED, CorpusFacts, script_name
+from nmt.suggest.facts import CorpusFacts, script_name
 from nmt.suggest.sample import EncodedSample, encode_sample
 from nmt.suggest.sizes import CPU, GPU, LONGEST, Size, lengthened, size_for
 

@@ -14,22 +14,23 @@ import numpy as np
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import CorpusFiles, Sides, read_pairs
 from nmt.data.checks import SplitCheck, check_corpora
-from nmt.data.report import SUSPICIONS, CorpusReport, all_warnings, raise_on_failures
-from nmt.data.text import Pair, find_side
+from nmt.data.report import (
+    ALREADY_TOKENIZED,
+    ESCAPES,
+    SUSPICIONS,
+    CorpusReport,
+    all_warnings,
+    raise_on_failures,
+)
+from nmt.data.text import UNSPACED, Pair, find_side
 from nmt.suggest.corpus import CorpusPaths
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named
-# scripts that do not separate words by spaces, by the first word of their Unicode names
-UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 # Where a tokenizer has separated the words of these scripts, each space of a line has 2 to 5
 # characters. Raw text has a space between phrases or sentences, and none in a short line.
 MAX_WORD = 7
 CHARACTERS_PER_WORD = 2  # in Chinese and Japanese, if neither side has spaces
-RAW_TEXT_SUSPICIONS = (
-    "already tokenized (space before a full stop)",
-    "HTML escapes (&quot; &apos; ...)",
-)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def looks_tokenized(sides: Sides) -> bool:
     check.add(islice(read_pairs(sides), SAMPLE), "train")
     return any(
         check.suspicious[name].count > SUSPICIONS[name].threshold * check.kept
-        for name in RAW_TEXT_SUSPICIONS
+        for name in (ALREADY_TOKENIZED, ESCAPES)
     )
 
 

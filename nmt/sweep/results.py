@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nmt.config.recipe import Recipe
+from nmt.data.bitext import Split, held_out_entries
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.results import as_score, read_result, read_summary
@@ -147,7 +148,7 @@ class SweepResult:
     file: str
     metric: str
     dev_metric: str
-    split: str
+    split: Split
     baseline: str
     resamples: int
     systems: list[SystemResult]
@@ -239,7 +240,7 @@ def collect(
     recipes = {run.variant.name: run.recipe for run in runs}
     dev_metric = next(iter(recipes.values())).score.select_by
     metric = metric or dev_metric
-    split = "test" if all(_tests(recipe, metric) for recipe in recipes.values()) else "dev"
+    split: Split = "test" if all(_tests(recipe, metric) for recipe in recipes.values()) else "dev"
     of_variant: dict[str, list[PlannedRun]] = {}
     for run in runs:
         of_variant.setdefault(run.variant.name, []).append(run)
@@ -279,7 +280,7 @@ def _tests(recipe: Recipe, metric: str) -> bool:
 
 
 def _system(
-    planned: Sequence[PlannedRun], outcomes: Mapping[str, Outcome], metric: str, split: str
+    planned: Sequence[PlannedRun], outcomes: Mapping[str, Outcome], metric: str, split: Split
 ) -> SystemResult:
     variant, dev_metric = planned[0].variant, planned[0].recipe.score.select_by
     runs = [_scores(run, outcomes.get(run.name)) for run in planned]
@@ -337,7 +338,7 @@ class _Compare:
     recipes: Mapping[str, Recipe]
     baseline: str
     metric: str
-    split: str
+    split: Split
     resamples: int
     notes: list[str] = field(default_factory=list)
 
@@ -372,7 +373,7 @@ class _Compare:
         from nmt.scoring.significance import paired_tests
 
         folders = ([one.folder for one, _ in pairs], [other.folder for _, other in pairs])
-        names = _sets(self.recipes[after.name], self.split)
+        names = held_out_entries(self.recipes[after.name], self.split)
         try:
             of_sets = [_statistics(folders, name, self.metric) for name in names]
         except UserError as error:  # another reference, or output that was deleted
@@ -406,13 +407,7 @@ def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -
     return scorer.scores, first, second
 
 
-def _sets(recipe: Recipe, split: str) -> list[str]:
-    """Return the names of the test or dev sets, as nmt-score takes them."""
-    entries = (recipe.data.test if split == "test" else recipe.data.dev) or []
-    return [f"{split}.{entry.label(recipe)}" if len(entries) > 1 else split for entry in entries]
-
-
-def _value(run: RunScores, metric: str, split: str) -> float | None:
+def _value(run: RunScores, metric: str, split: Split) -> float | None:
     if split == "test":
         return run.test.get(metric)
     return run.ppl if metric == "ppl" else run.dev

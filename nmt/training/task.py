@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import FlatBatch
+from nmt.data.bitext import Split
 from nmt.data.report import CorpusReport
 from nmt.data.segmenters import Segmenter
 from nmt.data.vocab import Vocab
@@ -29,7 +30,6 @@ from nmt.scoring import Score
 from nmt.scoring.systems import set_file
 from nmt.training.loss import LossSums
 
-Split: TypeAlias = Literal["dev", "test"]
 ModelT = TypeVar("ModelT", bound=ModelBase)
 BatchT = TypeVar("BatchT", bound=FlatBatch)
 

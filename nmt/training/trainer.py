@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import FlatBatch, Update, updates
+from nmt.data.bitext import Split
 from nmt.data.prefetch import Prefetcher
 from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
@@ -55,7 +56,7 @@ from nmt.training.progress import (
     update_line,
 )
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
-from nmt.training.task import Evaluation, Split, Stopped, Task
+from nmt.training.task import Evaluation, Stopped, Task
 
 
 class Trainer:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate, make_batches
+from nmt.data.bitext import Split
 from nmt.data.buckets import buckets_for
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared
@@ -21,7 +22,7 @@ from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.training.loss import LossSums, label_smoothed_loss
-from nmt.training.task import Evaluation, MeanEvaluation, Split, Task, score_line
+from nmt.training.task import Evaluation, MeanEvaluation, Task, score_line
 from nmt.training.validation import TranslationEvaluation, evaluate
 
 EXAMPLES = 5
