@@ -64,10 +64,11 @@ def check_arguments(args: argparse.Namespace) -> None:
             "no recipe is named",
             fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
         )
-    if args.suggest is not None and (args.recipe or args.resume or args.fresh or args.dry_run):
+    of_training = (args.recipe, args.variant, args.resume, args.fresh, args.dry_run)
+    if args.suggest is not None and any(of_training):
         raise UserError(
             "--suggest writes a recipe and does not train: it takes no recipe, no key=value and "
-            "no --resume, --fresh or --dry-run",
+            "no --variant, --resume, --fresh or --dry-run",
             fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then nmt-train "
             "RECIPE",
         )

@@ -133,6 +133,7 @@ def test_the_folder_of_the_recipe_must_exist(corpus, capsys):
         (["x.yaml", "--hours", "2"], "--hours requires --suggest"),
         (["--suggest", "corpus/train", "x.yaml"], "it takes no recipe"),
         (["--suggest", "corpus/train", "--dry-run"], "it takes no recipe"),
+        (["--suggest", "corpus/train", "--variant", "ours"], "it takes no recipe"),
         (["--suggest", "corpus/none"], "there are no files PREFIX.SRC and PREFIX.TGT"),
     ],
 )
