@@ -140,7 +140,7 @@ def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
 
 def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
     """Return the keys of the segmentation, and the sample in its pieces."""
-    why_types = "few types for little data (Sennrich and Zhang 2019)"
+    why_types = "from the same row of sizes as dim"
     if facts.tokenized:
         choices = [
             Choice("segment.kind", "fastbpe", "BPE within the words of tokenized text"),
@@ -186,13 +186,12 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
     every = _round(passes * per_pass / VALIDATIONS)
     updates = VALIDATIONS * every
     lr = round(LR_SCALE / math.sqrt(size.dim), 4)
-    word_dropout = 0.1 if passes > 10 else 0.0
     long = "as recipes/best/gl-en.yaml, for a long training"
     choices = [
         Choice(
             "model.word_dropout",
-            word_dropout,
-            "for many passes over the data" if word_dropout else "few passes need less noise",
+            size.word_dropout,
+            "for many passes over the data" if size.word_dropout else "few passes need less noise",
         ),
         Choice("optim.kind", "muon", "needs half of Adam's tokens at most (docs/results.md)"),
         Choice("optim.betas", [0.9, 0.98], "of Adam, for all weights that are not matrices"),

@@ -59,6 +59,7 @@ def test_rows_are_those_of_the_recipes_that_they_name(words, sizes, name):
     assert (size.dim, 4 * size.dim) == (model.dim, model.ffn_dim)
     assert (size.heads, size.layers) == (model.heads, model.enc_layers)
     assert (size.dropout, size.types) == (model.dropout, segment.merges)
+    assert sizes is GPU or size.word_dropout == model.word_dropout
     assert size.batch_tokens == recipe.data.batch_tokens
 
 
@@ -68,7 +69,7 @@ def test_a_long_training_has_the_settings_of_the_best_recipe_and_a_short_one_tho
     assert lengthened(row, 1) == replace(row, passes=1)
     assert lengthened(row, LONG * row.passes - 1).dropout == row.dropout
     long = lengthened(row, LONG * row.passes)
-    assert (long.batch_tokens, long.dropout) == (2 * row.batch_tokens, round(row.dropout + 0.1, 1))
+    assert (long.batch_tokens, long.dropout) == (2 * row.batch_tokens, round(row.dropout + 0.2, 1))
     assert lengthened(row, 10**9) == lengthened(row, LONGEST * row.passes)
 
 
@@ -76,9 +77,10 @@ def test_the_longest_training_is_that_of_the_best_recipe():
     size = lengthened(size_for(237_317, CPU), 1000)
     recipe = load_recipe(RECIPES / "best" / "gl-en.yaml")
     model, decode = recipe.model, recipe.decode
-    assert size.passes == 78  # docs/results.md
-    assert (size.dim, size.layers, size.types) == (model.dim, model.enc_layers, 3000)
+    assert size.passes == pytest.approx(78, rel=0.05)  # docs/results.md
+    assert (size.dim, size.layers) == (model.dim, model.enc_layers)
     assert (size.dropout, size.attn_dropout) == (model.dropout, model.attn_dropout)
+    assert size.word_dropout == model.word_dropout
     assert (size.beam, size.length_alpha) == (decode.beam, decode.length_alpha)
     assert size.batch_tokens == recipe.data.batch_tokens
 
