@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nmt.data.batches import make_batches
@@ -81,12 +81,12 @@ def suggest(
             the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
     """
     size = size_for(facts.target_words, GPU if gpu else CPU)
+    why_so_long = "more give a better model (--suggest ... --hours)"
+    if budget is not None and not gpu:
+        size, why_so_long = _fit(size, budget, facts)
     segment, sample = _segment(facts, size.types)
     scale = facts.pairs / len(sample)
     tokens_per_pass = int(sample.target_pieces * scale)
-    why_so_long = "more give a better model (--suggest ... --hours)"
-    if budget is not None and not gpu:
-        size, why_so_long = _fit(size, budget, tokens_per_pass)
     in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
     per_pass = len(in_sample) * scale
     if gpu:
@@ -110,13 +110,21 @@ def suggest(
     return Suggestion(choices, sample, per_pass, updates, tokens_per_pass, budget)
 
 
-def _fit(size: Size, budget: Budget, tokens_per_pass: int) -> tuple[Size, str]:
+def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, str]:
     """Return a row of CPU for a training that fits a budget, and the reason for its passes."""
-    passes = max(1, int(UPDATES_SHARE * budget.tokens / tokens_per_pass))
-    fitted, hours = lengthened(size, passes), quantity(budget.hours, "hour", "g")
+
+    def passes_with(types: int) -> float:
+        _, sample = _segment(facts, types)
+        return budget.tokens * len(sample) / (facts.pairs * sample.target_pieces)
+
+    hours, fitting = quantity(budget.hours, "hour", "g"), passes_with(size.types)
+    fitted = lengthened(size, max(1, int(UPDATES_SHARE * fitting)))
+    if fitted.types != size.types:  # with fewer types, a pass takes longer
+        passes = int(UPDATES_SHARE * passes_with(fitted.types))
+        fitted = replace(fitted, passes=min(fitted.passes, passes))
     if fitted.passes == LONGEST * size.passes:
         return fitted, "longer trainings on so little text were not measured"
-    if budget.tokens < tokens_per_pass:
+    if fitting < 1:
         return fitted, f"the least, but longer than {hours} here"
     return fitted, f"as many as fit into {hours} here"
 

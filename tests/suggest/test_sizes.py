@@ -37,6 +37,7 @@ def test_more_data_never_means_a_smaller_model_or_more_dropout(sizes):
         assert less.dim <= more.dim
         assert less.layers <= more.layers
         assert less.types <= more.types
+        assert less.long_types <= more.long_types
         assert less.dropout >= more.dropout
         assert less.passes >= more.passes
 
@@ -79,6 +80,7 @@ def test_the_longest_training_is_that_of_the_best_recipe():
     model, decode = recipe.model, recipe.decode
     assert size.passes == pytest.approx(78, rel=0.05)  # docs/results.md
     assert (size.dim, size.layers) == (model.dim, model.enc_layers)
+    assert size.types == recipe.segment.merges
     assert (size.dropout, size.attn_dropout) == (model.dropout, model.attn_dropout)
     assert size.word_dropout == model.word_dropout
     assert (size.beam, size.length_alpha) == (decode.beam, decode.length_alpha)
