@@ -42,6 +42,10 @@ ROWS = (
         "one core of a Xeon", "17.67 [16.75, 18.61]",
     ),
     Row(
+        "az-en", "TED talks", 6_414, 135_357, "recipes/sweeps/paper-or-ours.yaml", 0.25,
+        "one core of an EPYC", "4.02 [3.57, 4.44]",
+    ),
+    Row(
         "en-de", "image captions", 29_000, 360_706, "recipes/best/multi30k-en-de.yaml", 2.12,
         "one core of an EPYC", "41.09 [39.46, 42.68]",
     ),
