@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import check_output_file, enable_gc, resamples, run_command
-from nmt.errors import UserError
+from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from nmt.scoring.systems import Systems
@@ -133,16 +133,23 @@ def body(args: argparse.Namespace) -> None:
         args.metrics,
         args.resamples,
         documents=documents,
-        external=external,
         buckets=args.buckets,
         progress=True,
     )
     if args.sentences:
         _write_sentences(args, systems, documents)
+    failure = None
+    if external is not None:
+        try:
+            result = result.with_external(external)
+        except RunError as error:
+            failure = error  # the other scores are printed first
     if args.json:
         print(result.json(), flush=True)
     else:
         print(result.table() if sys.stdout.isatty() else result.tsv(), flush=True)
+    if failure:
+        raise failure
 
 
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:

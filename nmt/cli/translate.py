@@ -173,8 +173,12 @@ def _check_flags(args: argparse.Namespace) -> None:
             "--resume requires a regular --input file and --output or --pairs",
             fix="add them, or leave out --resume",
         )
-    for flag, name in (("--token-scores", "token_scores"), ("--score-target", "score_target")):
-        if args.scores and getattr(args, name):
+    for flag, writes_scores in (
+        ("--token-scores", args.token_scores),
+        ("--score-target", args.score_target),
+        ("--n-best", args.n_best not in (None, 1)),
+    ):
+        if args.scores and writes_scores:
             raise UserError(
                 f"--scores is redundant with {flag}, which writes the scores too",
                 fix="leave out --scores",

@@ -260,11 +260,18 @@ def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:
     weights = [1.0] * len(sizes) if mixture is None else mixture.weights
     return [
         f"{corpus.name}: {size:,} {prepared.report.unit}s, each "
-        + ("once" if weight == 1 else f"{weight:.3g} times")
+        + _times(weight)
         + " an epoch"
         + (f", with the tag {corpus.tag}" if corpus.tag else "")
         for corpus, size, weight in zip(files.train, sizes, weights, strict=True)
     ]
+
+
+def _times(weight: float) -> str:
+    """Return a weight in words: once, 0.25 times, 1,000 times."""
+    if weight == 1:
+        return "once"
+    return f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"
 
 
 def _lines(sides: Sides) -> tuple[list[str], list[str]]:

@@ -57,6 +57,26 @@ class Report:
         """The system that the others are compared with; None if there is only one."""
         return next(iter(self.scores)) if len(self.scores) > 1 else None
 
+    def with_external(self, metric: ExternalMetric) -> Report:
+        """Return this report with the scores of a command, such as COMET, without intervals.
+
+        The command gets the first reference.
+
+        Raises:
+            RunError: the command failed.
+        """
+        values = {
+            system: metric.score(self.systems.sources, hyps, self.systems.refs)
+            for system, hyps in self.systems.texts.items()
+        }
+        first = next(iter(values))
+        scores = {}
+        for system, value in values.items():
+            difference = None if system == first else value - values[first]
+            entry = Comparison(Score(COMET, value, metric.command), difference)
+            scores[system] = [*self.scores[system], entry]
+        return replace(self, scores=scores)
+
     def table(self) -> str:
         """Return a table for people: one block per metric, at most about 100 columns wide."""
         kind = "references" if self.systems.other_refs else "reference"
@@ -202,7 +222,6 @@ def report(
     resamples: int,
     *,
     documents: Sequence[str] = (),
-    external: ExternalMetric | None = None,
     buckets: bool = False,
     progress: bool = False,
 ) -> Report:
@@ -214,13 +233,11 @@ def report(
         resamples: bootstrap resamples; 0 = no intervals, for one system only.
         documents: the document id of each line, to score documents too. Resamples then consist of
             documents.
-        external: a command that scores each system, such as COMET; it gets the first reference.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
         progress: show bars on a terminal.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
-        RunError: the external command failed.
     """
     _check_resamples(systems, resamples)
     on_text = [name for name in metrics if not METRICS[name].on_words]
@@ -238,9 +255,6 @@ def report(
     if documents:
         for system, entries in _document_scores(systems, on_text, compare, documents).items():
             scores[system] += entries
-    if external is not None:
-        for system, entry in _external_scores(systems, external).items():
-            scores[system].append(entry)
     lengths: dict[str, list[LengthBucket]] = {}
     frequencies: dict[str, list[FrequencyBucket]] = {}
     if buckets:
@@ -275,22 +289,6 @@ def _document_scores(
             for entry in entries
         ]
         for system, entries in scores.items()
-    }
-
-
-def _external_scores(systems: Systems, external: ExternalMetric) -> dict[str, Comparison]:
-    """Return the score of an external command for each system, without intervals."""
-    values = {
-        name: external.score(systems.sources, hyps, systems.refs)
-        for name, hyps in systems.texts.items()
-    }
-    baseline = next(iter(values.values()))
-    return {
-        name: Comparison(
-            Score(COMET, value, external.command),
-            value - baseline if number else None,
-        )
-        for number, (name, value) in enumerate(values.items())
     }
 
 

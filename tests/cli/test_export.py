@@ -181,17 +181,17 @@ def test_the_exported_program_translates_like_the_toolkit(
     translator.decode = translator.decode.model_copy(update={"beam": 1})
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
-    lines = [*LINES, "", "\u200b", LINES[0]]
+    controls = [LINES[0].replace(" ", char, 1) for char in "\r\t\0\x85"]
+    lines = [*LINES, "", "\u200b", *controls, LINES[0]]
     ran = subprocess.run(
         [sys.executable, "-c", RUN_WITHOUT_NMT, folder / "translate.py"],
-        input="\ufeff" + "\n".join(lines),  # a byte-order mark is not text
+        input=("\ufeff" + "\n".join(lines)).encode(),  # a byte-order mark is not text
         env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
-        encoding="utf-8",
         capture_output=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split("\n")[:-1] == translator.translate(lines)
+    assert ran.stdout.decode().split("\n")[:-1] == translator.translate(lines)
 
 
 @pytest.mark.parametrize("kind", SEGMENTERS)

@@ -477,6 +477,13 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
+@pytest.mark.parametrize("flags", [["--n-best", "2"], ["--token-scores"]])
+def test_scores_with_output_that_has_them_is_refused(flags: list[str], command: Any) -> None:
+    code, err = command("--scores", *flags)
+    assert code == 2
+    assert f"--scores is redundant with {flags[0]}, which writes the scores too" in err
+
+
 def test_given_translations_have_no_options_of_a_search(command: Any, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("a\n")

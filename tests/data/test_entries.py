@@ -249,6 +249,8 @@ def test_the_report_says_what_an_epoch_draws(tmp_path: Path):
         "gl: 60 pairs, each once an epoch",
         "es: 40 pairs, each 2.5 times an epoch, with the tag <es>",
     ]
+    often = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path, weight=1000)])
+    assert often.report.draws[1] == "es: 40 pairs, each 1,000 times an epoch"
     plain = prepared(tmp_path, [str(tmp_path / "gl")])
     assert (plain.mixture, plain.report.draws) == (None, [])
 

@@ -222,6 +222,18 @@ def test_a_failed_command_says_why(tmp_path: Path, body: str, message: str) -> N
     assert message in str(error.value)
 
 
+def test_the_other_scores_are_printed_if_the_command_fails(
+    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"], "--json"]
+    command = program(tmp_path, "sys.exit('no model')")
+    assert main([*argv, "--metrics", "chrf", "--comet-command", command]) == 3
+    out, err = capsys.readouterr()
+    (entry,) = json.loads(out)["scores"]
+    assert (entry["metric"], entry["score"] > 50) == ("chrf", True)
+    assert "failed with exit status 1:\n  no model" in err
+
+
 def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     body = f"import os\nos.fork()\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"

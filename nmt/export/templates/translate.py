@@ -110,9 +110,10 @@ class Translator:
                 nmt.json.
         """
         self.check_options(tag, src)
+        line = "".join(" " if unicodedata.category(c) in ("Cc", "Cs") else c for c in line)
         if self.settings["segmentation"]["nfc"]:
             line = unicodedata.normalize("NFC", line)
-        if all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line):
+        if all(char.isspace() or unicodedata.category(char) == "Cf" for char in line):
             return ""
         pieces = self.segmenter.encode(line, src or self.settings["src"])
         if tag is not None:
@@ -152,7 +153,8 @@ if __name__ == "__main__":
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
     parser.add_argument("--src", help="source language, one of those in nmt.json", metavar="LANG")
     args = parser.parse_args()
-    sys.stdin.reconfigure(encoding="utf-8-sig")  # without a byte-order mark
+    # without a byte-order mark; a carriage return alone does not end a line
+    sys.stdin.reconfigure(encoding="utf-8-sig", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
     try:
