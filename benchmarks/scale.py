@@ -168,10 +168,10 @@ def encode_step(folder: Path) -> dict[str, float]:
     pairs = [(src, tgt, 0) for src, tgt in islice(read_pairs(sides), 10_000)]
     langs = [(recipe.src, recipe.tgt)]
     work = EncodeChunk(prepared.segmenter, langs, [None], recipe.data.max_pieces)
-    work(0, pairs)
+    work(pairs)
     started, rounds = time.process_time(), 20
     for _ in range(rounds):
-        work(0, pairs)
+        work(pairs)
     return {"pairs/s": rounds * len(pairs) / (time.process_time() - started)}
 
 

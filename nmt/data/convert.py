@@ -38,7 +38,7 @@ class ConvertLines:
             return " ".join(self._moses.tokenize(line, lang))
         return self._moses.detokenize(line, lang)
 
-    def __call__(self, number: int, pairs: list[Pair]) -> list[Pair]:
+    def __call__(self, pairs: list[Pair]) -> list[Pair]:
         """Return the pairs of a chunk in the other form."""
         src, tgt = self._langs
         return [(self.line(source, src), self.line(target, tgt)) for source, target in pairs]

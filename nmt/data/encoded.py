@@ -206,8 +206,8 @@ class EncodeChunk:
         self._max_pieces = max_pieces
         self._reachable = noise and (ReachablePieces(noise), ReachablePieces(noise))
 
-    def __call__(self, number: int, pairs: list[TrainingPair]) -> EncodedChunk:
-        """Segment a chunk; its number changes nothing."""
+    def __call__(self, pairs: list[TrainingPair]) -> EncodedChunk:
+        """Segment a chunk."""
         encode = self.segmenter.encode
         src = [encode(source, self._langs[corpus][0]) for source, _, corpus in pairs]
         tgt = [encode(target, self._langs[corpus][1]) for _, target, corpus in pairs]

@@ -25,14 +25,13 @@ START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[int, list[Item]], Result]
+Work: TypeAlias = Callable[[list[Item]], Result]
 
 
 def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``work(number, chunk)`` for consecutive chunks of ``items``, in their order.
+    """Yield ``work(chunk)`` for consecutive chunks of ``items``, in their order.
 
-    Worker processes do the work if there are at least MIN_PARALLEL_CHUNKS. The results do not
-    depend on the number of workers if ``work`` seeds its random draws by the chunk number.
+    Worker processes do the work if there are at least MIN_PARALLEL_CHUNKS.
 
     Args:
         work: a picklable callable.
@@ -43,17 +42,17 @@ def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Resu
     rest = iter(items)
     chunks = iter(lambda: list(itertools.islice(rest, CHUNK)), [])
     first = list(itertools.islice(chunks, MIN_PARALLEL_CHUNKS))
-    numbered = enumerate(itertools.chain(first, chunks))
+    every_chunk = itertools.chain(first, chunks)
     workers = within_limit(available_cpus())
     if workers == 1 or len(first) < MIN_PARALLEL_CHUNKS:
-        yield from itertools.starmap(work, numbered)
+        yield from map(work, every_chunk)
         return
     context = multiprocessing.get_context(START_METHOD)
     pool = ProcessPoolExecutor(workers, context, _start_worker, (work, os.getpid()))
     try:
         futures: deque[Future[Result]] = deque()
-        for numbered_chunk in numbered:
-            futures.append(pool.submit(_run, *numbered_chunk))
+        for chunk in every_chunk:
+            futures.append(pool.submit(_run, chunk))
             if len(futures) > READ_AHEAD * workers:
                 yield futures.popleft().result()
         while futures:
@@ -80,6 +79,6 @@ def _start_worker(work: Work[Any, Any], parent: int) -> None:
     end_with(parent)
 
 
-def _run(number: int, chunk: list[Any]) -> Any:
+def _run(chunk: list[Any]) -> Any:
     assert _work is not None
-    return _work(number, chunk)
+    return _work(chunk)

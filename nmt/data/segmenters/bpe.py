@@ -156,7 +156,7 @@ class CountWords:
     def __init__(self, moses: Moses, langs: Languages) -> None:
         self._moses, self._langs = moses, langs
 
-    def __call__(self, number: int, pairs: list[TrainingPair]) -> Counter[str]:
+    def __call__(self, pairs: list[TrainingPair]) -> Counter[str]:
         """Return the counts of one chunk."""
         tokenize, langs = self._moses.tokenize, self._langs
         lines = (
