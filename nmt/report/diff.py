@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -57,30 +58,15 @@ def _is_alone(char: str) -> bool:
 def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:
     """Return the parts of a text; a space between two words that differ belongs to their part."""
     text = " ".join(text.split())
-    parts: list[Part] = []
+    marked: list[Part] = []  # words, and the spaces between them
     start = 0
     for word, same in zip(words, kept, strict=True):
-        end = text.index(word, start) + len(word)
-        space, of_word = text[start : end - len(word)], text[end - len(word) : end]
-        if parts and parts[-1].differs == (not same):
-            parts[-1] = Part(parts[-1].text + space + of_word, not same)
-        elif space and parts and parts[-1].differs:
-            parts += [Part(space, differs=False), Part(of_word, not same)]
-        elif same and parts:
-            parts.append(Part(space + of_word, differs=False))
-        else:
-            parts += [Part(space, differs=False)] if space else []
-            parts.append(Part(of_word, not same))
-        start = end
-    return _joined(parts)
-
-
-def _joined(parts: Sequence[Part]) -> list[Part]:
-    """Return parts of which no two in a row are of the same kind."""
-    joined: list[Part] = []
-    for part in parts:
-        if joined and joined[-1].differs == part.differs:
-            joined[-1] = Part(joined[-1].text + part.text, part.differs)
-        else:
-            joined.append(part)
-    return joined
+        begin = text.index(word, start)
+        if begin > start:
+            marked.append(Part(text[start:begin], differs=marked[-1].differs and not same))
+        marked.append(Part(word, not same))
+        start = begin + len(word)
+    return [
+        Part("".join(part.text for part in of_kind), differs)
+        for differs, of_kind in itertools.groupby(marked, key=lambda part: part.differs)
+    ]
