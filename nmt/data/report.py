@@ -81,21 +81,16 @@ SUSPICIONS = {
 
 # the same about one of several entries of data.train, with the key that fixes it
 ENTRY_SUSPICIONS = {
-    ESCAPES: Suspicion(
-        SUSPICIONS[ESCAPES].threshold,
-        SUSPICIONS[ESCAPES].meaning,
-        "replace them by their characters, or set tokenized: true in this entry if the text is "
+    ESCAPES: SUSPICIONS[ESCAPES]._replace(
+        fix="replace them by their characters, or set tokenized: true in this entry if the text is "
         "Moses-tokenized",
     ),
-    ALREADY_TOKENIZED: Suspicion(
-        SUSPICIONS[ALREADY_TOKENIZED].threshold,
-        SUSPICIONS[ALREADY_TOKENIZED].meaning,
-        "set tokenized: true in this entry",
+    ALREADY_TOKENIZED: SUSPICIONS[ALREADY_TOKENIZED]._replace(
+        fix="set tokenized: true in this entry",
     ),
-    NOT_TOKENIZED: Suspicion(
-        SUSPICIONS[NOT_TOKENIZED].threshold,
-        "without a space before the last punctuation mark, like text that is not tokenized",
-        "set tokenized: false in this entry",
+    NOT_TOKENIZED: SUSPICIONS[NOT_TOKENIZED]._replace(
+        meaning="without a space before the last punctuation mark, like text that is not tokenized",
+        fix="set tokenized: false in this entry",
     ),
 }
 MIN_FORM = 20  # pairs; in fewer, signs of another form are no error
