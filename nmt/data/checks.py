@@ -281,6 +281,8 @@ class SplitCheck:
         pairs, kept: pairs checked, and pairs with text that passed.
         blank: blank lines of a text.
         hashes: of the pairs that passed.
+        comparable: hashes of the pairs that should not be in another split; a short line of text
+            may be.
         normalized: for ``read_pairs`` to count into.
         profiles: letter pairs of both sides, by corpus.
     """
@@ -299,7 +301,6 @@ class SplitCheck:
         self.pairs = self.kept = self.blank = 0
         self.hashes = array("q")
         self.comparable: set[int] = set()
-        """Hashes of the pairs that should not be in another split; a short line of text may be."""
         self.normalized: Counter[str] = Counter()
         self.dropped: dict[str, Finding] = {}
         self.suspicious = {name: Finding() for name in SUSPICIONS}
@@ -398,16 +399,13 @@ class SplitCheck:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""
         for name, hashes in self.held_out.items():
             if key in hashes:
-                pair = src if self.monolingual else f"{src} ||| {tgt}"
-                self._add_shared(name, key, f"{place}: {pair}")
+                shared, examples = self._shared[name], self._examples[name]
+                if key not in shared and len(examples) < EXAMPLES:
+                    pair = src if self.monolingual else f"{src} ||| {tgt}"
+                    examples.append(f"{place}: {pair}")
+                shared.add(key)
         for texts, line in zip(self.recurring, (src, tgt), strict=False):
             texts.add(line, place)
-
-    def _add_shared(self, name: str, key: int, example: str) -> None:
-        shared, examples = self._shared[name], self._examples[name]
-        if key not in shared and len(examples) < EXAMPLES:
-            examples.append(example)
-        shared.add(key)
 
     def _find_suspicious(self, src: str, tgt: str, place: str) -> None:
         found, text = self.suspicious, f"{src}\n{tgt}"
