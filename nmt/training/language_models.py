@@ -47,7 +47,6 @@ class TextTask(Task[ModelT, BatchT]):
     """
 
     unit = "blocks"
-    prepared: Prepared
 
     def __init__(
         self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from torch import Tensor
 from nmt.config.recipe import Recipe
 from nmt.data.batches import FlatBatch
 from nmt.data.bitext import Split
-from nmt.data.report import CorpusReport
-from nmt.data.segmenters import Segmenter
-from nmt.data.vocab import Vocab
+from nmt.data.prepare import Prepared
 from nmt.model.base import ModelBase
 from nmt.run.results import format_number
 from nmt.runtime.device import autocast
@@ -114,30 +112,6 @@ class MeanEvaluation(Evaluation):
             of_set.write(set_file(hyp_file, name))
 
 
-class PreparedData(Protocol):
-    """The prepared corpora of any task."""
-
-    @property
-    def segmenter(self) -> Segmenter:
-        """Return the segmenter."""
-
-    @property
-    def vocab(self) -> Vocab:
-        """Return the vocabulary."""
-
-    @property
-    def report(self) -> CorpusReport:
-        """Return the report of the corpus checks."""
-
-    @property
-    def content(self) -> dict[str, list[str]]:
-        """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
-
-    @property
-    def test(self) -> object | None:
-        """Return the test set, if the recipe has one."""
-
-
 class Task(ABC, Generic[ModelT, BatchT]):
     """One way to train a model on prepared corpora.
 
@@ -153,7 +127,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
     unit: str
 
     def __init__(
-        self, recipe: Recipe, prepared: PreparedData, device: torch.device, precision: str
+        self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
     ) -> None:
         self.recipe, self.prepared = recipe, prepared
         self.device, self.precision = device, precision

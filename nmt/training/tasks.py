@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 from nmt.config.recipe import Recipe
+from nmt.data.prepare import Prepared
 from nmt.model.base import ModelBase
 from nmt.training.init import freeze
 from nmt.training.language_models import CausalLM, Denoising, MaskedLM
-from nmt.training.task import PreparedData, Task
+from nmt.training.task import Task
 from nmt.training.translation import Translation
 
 TASKS: dict[str, type[Task[Any, Any]]] = {
@@ -22,7 +23,7 @@ TASKS: dict[str, type[Task[Any, Any]]] = {
 
 
 def make_task(
-    recipe: Recipe, prepared: PreparedData, device: torch.device, precision: str
+    recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
 ) -> Task[Any, Any]:
     """Return the task of a recipe on its prepared corpora.
 

@@ -17,7 +17,6 @@ from nmt.data.batches import Batch, collate, make_batches
 from nmt.data.bitext import Split
 from nmt.data.buckets import buckets_for
 from nmt.data.epochs import Epochs
-from nmt.data.prepare import Prepared
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
@@ -32,7 +31,6 @@ class Translation(Task[Transformer, Batch]):
     """Translate sentences: the loss is over target tokens, the scores are of beam search."""
 
     unit = "pairs"
-    prepared: Prepared
     _last_translator: Translator | None = None
 
     @classmethod
