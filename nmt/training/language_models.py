@@ -47,6 +47,7 @@ class TextTask(Task[ModelT, BatchT]):
     """
 
     unit = "blocks"
+    predicted = "src"
 
     def __init__(
         self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
@@ -81,17 +82,6 @@ class TextTask(Task[ModelT, BatchT]):
         settings = [f"task:{self.recipe.task}", f"block:{self.recipe.data.block}"]
         settings += [f"predictions:{losses.tokens}", f"unk:{losses.unknown}"]
         return "|".join(settings)
-
-    @property
-    def types(self) -> Tensor:
-        """Return the types of the training text, which the model may predict: [V] bool."""
-        return torch.from_numpy(self.prepared.vocab.types_of("src"))
-
-    def make_model(self) -> ModelT:
-        """Return the model of the recipe, which predicts the types of the text."""
-        model = self.empty_model(self.recipe, len(self.prepared.vocab), self.types)
-        model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
-        return model
 
     @property
     def size(self) -> int:

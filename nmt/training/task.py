@@ -20,6 +20,7 @@ from torch import Tensor
 from nmt.config.recipe import Recipe
 from nmt.data.batches import FlatBatch
 from nmt.data.bitext import Split
+from nmt.data.encoded import Side
 from nmt.data.prepare import Prepared
 from nmt.model.base import ModelBase
 from nmt.run.results import format_number
@@ -122,9 +123,11 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
     Attributes:
         unit: name of the rows in messages: pairs or blocks.
+        predicted: side of the training text whose types the model may predict.
     """
 
     unit: str
+    predicted: Side
 
     def __init__(
         self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
@@ -142,9 +145,13 @@ class Task(ABC, Generic[ModelT, BatchT]):
             allowed: [V] bool, the types that the model may predict; None = all.
         """
 
-    @abstractmethod
     def make_model(self) -> ModelT:
         """Return the model on the CPU, with the initial weights that the seed determines."""
+        vocab = self.prepared.vocab
+        allowed = torch.from_numpy(vocab.types_of(self.predicted))
+        model = self.empty_model(self.recipe, len(vocab), allowed)
+        model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
+        return model
 
     @property
     @abstractmethod

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from nmt.config.recipe import Recipe
@@ -31,6 +30,7 @@ class Translation(Task[Transformer, Batch]):
     """Translate sentences: the loss is over target tokens, the scores are of beam search."""
 
     unit = "pairs"
+    predicted = "tgt"
     _last_translator: Translator | None = None
 
     @classmethod
@@ -39,14 +39,6 @@ class Translation(Task[Transformer, Batch]):
     ) -> Transformer:
         """Return a Transformer."""
         return Transformer(recipe.model, vocab_size, allowed, initialize=False)
-
-    def make_model(self) -> Transformer:
-        """Return a Transformer that predicts the types of the target side."""
-        prepared = self.prepared
-        types = torch.from_numpy(prepared.vocab.types_of("tgt"))
-        model = self.empty_model(self.recipe, len(prepared.vocab), types)
-        model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
-        return model
 
     @property
     def size(self) -> int:
