@@ -30,7 +30,6 @@ from nmt.training.task import (
     Evaluation,
     MeanEvaluation,
     ModelT,
-    Split,
     Task,
     score_line,
 )
@@ -109,17 +108,10 @@ class TextTask(Task[ModelT, BatchT]):
         """Return the sums over the predictions of a batch."""
         return self._loss(model, batch, self.targets(batch))
 
-    def evaluate(
-        self,
-        model: ModelT,
-        split: Split,
-        stop_requested: Callable[[], bool],
-        intervals: bool = False,
-    ) -> Evaluation:
-        """Return the perplexities of the model on a split; they have no intervals.
-
-        Of a split with several sets, these are the means over the sets.
-        """
+    def evaluate_set(
+        self, model: ModelT, one: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+    ) -> TextEvaluation:
+        """Return the perplexities of the model on a set; they have no intervals."""
         model.eval()
 
         def losses(batch: BatchT) -> tuple[LossSums, Tensor]:
@@ -129,16 +121,10 @@ class TextTask(Task[ModelT, BatchT]):
             targets = targets.masked_fill(~model.allowed[targets], UNK)
             return self._loss(model, batch, targets), targets
 
-        texts = self.prepared.dev if split == "dev" else self.prepared.test
-        assert texts is not None, "the caller checks has_test"
-        results: dict[str, Evaluation] = {}
-        for one in texts:
-            packed = self.held_out[one.name]
-            found = text_losses(packed, losses, self.recipe.data.batch_tokens, stop_requested)
-            results[one.name.partition(".")[2]] = TextEvaluation(
-                self.scores(found, one), found.smoothed_ppl, len(self.prepared.vocab)
-            )
-        return MeanEvaluation.of(results) if len(results) > 1 else next(iter(results.values()))
+        packed = self.held_out[one.name]
+        found = text_losses(packed, losses, self.recipe.data.batch_tokens, stop_requested)
+        scores = self.scores(found, one)
+        return TextEvaluation(scores, found.smoothed_ppl, len(self.prepared.vocab))
 
     def describe(self) -> str:
         """Return the task and the languages of the text."""

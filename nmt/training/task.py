@@ -21,7 +21,7 @@ from nmt.config.recipe import Recipe
 from nmt.data.batches import FlatBatch
 from nmt.data.bitext import Split
 from nmt.data.encoded import Side
-from nmt.data.prepare import Prepared
+from nmt.data.prepare import EvalSet, Prepared
 from nmt.model.base import ModelBase
 from nmt.run.results import format_number
 from nmt.runtime.device import autocast
@@ -178,7 +178,6 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def loss(self, model: ModelT, batch: BatchT) -> LossSums:
         """Return the sums of smoothed loss and cross-entropy over the tokens of a batch."""
 
-    @abstractmethod
     def evaluate(
         self,
         model: ModelT,
@@ -188,6 +187,8 @@ class Task(ABC, Generic[ModelT, BatchT]):
     ) -> Evaluation:
         """Return what the model scores on dev or test, without dropout.
 
+        Of a split with several sets, these are the means over the sets.
+
         Args:
             stop_requested: called between batches.
             intervals: add 95 % bootstrap intervals to the scores.
@@ -195,6 +196,19 @@ class Task(ABC, Generic[ModelT, BatchT]):
         Raises:
             Stopped: a stop was requested.
         """
+        sets = self.prepared.dev if split == "dev" else self.prepared.test
+        assert sets is not None, "the caller checks has_test"
+        results = {
+            one.name.partition(".")[2]: self.evaluate_set(model, one, stop_requested, intervals)
+            for one in sets
+        }
+        return MeanEvaluation.of(results) if len(results) > 1 else next(iter(results.values()))
+
+    @abstractmethod
+    def evaluate_set(
+        self, model: ModelT, one: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+    ) -> Evaluation:
+        """Return what the model scores on one dev or test set; see ``evaluate``."""
 
     @abstractmethod
     def describe(self) -> str:

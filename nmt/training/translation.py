@@ -13,9 +13,9 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.bitext import Split
 from nmt.data.buckets import buckets_for
 from nmt.data.epochs import Epochs
+from nmt.data.prepare import EvalSet
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
@@ -99,33 +99,20 @@ class Translation(Task[Transformer, Batch]):
             batch.weights,
         )
 
-    def evaluate(
-        self,
-        model: Transformer,
-        split: Split,
-        stop_requested: Callable[[], bool],
-        intervals: bool = False,
-    ) -> Evaluation:
-        """Return perplexities, translations and scores of the model on a split.
-
-        Of a split with several sets, these are the means over the sets.
-        """
-        chosen = self.prepared.dev if split == "dev" else self.prepared.test
-        assert chosen is not None, "the caller checks has_test"
+    def evaluate_set(
+        self, model: Transformer, one: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+    ) -> TranslationEvaluation:
+        """Return perplexities, translations and scores of the model on a set."""
         with self.autocast():
-            results: dict[str, Evaluation] = {
-                one.name.partition(".")[2]: evaluate(
-                    model,
-                    self._translator(model),
-                    self.prepared,
-                    one,
-                    self.recipe,
-                    stop_requested,
-                    intervals,
-                )
-                for one in chosen
-            }
-        return MeanEvaluation.of(results) if len(results) > 1 else next(iter(results.values()))
+            return evaluate(
+                model,
+                self._translator(model),
+                self.prepared,
+                one,
+                self.recipe,
+                stop_requested,
+                intervals,
+            )
 
     def describe(self) -> str:
         """Return the language pairs: ``gl-en``, or ``gl,es-en`` of several."""
