@@ -85,11 +85,9 @@ class EncodedPairs:
 def forced_decode(
     model: Transformer | Ensemble,
     pairs: EncodedPairs,
-    batch_tokens: int,
+    options: SearchOptions,
     batcher: HalvingBatcher,
-    align: bool = False,
     progress: Callable[[int], None] = lambda pairs: None,
-    tagged: bool = False,
 ) -> list[TokenScores]:
     """Score the targets of pairs, in batches of similar length.
 
@@ -97,13 +95,11 @@ def forced_decode(
 
     Args:
         model: in eval mode.
-        pairs: each source has at least one piece.
-        batch_tokens: the most tokens of a batch, counted as sentences x twice the longest side; a
-            longer pair is a batch of its own.
+        pairs: each source has at least one piece, after the tag of the options, if any.
+        options: ``batch_tokens`` limits sentences x twice the longest side of a batch; a longer
+            pair is a batch of its own. ``align`` adds the aligned source pieces.
         batcher: of the device that computes.
-        align: whether to find the aligned source pieces.
         progress: called with the number of pairs of each batch.
-        tagged: each source begins with a tag, which is not counted as a piece.
 
     Raises:
         NonFiniteScores: the scores of a pair hold NaN or infinity; with its line.
@@ -118,24 +114,24 @@ def forced_decode(
         rows = order[indices.start : indices.stop]
         batch = collate(pairs, rows).to(batcher.device)
         with contextlib.ExitStack() as stack:
-            attention = stack.enter_context(_recorded_attention(model)) if align else []
+            attention = stack.enter_context(_recorded_attention(model)) if options.align else []
             logits = model(batch)
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
         of_tokens = iter(log_probs[:, 0].tolist())
-        aligned = _aligned_pieces(attention, batch, tagged)
+        aligned = _aligned_pieces(attention, batch, tagged=options.tag is not None)
         results = []
         for place, row in enumerate(rows.tolist()):
             length = int(pairs.tgt_len[row])
             of_row = list(itertools.islice(of_tokens, length + 1))
             if not all(map(math.isfinite, of_row)):
                 raise NonFiniteScores(pairs.line(row))
-            results.append(TokenScores(of_row, aligned[place][:length] if align else []))
+            results.append(TokenScores(of_row, aligned[place][:length] if options.align else []))
         return results
 
     results: list[TokenScores] = [TokenScores([], [])] * len(order)
     lengths = (2 * longest[order]).tolist()
-    for indices, scores in batcher.map(score_batch, lengths, batch_tokens):
+    for indices, scores in batcher.map(score_batch, lengths, options.batch_tokens):
         for row, one in zip(order[indices.start : indices.stop], scores, strict=True):
             results[row] = one
         progress(len(indices))
@@ -164,8 +160,8 @@ def attention_maps(
     codec: TextCodec,
     pairs: Sequence[tuple[str, str]],
     device: torch.device,
-    tag: str | None = None,
-    src: str | None = None,
+    tag: str | None,
+    src: str | None,
 ) -> list[AttentionMap]:
     """Return the cross-attention of given pairs, at the layer that word alignments use.
 
@@ -173,7 +169,7 @@ def attention_maps(
         model: in eval mode.
         pairs: source and target, plain text; not blank.
         device: of the model.
-        tag: what each source begins with; it is the first of the source pieces.
+        tag: what each source begins with, the first of the source pieces; None = nothing.
         src: language of the sources; None = that of the model.
     """
     mark = codec.tag_ids(tag)
@@ -260,16 +256,7 @@ def add_scores_and_alignment(
         for part, ranks in zip(*of_line, strict=True)
         for one in ranks
     ]
-    scores = iter(
-        forced_decode(
-            model,
-            EncodedPairs(pairs),
-            options.batch_tokens,
-            batcher,
-            options.align,
-            tagged=options.tag is not None,
-        )
-    )
+    scores = iter(forced_decode(model, EncodedPairs(pairs), options, batcher))
     results = []
     for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
@@ -352,17 +339,7 @@ def score_pairs(
         if pieces is not None and all(pieces)
     ]
     progress(len(pairs) - len(usable))
-    scores = iter(
-        forced_decode(
-            model,
-            EncodedPairs(usable),
-            options.batch_tokens,
-            batcher,
-            options.align,
-            progress,
-            tagged=options.tag is not None,
-        )
-    )
+    scores = iter(forced_decode(model, EncodedPairs(usable), options, batcher, progress))
     results = []
     for (_, (_, target)), pieces in zip(pairs, segmented, strict=True):
         assert target is not None

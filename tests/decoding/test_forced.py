@@ -17,6 +17,7 @@ from nmt.decoding.batching import HalvingBatcher
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import EncodedPairs, forced_decode, word_alignment
 from nmt.decoding.mbr import UTILITIES, MbrRanker
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
@@ -185,13 +186,15 @@ def test_a_piece_is_never_aligned_to_padding_and_the_batch_does_not_matter(
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
     pairs = EncodedPairs(list(zip(sources, targets, [1, 2], strict=True)))
-    together = forced_decode(model, pairs, 4096, batcher, align=True)
-    apart = forced_decode(model, pairs, 1, batcher, align=True)
+    together, apart, plain = (
+        forced_decode(model, pairs, SearchOptions(batch_tokens=size, align=align), batcher)
+        for size, align in ((4096, True), (1, True), (4096, False))
+    )
     assert [f.aligned for f in together] == [f.aligned for f in apart]
     for f, source, target in zip(together, sources, targets, strict=True):
         assert len(f.aligned) == len(target)
         assert set(f.aligned) <= set(range(len(source)))  # never EOS or padding
-    assert [f.aligned for f in forced_decode(model, pairs, 4096, batcher)] == [[], []]
+    assert [f.aligned for f in plain] == [[], []]
 
 
 def test_words_are_linked_if_any_of_their_pieces_are() -> None:
