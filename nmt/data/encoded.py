@@ -230,8 +230,8 @@ def encode_training(
     pairs: Iterator[TrainingPair],
     min_count: int,
     folder: Path,
-    fixed: Vocab | None = None,
-    new: Sequence[str] = (),
+    fixed: Vocab | None,
+    new: Sequence[str],
 ) -> tuple[Vocab, list[int], dict[str, Coverage]]:
     """Write a training corpus and build its vocabulary, in one pass over the text.
 

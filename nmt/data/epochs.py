@@ -81,7 +81,7 @@ class NoisyPairs(EpochPairs):
         seed: int,
         epoch: int,
         longest: int,
-        threads: int = 1,
+        threads: int,
     ) -> None:
         super().__init__(corpus, rows)
         self._noise = noise

@@ -33,17 +33,15 @@ class TokenStream:
         bounds: [entries + 1] int64, where each entry of the corpus begins, and T.
     """
 
-    def __init__(
-        self, ids: np.ndarray, lengths: np.ndarray, sizes: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, ids: np.ndarray, lengths: np.ndarray, sizes: Sequence[int]) -> None:
         """Store a view of the lines.
 
         Args:
             ids: [sum of lengths] ids of all lines, without EOS; it may be memory-mapped.
             lengths: [lines] number of ids of each line.
-            sizes: lines of each entry of the corpus; None = one entry.
+            sizes: lines of each entry of the corpus.
         """
-        self._ids, self._sizes = ids, [len(lengths)] if sizes is None else list(sizes)
+        self._ids, self._sizes = ids, list(sizes)
         self.line_ends = np.cumsum(np.asarray(lengths, dtype=np.int64) + 1)
         lines = np.cumsum([0, *self._sizes])
         self.bounds = np.concatenate([[0], self.line_ends])[lines]

@@ -9,7 +9,7 @@ from nmt.scoring.systems import Systems
 
 
 def sentence_table(
-    systems: Systems, metrics: Sequence[str], documents: Sequence[str] = ()
+    systems: Systems, metrics: Sequence[str], documents: Sequence[str]
 ) -> Iterator[str]:
     """Yield a header and one row for each line and system, with their texts, without line ends.
 
@@ -20,7 +20,7 @@ def sentence_table(
 
     Args:
         metrics: keys of METRICS; those on words are left out, as tokenized BLEU is not smoothed.
-        documents: the document id of each line.
+        documents: the document id of each line; empty = not known.
     """
     on_text = [name for name in metrics if not METRICS[name].on_words]
     ids = [documents] if documents else []

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nmt.scoring.metrics import METRICS, RESAMPLES
+from nmt.scoring.metrics import METRICS
 
 SEED = 12345  # of the resamples; sacreBLEU's
 _CHUNK = 1 << 24  # numbers that a step of resampling holds in memory
@@ -72,7 +72,7 @@ def paired_tests(
     scores: Callable[[np.ndarray], np.ndarray],
     baseline: Runs,
     system: Runs,
-    resamples: int = RESAMPLES,
+    resamples: int,
 ) -> PairedTests:
     """Test the difference of two systems in both ways.
 

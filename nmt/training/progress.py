@@ -92,7 +92,7 @@ class Pace:
         now: returns seconds.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._paused = now, 0.0
         self._updates = self._tokens = 0
         self._marks: deque[tuple[float, int, int]] = deque()  # about one a second

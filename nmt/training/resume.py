@@ -39,7 +39,7 @@ def prepare_to_resume(
     run: TrainingFolder,
     processes: int,
     device: torch.device,
-    progress: bool = True,
+    progress: bool,
 ) -> tuple[Prepared, str]:
     """Return the corpora and the precision of a run to resume.
 
@@ -114,9 +114,7 @@ def resumed_precision(
         ) from error
 
 
-def prepare_resumed(
-    recipe: Recipe, run: RunFolder, state: TrainState, progress: bool = True
-) -> Prepared:
+def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress: bool) -> Prepared:
     """Prepare the corpora with the vocabulary and the segmenter of a run.
 
     Content is compared, not paths or versions: the corpora may have moved, and another version of a

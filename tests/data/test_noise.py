@@ -400,7 +400,7 @@ def test_a_vocabulary_without_noise_is_enough(case: Case, tmp_path: Path):
     vocab = vocabulary(case.sentences, None)
     corpus = encoded(case.sentences, vocab, tmp_path)
     sides = {s: SideNoise(case.noise, vocab, vocab.types_of(s)) for s in SIDES}
-    noisy, changed = NoisyPairs(corpus, None, sides, 1, 0, 1000), 0
+    noisy, changed = NoisyPairs(corpus, None, sides, 1, 0, 1000, threads=1), 0
     for row, pair in enumerate(PAIRS):
         pairs = noisy.select(np.array([row]))
         for side, ids, line in zip(SIDES, (pairs.src(row), pairs.tgt(row)), pair, strict=True):

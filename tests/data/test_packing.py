@@ -23,7 +23,8 @@ STREAM = [10, 11, EOS, EOS, 12, 13, 14, EOS, 15, EOS]
 
 def stream_of(lines: list[list[int]], sizes: list[int] | None = None) -> TokenStream:
     ids = np.array([i for line in lines for i in line], np.uint16)
-    return TokenStream(ids, np.array([len(line) for line in lines], np.int32), sizes)
+    lengths = np.array([len(line) for line in lines], np.int32)
+    return TokenStream(ids, lengths, sizes or [len(lines)])
 
 
 def random_lines(count: int, seed: int = 1, longest: int = 20) -> list[list[int]]:
