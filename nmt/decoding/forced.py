@@ -397,7 +397,7 @@ def _scored(
     return Translation(
         tgt,
         text,
-        log_prob / float(penalty),
+        log_prob / penalty,
         log_prob,
         True,
         scores.log_probs,

@@ -1,12 +1,14 @@
-"""The result of a search by any engine. It does not import torch, which an export does not need."""
+"""The result of a search. This module does not import torch: exported folders work without it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Number = TypeVar("Number", "Tensor", float)
 
 
 class NonFiniteScores(ArithmeticError):
@@ -38,6 +40,6 @@ class Hypothesis:
     finished: bool
 
 
-def length_penalty(length: Tensor | int, alpha: float) -> Tensor | float:
+def length_penalty(length: Number, alpha: float) -> Number:
     """Return ``((5 + n) / 6)^alpha`` (W equation 14)."""
     return ((5 + length) / 6) ** alpha

@@ -205,7 +205,7 @@ def beam_search(
         else:
             beams, parents = strategy(beams, allowed, log_sum_exp, alpha)
         length = beams.ids.shape[-1]
-        limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]  # type: ignore[index]
+        limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]
         done_now = (length >= limit) | _can_stop(beams, penalty, n_best)
         newly_done = done_now & ~done
         done = done | done_now

@@ -156,7 +156,7 @@ class CTranslate2Search:
             # if fewer hypotheses than beams exist, the other beams hold masked tokens
             if log_prob > MASKED_LOGIT / 2:
                 ids = ids[: len(ids) - finished]
-                hypotheses.append(Hypothesis(ids, log_prob, float(ranked_by), finished))
+                hypotheses.append(Hypothesis(ids, log_prob, ranked_by, finished))
         return sorted(hypotheses, key=lambda h: -h.score)
 
 
