@@ -16,7 +16,7 @@ from nmt.analysis.figures import metric_label
 from nmt.errors import NmtError
 from nmt.report import figures
 from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators, place_of
-from nmt.report.data_card import data_cards
+from nmt.report.data_card import NOT_RECORDED, data_cards
 from nmt.report.figures import Panel
 from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of
 from nmt.report.recipes import key_rows
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "\N{EN DASH}"  # where there is no value
-UNKNOWN = "not recorded"
 COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
 MAX_SETS = 4  # of several test sets that have a section; each takes seconds
 
@@ -216,8 +215,8 @@ def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
             **{name: value for name, value in texts.items() if name not in versions},
         }
         for name, value in values.items():
-            row = rows.setdefault(name, [UNKNOWN] * len(runs))
-            row[i] = UNKNOWN if value is None else str(value)
+            row = rows.setdefault(name, [NOT_RECORDED] * len(runs))
+            row[i] = NOT_RECORDED if value is None else str(value)
     return rows
 
 
