@@ -97,7 +97,7 @@ def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: b
 
     def score(split: EvalSet) -> Evaluation:
         loop.model.copy_to(twin)
-        return evaluate(twin, translator, prepared, split, recipe, lambda: False)
+        return evaluate(translator, split, recipe, lambda: False)
 
     history: list[tuple[int, float]] = []
     update = tokens = 0

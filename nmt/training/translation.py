@@ -104,15 +104,7 @@ class Translation(Task[Transformer, Batch]):
     ) -> TranslationEvaluation:
         """Return perplexities, translations and scores of the model on a set."""
         with self.autocast():
-            return evaluate(
-                model,
-                self._translator(model),
-                self.prepared,
-                one,
-                self.recipe,
-                stop_requested,
-                intervals,
-            )
+            return evaluate(self._translator(model), one, self.recipe, stop_requested, intervals)
 
     def describe(self) -> str:
         """Return the language pairs: ``gl-en``, or ``gl,es-en`` of several."""

@@ -13,7 +13,7 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, make_batches
 from nmt.data.encoded import EncodedCorpus
-from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.prepare import EvalSet
 from nmt.data.vocab import UNK
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
@@ -72,9 +72,7 @@ class TranslationEvaluation(Evaluation):
 
 
 def evaluate(
-    model: Transformer,
     translator: Translator,
-    prepared: Prepared,
     split: EvalSet,
     recipe: Recipe,
     stop_requested: Callable[[], bool],
@@ -83,6 +81,7 @@ def evaluate(
     """Return the teacher-forced loss and the scores of beam search, without dropout.
 
     Args:
+        translator: of the model in training.
         stop_requested: called between batches.
         intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
 
@@ -94,11 +93,10 @@ def evaluate(
         if stop_requested():
             raise Stopped
 
-    tgt = split.langs[1]
-    model.eval()
+    tgt, model = split.langs[1], translator.transformer.eval()
     nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device, check)
     sources = [split.corpus.src(row) for row in range(len(split.corpus))]
-    segmenter, moses = prepared.segmenter, prepared.segmenter.moses
+    segmenter, moses = translator.segmenter, translator.segmenter.moses
     hypotheses = translator.translate_ids(sources, check)
     texts = [segmenter.decode(h.pieces, tgt) for h in hypotheses]
     words = [segmenter.decode_tokenized(h.pieces, tgt) for h in hypotheses]
@@ -115,7 +113,7 @@ def evaluate(
         *score(scored, references, recipe.score.metrics, tgt, resamples, others),
         tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
     ]
-    unk = prepared.vocab.pieces([UNK])[0]
+    unk = translator.vocab.pieces([UNK])[0]
     return TranslationEvaluation(
         scores,
         perplexity(nll / tokens),

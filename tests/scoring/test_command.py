@@ -138,9 +138,14 @@ def test_a_run_has_the_scores_that_its_training_logged(
             for pieces in (segmenter.encode(f"{ref} cat", "en") for ref in refs)
         ]
 
-    translator = SimpleNamespace(translate_ids=translate_ids, device=torch.device("cpu"))
-    model = Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab))
-    evaluation = evaluate(model, translator, prepared, prepared.test[0], recipe, lambda: False)
+    translator = SimpleNamespace(
+        translate_ids=translate_ids,
+        transformer=Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab)),
+        device=torch.device("cpu"),
+        segmenter=segmenter,
+        vocab=prepared.vocab,
+    )
+    evaluation = evaluate(translator, prepared.test[0], recipe, lambda: False)
     evaluation.write(run / "test.hyp")
     argv = [str(run), "--json", "--metrics", "bleu,chrf,tokenized_bleu", "--resamples", "0"]
     assert main(argv) == 0
