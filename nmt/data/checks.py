@@ -445,7 +445,7 @@ def pair_hash(src: str, tgt: str) -> int:
 
 
 def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | None:
-    """Return why a pair does not train, a blank or a too long side, or None if it does.
+    """Return why a pair is left out of training, or None if it is not.
 
     Args:
         tgt: None = a line of text, which may have any number of words: blocks divide it.

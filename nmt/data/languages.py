@@ -196,7 +196,7 @@ def check_text_languages(
 ) -> tuple[list[str], list[str]]:
     """Return errors and warnings about the languages of texts, like ``check_languages``.
 
-    Only the first of two profiles and the first of two languages is used.
+    Only the source is used: the first of each two profiles and languages.
     """
     warnings: list[str] = []
     for name, (profile, _) in {**train, **held_out}.items():

@@ -133,7 +133,7 @@ class CorpusForm:
         name: of the corpus.
         tokenized: whether it should be Moses-tokenized.
         kept: pairs that were checked.
-        signs: what speaks against it, by suspicion.
+        signs: of another form, by suspicion.
     """
 
     name: str

@@ -103,7 +103,7 @@ class Translator:
         source: str | None,
         workers: int,
     ) -> None:
-        """Set what a translator has with any engine, which may search without a torch model."""
+        """Set the attributes that do not need a torch model, which other engines lack."""
         from nmt.decoding.worker_pool import check_workers
 
         self.segmenter, self.vocab, self.decode = segmenter, vocab, decode

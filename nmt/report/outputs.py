@@ -214,7 +214,7 @@ class Outputs:
         )
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
-        """Return what only the training knew."""
+        """Return a fault that only the training could count, from its log."""
         role, _, of_set = self.split.partition(".")
         counts: list[int | None] = []
         for run in self.runs:

@@ -132,10 +132,9 @@ def advice_on_size(parameters: int, pieces: int) -> str | None:
 
 
 def advice_for(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
-    """Return ``advice_on_size`` of a recipe.
+    """Return ``advice_on_size`` for a translation model without a parent, else None.
 
-    Return None for a model that starts from a parent, which was trained with other text. Do
-    so for language models too, because the threshold was measured on translation.
+    A parent was trained with other text, and the threshold was measured on translation.
     """
     if not recipe.translates or recipe.init.parent is not None:
         return None

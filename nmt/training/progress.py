@@ -204,7 +204,7 @@ class Progress:
 
 
 class LiveView:
-    """Show nothing: the base class of what shows a training while it runs.
+    """A view of a training while it runs. This base class shows nothing.
 
     Attributes:
         shown: the view shows what the lines of updates say, so these are only written to train.log.
