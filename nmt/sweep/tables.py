@@ -20,6 +20,8 @@ from nmt.sweep.results import (
     SweepResult,
     SystemResult,
     TrialResult,
+    not_comparable,
+    prediction_keys,
     problems,
 )
 
@@ -147,6 +149,8 @@ def _trials(result: SearchResult, variant: str) -> Table:
     if ranked[0].dev is not None:
         words = " ".join(f"{key}={value}" for key, value in ranked[0].keys.items())
         notes.append(f"best: trial {ranked[0].number} with {words}")
+    if result.metric == "ppl" and (differ := prediction_keys(result.keys)):
+        notes.append(not_comparable("trials", differ))
     remarks = [
         f"{trial.folder}: {trial.state}: {trial.reason}"
         for trial in ranked

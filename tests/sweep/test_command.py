@@ -347,6 +347,22 @@ def test_perplexities_of_words_compare_segmentations(folder, capsys):
     assert b["to_baseline"]["bootstrap"] is None
 
 
+def test_the_table_says_which_perplexities_do_not_compare(folder, capsys):
+    text_corpus(folder)
+    text_recipe(folder, "causal_lm", {"segment": {"min_count": 1}})
+    Path("causal_lm.yaml").rename("toy.yaml")
+    a, b = ({"about": "of words", "segment": {"min_count": n}} for n in (1, 2))
+    other_pieces = "differ in segment: they predict other tokens, so their ppl does not compare"
+    assert sweep.main([variants("a", "b")]) == 0
+    assert "does not compare" not in capsys.readouterr().out
+    assert sweep.main([variants(variants={"a": a, "b": b}), "--out", "other"]) == 0
+    assert f"the variants {other_pieces}; use --metric word_ppl\n" in capsys.readouterr().out
+    pytest.importorskip("optuna")
+    search = {"trials": 1, "space": {"segment.min_count": [1, 2]}}
+    assert sweep.main([variants(variants={"a": a}, search=search), "--out", "search"]) == 0
+    assert f"the trials {other_pieces}\n" in capsys.readouterr().out
+
+
 def test_the_table_says_that_a_low_ter_is_better(folder, capsys):
     toy_recipe(folder, {"score": {"metrics": ["bleu", "ter"]}})
     assert sweep.main([variants("a", "b"), "--metric", "ter"]) == 0
