@@ -873,12 +873,14 @@ def _learn_from_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
         f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is learned "
         "already; remove one of them",
     )
-    yield (
-        bool(segment.learning_entries) and not recipe.translates,
-        f"segment.learn_from has no effect with task: {recipe.task}; remove it",
-    )
     for i, entry in enumerate(segment.learning_entries):
-        yield entry.tag is not None, f"segment.learn_from[{i}].tag has no effect; remove it"
+        key = f"segment.learn_from[{i}]"
+        yield entry.tag is not None, f"{key}.tag has no effect; remove it"
+        yield (
+            # with the vocabulary of a parent, these are the parent's entries, which are not read
+            entry.tgt is not None and not recipe.translates and recipe.init.vocab != "parent",
+            f"{key}.tgt has no effect with task: {recipe.task}; remove it",
+        )
 
 
 def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:

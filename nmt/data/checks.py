@@ -217,11 +217,15 @@ def _unused_entry(corpus: Bitext, kept: Sequence[np.ndarray], monolingual: bool)
 
 
 def pairs_to_learn_from(
-    corpora: Sequence[Bitext], data: DataConfig, progress: bool
+    corpora: Sequence[Bitext], data: DataConfig, progress: bool, monolingual: bool
 ) -> TrainingPairs:
     """Return the pairs of corpora that only the segmentation is learned from, without checks.
 
     They are filtered like training pairs.
+
+    Args:
+        progress: show a bar on a terminal.
+        monolingual: whether this is text of one language, whose pairs have no target.
 
     Raises:
         UserError: no pair is left.
@@ -230,11 +234,15 @@ def pairs_to_learn_from(
     kept = []
     for corpus in corpora:
         pairs = counted(read_pairs(corpus.sides), "reading", "pairs", show=progress)
-        kept.append(np.array([reason_to_drop(*pair, limits) is None for pair in pairs], bool))
+        usable = [
+            not is_blank(src) and not reason_to_drop(src, None if monolingual else tgt, limits)
+            for src, tgt in pairs
+        ]
+        kept.append(np.array(usable, bool))
     if not any(found.any() for found in kept):
         names = ", ".join(str(corpus.original[0][0]) for corpus in corpora)
         raise UserError(
-            "no pair has text on both sides",
+            "no line has text" if monolingual else "no pair has text on both sides",
             at=f"segment.learn_from ({names})",
             fix="check the files, data.max_len and data.max_pieces",
         )

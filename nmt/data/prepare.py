@@ -183,7 +183,8 @@ def _learn(
     data = recipe.data
     learn_from, temperature = training, data.temperature
     if files.learn:
-        learn_from, temperature = pairs_to_learn_from(files.learn, data, progress), 1.0
+        temperature = 1.0
+        learn_from = pairs_to_learn_from(files.learn, data, progress, not recipe.translates)
     weights = [corpus.weight for corpus in learn_from.corpora]
     mixture = mixture_of(weights, learn_from.sizes, temperature)
     copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)

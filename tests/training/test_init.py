@@ -570,6 +570,39 @@ def test_parent_and_child_learn_one_segmentation(tmp_path):
         prepare_with(None, load_recipe(tmp_path / "pt.yaml"))
 
 
+def test_a_language_model_learns_its_segmentation_on_other_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, text in {"train.en": "low lower", "dev.en": "low", "train.gl": "casa casas"}.items():
+        (tmp_path / path).write_text(f"{text}\n\n" * 20)
+    recipe = {
+        "task": "causal_lm", "src": "en", "out": str(tmp_path / "run"),
+        "data": {"train": "train", "dev": "dev", "checks": "off"}, "segment": {"merges": 4},
+    }  # fmt: skip
+    file = tmp_path / "lm.yaml"
+    file.write_text(yaml.safe_dump(recipe))
+    both = "segment.learn_from=[train, {path: train, src: gl}]"
+    alone, joint = (prepare_with(None, load_recipe(file, given)) for given in ([], [both]))
+    assert segmenter_hash(alone.segmenter) != segmenter_hash(joint.segmenter)
+    (tmp_path / "train.gl").write_text("\n\n")
+    with pytest.raises(UserError, match=r"learn_from \(.*train\.gl\): no line has text"):
+        prepare_with(None, load_recipe(file, ["segment.learn_from=[{path: train, src: gl}]"]))
+    with pytest.raises(UserError, match=r"learn_from\[0\]\.tgt has no effect with task: causal_lm"):
+        load_recipe(file, ["segment.learn_from=[{path: train, tgt: gl}]"])
+
+
+def test_a_language_model_takes_a_segmentation_that_its_parent_learned_on_pairs(tmp_path):
+    parent = shutil.copytree(FIXTURES / "fastbpe" / "run", tmp_path / "parent")
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    values["segment"]["learn_from"] = [{"path": "other", "src": "pt", "tgt": "en"}]
+    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    data = {key: values["data"][key] for key in ("train", "dev", "tokenized", "normalize")}
+    init = {"from": str(parent), "vocab": "parent"}
+    recipe = yaml.safe_dump({"task": "causal_lm", "src": "en", "data": data, "init": init})
+    found = with_segment_of_parent(recipe_from_text(recipe, "recipe"), resume=False)
+    assert found.segment == RunFolder(parent).recipe().segment
+    assert recipe_from_text(dump_recipe(found), "config.yaml") == found
+
+
 @pytest.mark.parametrize(
     ("segment", "message"),
     [
