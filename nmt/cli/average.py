@@ -69,8 +69,12 @@ def body(args: argparse.Namespace) -> None:
         saved = save_average(run, paths, suffix, progress=True)
     for line in _table(paths, run):
         print(line)
-    print(f"average saved as checkpoint {saved.name}; translate with it:")
-    print(f"  nmt-translate {shlex.quote(args.run)} --checkpoint {saved.name}")
+    folder, name = shlex.quote(args.run), saved.name
+    use, command = "translate with it", f"nmt-translate {folder} --checkpoint {name}"
+    if not run.recipe().translates:
+        use = "start a translation model from it"
+        command = f"nmt-train RECIPE init.from={folder} init.checkpoint={name}"
+    print(f"average saved as checkpoint {name}; {use}:\n  {command}")
 
 
 def _too_few(run: RunFolder, found: int, option: str, count: int) -> UserError:

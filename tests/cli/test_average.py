@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from nmt.cli.average import main
+from nmt.config.load import dump_recipe
+from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
@@ -62,6 +64,18 @@ def test_the_average_is_the_mean_of_the_chosen_checkpoints(
     assert run.best() is None
     assert load_checkpoint(run).path.name == "u000045"
     assert not run.lock.in_use()
+
+
+def test_the_average_of_a_language_model_is_for_a_translation_model(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = {"train": "train", "dev": "dev"}
+    recipe = Recipe.model_validate({"task": "causal_lm", "src": "en", "data": data})
+    run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")
+    assert main([str(run.path), "--last", "2"]) == 0
+    *_, saved, command = capsys.readouterr().out.splitlines()
+    assert saved.endswith("; start a translation model from it:")
+    assert command == f"  nmt-train RECIPE init.from={run.path} init.checkpoint=u000045-avg2"
 
 
 def test_too_few_checkpoints_are_refused(
