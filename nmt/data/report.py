@@ -316,14 +316,19 @@ class CorpusReport:
 _REPORT: TypeAdapter[Any] = TypeAdapter(CorpusReport)
 
 
-def raise_on_failures(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> None:
+def raise_on_failures(
+    report: CorpusReport,
+    data: DataConfig,
+    segment: SegmentConfig,
+    to_train_anyway: str = "set data.checks=warn",
+) -> None:
     """Raise UserError if a check failed and ``data.checks`` is "error"."""
     problems = failures(report, data.max_overlap, segment)
     if problems and data.checks == "error":
         raise UserError(
             "\n  ".join(["corpus checks failed:", *problems]),
             at="data",
-            fix="fix the corpus, or set data.checks=warn to train anyway",
+            fix=f"fix the corpus, or {to_train_anyway} to train anyway",
         )
 
 

@@ -90,7 +90,8 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     recipe = _bare_recipe(paths, tokenized)
     files = CorpusFiles.of(recipe)
     report, training, _ = check_corpora(recipe, files, progress)
-    raise_on_failures(report, recipe.data, recipe.segment)
+    by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
+    raise_on_failures(report, recipe.data, recipe.segment, by_hand)
     data = recipe.data
     if report.splits["train"].not_in_nfc.count:  # the suggested recipe normalizes it
         data = data.model_copy(update={"normalize": "nfc"})

@@ -53,8 +53,10 @@ def lenient(make):
 
 
 def test_a_failed_check_is_an_error_as_in_training(tmp_path):
-    with pytest.raises(UserError, match=r"corpus checks failed(.|\n)*also in the training data"):
+    failed = r"corpus checks failed(.|\n)*also in the training data"
+    with pytest.raises(UserError, match=failed) as error:
         corpus(tmp_path, LATIN, ["the cat eats", "the house is blue", "yes"])
+    assert "write a recipe by hand, with data.checks: warn" in str(error.value)
 
 
 def test_warnings_do_not_advise_what_the_suggested_recipe_does(tmp_path, monkeypatch):
