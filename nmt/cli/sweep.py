@@ -127,11 +127,16 @@ def body(args: argparse.Namespace) -> None:
     out = Path(args.out) if args.out else Path("runs") / Path(args.file).stem
     bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
     if bad:
-        again = "the same command trains failed runs again, and a diverged one after its folder is "
+        again = (
+            "a search does not repeat these trials: after a repair, search in another folder with "
+            "--out DIR"
+            if sweep.search
+            else "the same command trains failed runs again, and a diverged one after its folder "
+            "is deleted"
+        )
         raise RunError(
             f"{len(bad)} runs ended without a result: {', '.join(bad)}",
-            fix=f"read the reasons above and in {out / 'logs'}"
-            + ("" if sweep.search else f"; {again}deleted"),
+            fix=f"read the reasons above and in {out / 'logs'}; {again}",
         )
 
 

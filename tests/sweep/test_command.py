@@ -541,6 +541,15 @@ def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
         assert fits or "model.heads (4) must divide model.dim (30)" in trial["reason"]
 
 
+def test_a_search_says_that_it_does_not_repeat_failed_trials(folder, capsys):
+    pytest.importorskip("optuna")
+    search = {"trials": 1, "space": {"model.dropout": [0.1, 0.2]}}
+    assert sweep.main([variants("fails", search=search)]) == 3
+    assert "does not repeat these trials: after a repair, search in" in capsys.readouterr().err
+    assert sweep.main(["v.yaml"]) == 0
+    assert not started(capsys.readouterr().err)
+
+
 def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
     pytest.importorskip("optuna")
     both = {"train.validate_every": [2, 4], "model.norm": ["rmsnorm", "layernorm"]}
