@@ -267,8 +267,9 @@ def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
         unit, to_check = "pair", "the files, data.max_len and data.max_pieces"
         if train.blank is not None:
             unit, to_check = "line with text", "the files and data.max_pieces"
+        empty = "all lines are blank" if train.blank else "the files are empty"
         raise UserError(
-            f"no training {unit} is left ({train.describe_drops() or 'the files are empty'})",
+            f"no training {unit} is left ({train.describe_drops() or empty})",
             at=f"data.train ({', '.join(map(str, paths))}{', ...' if unit == 'pair' else ''})",
             fix=f"check {to_check}",
         )

@@ -149,7 +149,7 @@ def test_another_language_is_a_warning(tmp_path: Path):
     ("name", "content", "message"),
     [
         ("train", b"", "no training line with text is left (the files are empty)"),
-        ("train", b"\n \n", "no training line with text is left (the files are empty)"),
+        ("train", b"\n \n", "no training line with text is left (all lines are blank)"),
         ("dev", b"", "no line has text"),
         ("dev", b"\n\n", "no line has text"),
         ("dev", "caf\xe9\n".encode("latin-1"), "dev.en:1: not UTF-8"),
