@@ -7,21 +7,23 @@ cost a few lookups.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeAlias
 
+import regex
+
 Words: TypeAlias = tuple[str, ...]
 
 # not compared: placeholders and addresses; digits and punctuation are not words
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
-_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-# a letter of a script without spaces between words counts as a word
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W\d_]+")
-_WORD_OR_NUMBER = re.compile(rf"[{_UNSPACED}]|\w+")
+_PLACEHOLDER = regex.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
+# Thai, Lao; Burmese; Khmer; Japanese; Chinese: without spaces between words, a letter is a word
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+# not with re, whose words end at each vowel sign or accent that is a character of its own
+_WORD = regex.compile(rf"[{_UNSPACED}]|[^\W\d_]+")
+_WORD_OR_NUMBER = regex.compile(rf"[{_UNSPACED}]|\w+")
 MIN_WORDS = 4  # shorter texts are skipped: "Battery level" and "Battery low" are different texts
 _LONG = 20  # words; in longer texts, one changed word leaves over half of the trigrams
 MIN_JACCARD = 0.5  # trigrams that two near-duplicates share, of those that either has

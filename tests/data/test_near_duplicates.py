@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from nmt.data import near_duplicates
-from nmt.data.near_duplicates import NearIndex, Recurrence, RecurringTexts
+from nmt.data.near_duplicates import (
+    NearIndex,
+    Recurrence,
+    RecurringTexts,
+    is_short,
+    normalized,
+)
 
 TEXTS = [
     "The commission will examine the proposal in the second half of the year.",
@@ -35,6 +41,25 @@ def test_a_change_in_one_place_is_found(line: str):
     report = found([*TEXTS[1:2], line])
     assert (report.same, report.near, report.of) == (1, 1, 3)
     assert report.examples[1] == f"train:2: {line} ~ {TEXTS[0]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("मेरा नाम हिन्दी है।", ("मेरा", "नाम", "हिन्दी", "है")),
+        ("Ko\u0323\u0301 12 e\u0300de\u0300.", ("ko\u0323\u0301", "e\u0300de\u0300")),
+        ("שָׁלוֹם לְכֻלָּם", ("שָׁלוֹם", "לְכֻלָּם")),
+        ("ភាសា", tuple("ភាសា")),
+        ("မြန်မာ", tuple("မြန်မာ")),
+    ],
+)
+def test_words_have_their_vowel_signs_and_accents(text: str, words: tuple[str, ...]):
+    assert normalized(text) == words
+
+
+def test_a_text_of_two_words_with_vowel_signs_is_short():
+    assert is_short("हिन्दी भाषा")
+    assert not is_short("मेरा नाम हिन्दी है")
 
 
 def test_text_with_the_same_beginning_is_not_a_near_duplicate():
