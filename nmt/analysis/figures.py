@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.analysis.curves import RunMetrics, final_mean, running_mean, short_labels
+from nmt.analysis.curves import Curve, RunMetrics, final_mean, running_mean, short_labels
 from nmt.errors import UserError
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +76,7 @@ def gradient_norms(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
         curve = run.curve("observed", "grad_total")
         if not len(curve.updates):
             curve = run.curve("train", "grad_norm")  # logged every train.log_every updates
-        _require(len(curve.updates), run, "gradient norm", "train it first")
+        _require_log(curve, run, "gradient norm")
         axes.plot(*curve, color=color, linewidth=0.8, label=label)
         _set_axes(axes, "Update" if run is runs[-1] else "", "Gradient norm (L2)", logarithmic=True)
     _share_scale(grid)
@@ -112,6 +114,7 @@ def gradient_changes(runs: Sequence[RunMetrics], selected: str | None) -> Figure
     figure, grid = _panels(len(runs) - 1, len(stacks))
     for run in runs:
         _require(len(run.modules(observer, stacks[-1])), run, observer, _observe(observer))
+        _require_log(run.curve("train", "loss"), run, "training loss")
     base = runs[0]
     base_loss = final_mean(base.curve("train", "loss"))
     colors = _module_colors(runs, observer)
@@ -162,7 +165,7 @@ def stability(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
     figure, ((axes,),) = _panels(1, 1)
     for label, color, run in _labeled(runs):
         loss, rate = run.curve("train", "loss"), run.curve("train", "lr")
-        _require(len(loss.updates), run, "training loss", "train it first")
+        _require_log(loss, run, "training loss")
         axes.plot(rate.values, loss.values, label=label, color=color)
         axes.plot(rate.values[-1], loss.values[-1], marker="x", color=color)
     _set_axes(axes, "Learning rate", "Label-smoothed loss (nats per token)")
@@ -251,6 +254,19 @@ def _require(count: int, run: RunMetrics, missing: str, fix: str) -> None:
     """Raise a UserError if a run has logged none of what a figure shows."""
     if not count:
         raise UserError(f"this run has no {missing}", at=str(run.path), fix=fix)
+
+
+def _require_log(curve: Curve, run: RunMetrics, name: str) -> None:
+    """Raise a UserError if a run has not logged a value of training, as every N updates."""
+    if len(curve.updates):
+        return
+    every = run.recipe.train.log_every
+    if read_summary(RunFolder(run.path)):  # it has ended
+        fix = "train again with a smaller train.log_every, such as train.log_every=1 out=PATH"
+    else:
+        fix = f"wait for update {every:,}, or start the training again if it has stopped"
+    missing = f"{name} in its log: no update was logged, as train.log_every is {every:,}"
+    _require(0, run, missing, fix)
 
 
 def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.ndarray]:

@@ -126,6 +126,32 @@ def test_quantities_that_a_run_has_not_logged_are_errors(runs, tmp_path, capsys,
     assert not output.exists()
 
 
+@pytest.mark.parametrize("figure", ["gradients", "stability", "changes"])
+def test_a_run_shorter_than_log_every_says_so(runs, tmp_path, capsys, figure):
+    for source, name in zip(runs, ("ended", "training"), strict=True):
+        folder = tmp_path / name
+        folder.mkdir()
+        config = (source / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(config.replace("log_every: 1\n", "log_every: 1000\n"))
+        names = ["grad_l1/decoder.layers.0.ffn.fc2"]
+        records = [{"kind": "dev", "ppl": 3.0}, {"kind": "observed", **dict.fromkeys(names, 1.0)}]
+        lines = (json.dumps({"update": 4, **record}) + "\n" for record in records)
+        (folder / "metrics.jsonl").write_text("".join(lines))
+    (tmp_path / "ended" / "summary.json").write_text('{"status": "finished"}')
+
+    def error(*names: str) -> str:
+        output = tmp_path / "out.png"
+        assert main([figure, *(str(tmp_path / name) for name in names), "-o", str(output)]) == 2
+        assert not output.exists()
+        return capsys.readouterr().err
+
+    ended, training = error("ended", "training"), error("training", "ended")
+    for err in (ended, training):
+        assert "in its log: no update was logged, as train.log_every is 1,000\n" in err
+    assert "train again with a smaller train.log_every, such as train.log_every=1 out=" in ended
+    assert "wait for update 1,000, or start the training again if it has stopped" in training
+
+
 def test_an_unknown_file_format_is_an_error(runs, tmp_path, capsys):
     assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.bmp")]) == 2
     assert ".png, .svg or .pdf" in capsys.readouterr().err
