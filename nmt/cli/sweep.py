@@ -178,7 +178,7 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
 
 
 def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
-    """Train the trials of a search; return the names of those that failed."""
+    """Train the trials of a search; return the names of all that failed."""
     from nmt.sweep.search import SearchRuns
 
     source = SearchRuns(args.file, sweep, out, args.overrides)
@@ -193,7 +193,7 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
                 pool.display.skipped(trial.state)
             pool.run(source)
     _write(args, source.result(), out)
-    return [name for name, found in source.outcomes.items() if found.status == "failed"]
+    return source.failed_runs()
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:

@@ -47,9 +47,6 @@ class SearchRuns:
         out: folder of the sweep.
         overrides: ``key=value`` of each run.
 
-    Attributes:
-        outcomes: how the trials of this command ended, by name.
-
     Raises:
         UserError: optuna is missing, an override sets a key of the search, or the folder has a
             search with another space or another recipe.
@@ -59,7 +56,6 @@ class SearchRuns:
         assert sweep.search is not None
         self.file, self.sweep, self.out, self.overrides = file, sweep, out, list(overrides)
         self.plan: SearchPlan = sweep.search
-        self.outcomes: dict[str, Outcome] = {}
         self._open: dict[str, optuna.Trial] = {}  # run name -> its trial
         self._check_overrides()
         self.studies = {variant.name: self._study(variant) for variant in sweep.variants}
@@ -69,6 +65,17 @@ class SearchRuns:
     def ended_trials(self) -> list[TrialResult]:
         """Return the trials that need no training."""
         return [t for t in self.result().trials if t.state != "stopped"]
+
+    def failed_runs(self) -> list[str]:
+        """Return the names of the trials whose training failed, in this or in an earlier command.
+
+        A trial whose values do not fit each other is not one of them: it was never started.
+        """
+        return [
+            self._folder(variant, trial.number).name
+            for variant, trial in self._trials()
+            if trial.user_attrs.get("status") == "failed"
+        ]
 
     def next_run(self) -> PlannedRun | None:
         """Return an interrupted trial, or a new one; None if all have been started."""
@@ -93,7 +100,6 @@ class SearchRuns:
         """Store the value of a trial, or why it has none; one that was stopped stays open."""
         trial = self._open.pop(run.name)
         _report(trial, progress)
-        self.outcomes[run.name] = outcome
         if outcome.status == "stopped":
             return
         if outcome.reason:

@@ -544,10 +544,13 @@ def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
 def test_a_search_says_that_it_does_not_repeat_failed_trials(folder, capsys):
     pytest.importorskip("optuna")
     search = {"trials": 1, "space": {"model.dropout": [0.1, 0.2]}}
-    assert sweep.main([variants("fails", search=search)]) == 3
-    assert "does not repeat these trials: after a repair, search in" in capsys.readouterr().err
-    assert sweep.main(["v.yaml"]) == 0
-    assert not started(capsys.readouterr().err)
+    command = [variants("fails", search=search)]
+    for options, trained in (([], ["fails.trial-0"]), ([], []), (["--results"], [])):
+        assert sweep.main([*command, *options]) == 3
+        err = capsys.readouterr().err
+        assert started(err) == trained
+        assert "1 runs ended without a result: fails.trial-0\n" in err
+        assert "does not repeat these trials: after a repair, search in" in err
 
 
 def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
