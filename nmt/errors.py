@@ -25,6 +25,12 @@ class NmtError(Exception):
         text = f"{self.at}: {self.what}" if self.at else self.what
         return f"{text}\n  -> {self.fix}" if self.fix else text
 
+    @property
+    def summary(self) -> str:
+        """Return the place and what is wrong in one line, without the fix."""
+        text = f"{self.at}: {self.what}" if self.at else self.what
+        return " ".join(text.split())
+
 
 class UserError(NmtError):
     """The recipe, the input or an argument is wrong."""

@@ -61,13 +61,8 @@ def load_translators(runs: Sequence[ReportedRun]) -> dict[str, Translator | str]
             best = run.summary.get("best", "best")
             loaded[run.name] = Translator.load(run.folder.path, "cpu", best)
         except NmtError as error:
-            loaded[run.name] = place_of(error)
+            loaded[run.name] = error.summary
     return loaded
-
-
-def place_of(error: NmtError) -> str:
-    """Return what an error says in one line, without its fix."""
-    return f"{error.at}: {error.what}" if error.at else error.what
 
 
 def heat_maps(
@@ -106,7 +101,7 @@ def heat_maps(
             src,
         )
     except NmtError as error:
-        return [], place_of(error)
+        return [], error.summary
     if not maps:
         return [], f"no example has at most {MAX_PIECES} pieces"
     return [

@@ -15,7 +15,7 @@ import nmt
 from nmt.analysis.figures import metric_label
 from nmt.errors import NmtError
 from nmt.report import figures
-from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators, place_of
+from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators
 from nmt.report.data_card import NOT_RECORDED, data_cards
 from nmt.report.figures import Panel
 from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of
@@ -303,7 +303,7 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
             outputs.append(Outputs(runs, split))
         except NmtError as error:
             of_set = f" of {split}" if len(splits) > 1 else ""
-            notes.append(f"Translations{of_set} are not shown: {place_of(error)}")
+            notes.append(f"Translations{of_set} are not shown: {error.summary}")
     if rest := splits[MAX_SETS:]:
         notes.append(f"Translations of {', '.join(rest)} are not shown: the report has {MAX_SETS}.")
     return outputs, notes
@@ -339,13 +339,13 @@ def _output_section(
         else:
             panels.append(_frequency_panel(number, outputs.split, frequencies))
     except NmtError as error:
-        notes.append(f"Words by frequency are not shown: {place_of(error)}")
+        notes.append(f"Words by frequency are not shown: {error.summary}")
     examples: dict[str, list[Example]] = {}
     maps: list[HeatMap] = []
     try:
         examples = outputs.examples()
     except NmtError as error:
-        notes.append(f"Examples are not shown: {place_of(error)}")
+        notes.append(f"Examples are not shown: {error.summary}")
     for run in runs if examples else ():
         translator = translators[run.name]
         if isinstance(translator, str):

@@ -409,7 +409,7 @@ class _Compare:
         try:
             of_sets = [_statistics(folders, name, self.metric) for name in names]
         except UserError as error:  # another reference, or output that was deleted
-            self.notes.append(f"{after.name} is not compared with {before.name}: {error}")
+            self.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
             return None
         tests = paired_tests(
             of_sets[0][0],

@@ -84,7 +84,7 @@ class SearchRuns:
             try:
                 run = self._run(variant, number, trial.params)
             except UserError as error:  # values that do not fit each other
-                trial.set_user_attr("reason", str(error))
+                trial.set_user_attr("reason", error.summary)
                 _tell(trial, "FAIL")
             else:
                 self._open[run.name] = trial

@@ -144,6 +144,20 @@ def test_a_difference_is_that_of_the_mean_scores_of_the_outputs(folder, capsys):
     assert 0 < difference["randomization"] <= 1
 
 
+def test_every_note_is_one_line(folder, capsys):
+    """As a comment of LaTeX and as an item of a Markdown list."""
+    file = variants("a", "b")
+    assert sweep.main([file]) == 0
+    Path("runs/v/a.seed-1/test.hyp").unlink()
+    assert sweep.main([file, "--results"]) == 0
+    note = (
+        "b is not compared with a: runs/v/a.seed-1/test.hyp: no test hypotheses of the best "
+        "checkpoint\n"
+    )
+    assert Path("runs/v/results.tex").read_text().startswith(f"% {note}% needs")
+    assert Path("runs/v/results.md").read_text().endswith(f"- {note}")
+
+
 def test_failed_and_diverged_runs_have_reasons_and_the_others_continue(folder, capsys):
     file = variants("fails", "diverges", "killed", "good", baseline="good")
     assert sweep.main([file]) == 3
