@@ -110,7 +110,8 @@ def _print_table(args: argparse.Namespace) -> None:
     enable_gc()
     (file,) = args.paths
     folders = args.runs or [None]
-    rows = [_row(variant, runs) for variant in load_variants(file) for runs in folders]
+    variants = load_variants(file)
+    rows = [_row(variant, runs) for variant in variants for runs in folders]
     if args.json:
         print(json.dumps({"file": file, "variants": rows}, indent=1, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -119,12 +120,32 @@ def _print_table(args: argparse.Namespace) -> None:
         print("\t".join(HEADERS))
         for row in rows:
             print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
+    _print_notes(variants, folders)
+
+
+def _print_notes(variants: Sequence[Variant], folders: Sequence[str | None]) -> None:
+    """Say if the perplexities of variants of the same base and corpus do not compare."""
+    from nmt.run.predictions import different_predictions, not_comparable
+    from nmt.run.results import read_result
+
+    of_group: dict[str, list[Path]] = {}
+    for variant in variants:
+        places = [_folder(variant, runs) for runs in folders]
+        known = [place for place in places if read_result(place).ppl is not None]
+        of_group.setdefault(variant.group, []).extend(known)
+    differ = [key for group in of_group.values() for key in different_predictions(group)]
+    if differ:
+        print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
+
+
+def _folder(variant: Variant, runs: str | None) -> Path:
+    return Path(runs, variant.name) if runs else Path(variant.recipe.out)
 
 
 def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
     from nmt.run.results import read_result
 
-    result = read_result(Path(runs, variant.name) if runs else variant.recipe.out)
+    result = read_result(_folder(variant, runs))
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
     names = {"variant": variant.name, "about": variant.about, "runs": runs}
     return {**names, **vars(result), **printed}

@@ -21,6 +21,7 @@ from nmt.report.figures import Panel
 from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of
 from nmt.report.recipes import key_rows
 from nmt.report.runs import ReportedRun
+from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
@@ -141,7 +142,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "keys": [figures.key(number) for number in range(len(runs))],
         "facts": _facts(runs),
         "score_tables": tables,
-        "notes": [*score_notes, *notes],
+        "notes": [*score_notes, *_perplexity_notes(runs), *notes],
         "significance": SIGNIFICANCE_LEVEL,
         "resamples": RESAMPLES,
         "by_update": figures.learning_curves(runs, by_time=False),
@@ -285,6 +286,13 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
         for (name, _), of_runs in found.items()
     ]
     return tables, notes
+
+
+def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return a note if the perplexities of the runs do not compare."""
+    differ = different_predictions([run.name for run in runs if run.result.ppl is not None])
+    note = not_comparable("runs", differ)
+    return [f"{note[0].upper()}{note[1:]}."] if differ else []
 
 
 # ---------------------------------------------------------------- outputs

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nmt.config.load import changed_keys
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import Split, held_out_entries
-from nmt.data.cache import NOISE_KEYS
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
+from nmt.run.predictions import VOCABULARY, different_predictions, not_comparable
 from nmt.run.results import as_score, read_result, read_summary
 from nmt.runtime.progress import counted
 from nmt.sweep.plan import Outcome, PlannedRun
@@ -21,8 +20,6 @@ from nmt.sweep.plan import Outcome, PlannedRun
 ENDED = ("finished", "stopped")  # of a run with scores; stopped = at its time_limit
 SIGNIFICANT = 0.01  # T table 3
 PERPLEXITIES = ("ppl", "word_ppl")
-# keys that decide what a model predicts, besides the group segment
-PREDICTIONS = ("task", "data.block", "data.tokenized", "data.normalize")
 
 
 @dataclass(frozen=True)
@@ -252,9 +249,10 @@ def collect(
     compare = _Compare(systems, recipes, baseline, metric, split, resamples)
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
         compare.notes.append("the variants select their best checkpoints by different metrics")
-    if metric == "ppl" and (differ := _different_predictions(systems, recipes)):
+    if differ := _different_predictions(systems):
         causal = all(recipe.task == "causal_lm" for recipe in recipes.values())
-        instead = "; use --metric word_ppl" * (causal and differ == ["segment"] and split == "test")
+        can_use_words = causal and differ in (["segment"], [VOCABULARY]) and split == "test"
+        instead = "; use --metric word_ppl" * (metric == "ppl" and can_use_words)
         compare.notes.append(not_comparable("variants", differ) + instead)
     shown = counted(systems, "testing the differences", "variants", len(systems), slow=True)
     compared = [compare.system(system) for system in shown]
@@ -282,28 +280,15 @@ def summarize(
     return Statistics(len(known), statistics.fmean(known), deviation, best)
 
 
-def prediction_keys(keys: Iterable[str]) -> list[str]:
-    """Return the recipe keys that decide what a model predicts; ``segment`` for those of it."""
-    noise = [f"segment.{key}" for key in NOISE_KEYS]
-    chosen = ["segment" if key.startswith("segment.") else key for key in keys if key not in noise]
-    return [key for key in dict.fromkeys(chosen) if key in ("segment", *PREDICTIONS)]
-
-
-def not_comparable(what: str, keys: Sequence[str]) -> str:
-    """Return a note on variants or trials whose perplexities are of other predictions."""
-    return (
-        f"the {what} differ in {', '.join(keys)}: they predict other tokens, so their ppl does not "
-        "compare"
-    )
-
-
-def _different_predictions(
-    systems: Sequence[SystemResult], recipes: Mapping[str, Recipe]
-) -> list[str]:
-    """Return the prediction keys in which variants of the same base and corpus differ."""
-    first = {system.group: recipes[system.name] for system in reversed(systems)}
-    pairs = [(first[system.group], recipes[system.name]) for system in systems]
-    return prediction_keys(key for one, other in pairs for key in changed_keys(one, other))
+def _different_predictions(systems: Sequence[SystemResult]) -> list[str]:
+    """Return in what the predictions of variants of the same base and corpus differ."""
+    of_group: dict[str, list[str]] = {}
+    for system in systems:
+        if system.ppl is not None:  # it has a perplexity in the table
+            finished = next(run.folder for run in system.runs if run.finished)
+            of_group.setdefault(system.group, []).append(finished)
+    found = [key for folders in of_group.values() for key in different_predictions(folders)]
+    return list(dict.fromkeys(found))
 
 
 def _tests(recipe: Recipe, metric: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nmt.run.predictions import not_comparable, prediction_keys
 from nmt.run.results import LOWER_IS_BETTER, format_number
 from nmt.sweep.results import (
     SIGNIFICANT,
@@ -20,8 +21,6 @@ from nmt.sweep.results import (
     SweepResult,
     SystemResult,
     TrialResult,
-    not_comparable,
-    prediction_keys,
     problems,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,23 @@ def test_a_run_that_has_not_started_has_no_figures(folder, capsys):
     row = rows(folder, capsys)["later"]
     assert {name for name, cell in row.items() if cell} == {"variant", "runs", "status", "updates"}
     assert row["status"] == "not started"
+
+
+def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path, capsys):
+    for name in ("plain", "wild"):
+        shutil.copytree(folder / "runs" / "plain", tmp_path / name)
+    argv = ["--table", str(folder / "v.yaml"), "--runs", str(tmp_path)]
+    assert report.main(argv) == 0
+    assert capsys.readouterr().err == ""
+    vocab = tmp_path / "wild" / "vocab.txt"
+    vocab.write_text(vocab.read_text() + "other\t1\t1\n")
+    assert report.main(argv) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 4
+    assert err == (
+        "note: the variants differ in vocabulary: they predict other tokens, so their ppl does not "
+        "compare\n"
+    )
 
 
 def test_json_has_full_precision(folder, capsys):

@@ -230,6 +230,18 @@ def test_several_runs_are_compared_with_the_first(both):
     assert len(both.section("curves").all("figure")) == 2 * CURVES
 
 
+def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path):
+    note = (
+        "The runs differ in vocabulary: they predict other tokens, so their ppl does not compare."
+    )
+    other = tmp_path / "other"
+    shutil.copytree(folder / "plain", other)
+    assert note not in render(read_runs([folder / "plain", other]))
+    vocab = other / "vocab.txt"
+    vocab.write_text(vocab.read_text(encoding="utf-8") + "other\t1\t1\n", encoding="utf-8")
+    assert note in render(read_runs([folder / "plain", other]))
+
+
 def test_each_test_set_has_its_sections(several_sets):
     page = Page.read(several_sets)
     assert [bool("open" in attrs) for attrs in page.all("details", class_="set")] == [True, False]

@@ -377,6 +377,32 @@ def test_the_table_says_which_perplexities_do_not_compare(folder, capsys):
     assert f"the trials {other_pieces}\n" in capsys.readouterr().out
 
 
+def test_perplexities_next_to_bleu_do_not_compare_either(folder, capsys):
+    different = {"a": {"about": "all"}, "b": {"about": "two", "segment": {"min_count": 2}}}
+    note = (
+        "the variants differ in segment: they predict other tokens, so their ppl does not compare"
+    )
+    assert sweep.main([variants(variants=different)]) == 0
+    assert f"{note}\n" in capsys.readouterr().out
+    assert note in Path("runs/v/results.tex").read_text()
+    # no perplexity is shown
+    assert sweep.main(["v.yaml", "--results", "--out", "empty"]) == 0
+    assert "does not compare" not in capsys.readouterr().out
+
+
+def test_a_vocabulary_of_other_training_text_is_noticed(folder, capsys):
+    assert sweep.main([variants("a", "b")]) == 0
+    for name, types in (("a", ["1", "2"]), ("b", ["1", "2", " <bt>"])):
+        lines = "".join(f"{piece}\t3\t3\n" for piece in types)
+        Path(f"runs/v/{name}.seed-1/vocab.txt").write_text(lines)
+    capsys.readouterr()
+    assert sweep.main(["v.yaml", "--results"]) == 0
+    assert "does not compare" not in capsys.readouterr().out
+    Path("runs/v/b.seed-1/vocab.txt").write_text("1\t3\t3\n3\t3\t3\n")
+    assert sweep.main(["v.yaml", "--results"]) == 0
+    assert "the variants differ in vocabulary: they predict other tokens" in capsys.readouterr().out
+
+
 def test_the_table_says_that_a_low_ter_is_better(folder, capsys):
     toy_recipe(folder, {"score": {"metrics": ["bleu", "ter"]}})
     assert sweep.main([variants("a", "b"), "--metric", "ter"]) == 0
