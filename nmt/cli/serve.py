@@ -135,14 +135,15 @@ def _limits(args: argparse.Namespace) -> Limits:
     """Return the limits of the command line.
 
     Raises:
-        UserError: one is not positive.
+        UserError: one is not a positive number; infinity is not one of JSON's.
     """
     from nmt.serve.limits import Limits
 
     values = {name: getattr(args, name) for name in LIMITS}
     for name, value in values.items():
-        if not value > 0:
-            raise UserError(f"{value:g} is not above 0", at=LIMITS[name][0], fix="raise it")
+        if not 0 < value < float("inf"):
+            flag = LIMITS[name][0]
+            raise UserError(f"{value:g} is not a number above 0", at=flag, fix="give another one")
     return Limits(**values)
 
 

@@ -85,7 +85,9 @@ def test_a_key_file_that_is_missing_a_port_in_use_and_a_limit_of_0(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert f"cannot listen on 127.0.0.1, port {port}" in refused("--port", port)
-    assert refused("--max-lines", "0").startswith("nmt-serve: --max-lines: 0 is not above 0")
+    assert refused("--max-lines", "0").startswith("nmt-serve: --max-lines: 0 is not a number above")
+    # JSON has no infinity, so GET /models would fail
+    assert refused("--timeout", "inf").startswith("nmt-serve: --timeout: inf is not a number above")
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 73536])
