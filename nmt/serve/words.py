@@ -68,15 +68,17 @@ def _group(codec: TextCodec, pieces: Sequence[str]) -> tuple[list[str], list[int
 
 def _place(words: Sequence[str], text: str) -> list[Word]:
     """Find each word in the text, from left to right."""
-    placed, position = [], 0
+    placed, position, gap = [], 0, MAX_GAP
     for word in words:
         start = end = position
         plain = html.unescape(word)  # Moses escapes some characters
         for spelling in dict.fromkeys((plain, plain.strip("@"), word)):
             found = text.find(spelling, position) if spelling else -1
-            if 0 <= found - position <= MAX_GAP:
+            if 0 <= found - position <= gap:
                 start, end = found, found + len(spelling)
                 break
+        # the next word is behind this one, which the text may have in another form
+        gap = MAX_GAP if end > start else gap + MAX_GAP + len(plain)
         placed.append(Word(start, end))
         position = end
     return placed
