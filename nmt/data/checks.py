@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 # of the checks here, in languages and in near_duplicates; raise it when they find other things, so
 # that old caches are not used
-VERSION = "2"
+VERSION = "3"
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64

@@ -15,15 +15,12 @@ from typing import TypeAlias
 
 import regex
 
+from nmt.data.words import WORD, WORD_OR_NUMBER
+
 Words: TypeAlias = tuple[str, ...]
 
 # not compared: placeholders and addresses; digits and punctuation are not words
 _PLACEHOLDER = regex.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
-# Thai, Lao; Burmese; Khmer; Japanese; Chinese: without spaces between words, a letter is a word
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-# not with re, whose words end at each vowel sign or accent that is a character of its own
-_WORD = regex.compile(rf"[{_UNSPACED}]|[^\W\d_]+")
-_WORD_OR_NUMBER = regex.compile(rf"[{_UNSPACED}]|\w+")
 MIN_WORDS = 4  # shorter texts are skipped: "Battery level" and "Battery low" are different texts
 _LONG = 20  # words; in longer texts, one changed word leaves over half of the trigrams
 MIN_JACCARD = 0.5  # trigrams that two near-duplicates share, of those that either has
@@ -37,12 +34,12 @@ LINES_PER_COMPARISON = 50
 
 def normalized(text: str) -> Words:
     """Return the lowercased words without digits, placeholders and punctuation."""
-    return tuple(_WORD.findall(_PLACEHOLDER.sub(" ", text.lower())))
+    return tuple(WORD.findall(_PLACEHOLDER.sub(" ", text.lower())))
 
 
 def words_and_numbers(text: str) -> list[str]:
     """Return the lowercased words and numbers, without punctuation."""
-    return _WORD_OR_NUMBER.findall(text.lower())
+    return WORD_OR_NUMBER.findall(text.lower())
 
 
 def _one_word_less(words: Words) -> Iterator[Words]:

@@ -18,6 +18,7 @@ from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
 from nmt.data.text import clean_line, quantity
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import UserError
 
 # ---------------------------------------------------------------- text that a user gives
@@ -91,10 +92,6 @@ def _uneven(name: str, problem: str) -> UserError:
 # ---------------------------------------------------------------- what pieces spell
 
 NO_TEXT = "\0"  # the string of PAD and BOS; no text contains it
-# Thai, Lao, Tibetan, Burmese, Khmer; Chinese and Japanese
-_UNSPACED = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
 
 
 class PieceStrings:
@@ -158,7 +155,7 @@ def _with_boundaries(string: str, first: str, last: str) -> str:
         char if edge >= BYTE_SURFACE else edge
         for edge, char in zip((string[0], string[-1]), (first, last), strict=True)
     )
-    left, right = ("" if _UNSPACED.match(edge) else " " for edge in edges)
+    left, right = ("" if UNSPACED_CHARACTER.match(edge) else " " for edge in edges)
     return f"{left}{string}{right}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from nmt.data.text import UNSPACED
+from nmt.data.words import UNSPACED_CHARACTER
 
 
 class Part(NamedTuple):
@@ -52,7 +52,7 @@ def split_words(text: str) -> list[str]:
 def _is_alone(char: str) -> bool:
     if char.isascii():
         return not char.isalnum()
-    return unicodedata.category(char)[0] in "PS" or unicodedata.name(char, "").startswith(UNSPACED)
+    return unicodedata.category(char)[0] in "PS" or bool(UNSPACED_CHARACTER.match(char))
 
 
 def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:

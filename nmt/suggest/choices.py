@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nmt.data.batches import make_batches
-from nmt.data.text import UNSPACED, quantity
+from nmt.data.text import quantity
+from nmt.data.words import UNSPACED
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import CorpusFacts, script_name
 from nmt.suggest.sample import EncodedSample, encode_sample

@@ -22,7 +22,8 @@ from nmt.data.report import (
     all_warnings,
     raise_on_failures,
 )
-from nmt.data.text import UNSPACED, Pair, find_side
+from nmt.data.text import Pair, find_side
+from nmt.data.words import UNSPACED
 from nmt.suggest.corpus import CorpusPaths
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted

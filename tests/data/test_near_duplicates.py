@@ -51,6 +51,10 @@ def test_a_change_in_one_place_is_found(line: str):
         ("שָׁלוֹם לְכֻלָּם", ("שָׁלוֹם", "לְכֻלָּם")),
         ("ភាសា", tuple("ភាសា")),
         ("မြန်မာ", tuple("မြန်မာ")),
+        ("བོད་སྐད་ཡིན།", ("བོད", "སྐད", "ཡིན")),
+        ("ใช้ ๑๒ บาท", tuple("ใช้บาท")),
+        ("コーヒー、人々。", tuple("コーヒー人々")),
+        ("我用Python写程序", ("我", "用", "python", "写", "程", "序")),
     ],
 )
 def test_words_have_their_vowel_signs_and_accents(text: str, words: tuple[str, ...]):

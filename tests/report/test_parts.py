@@ -47,6 +47,7 @@ def test_words_that_differ_are_marked(text, other, expected):
 
 def test_marks_of_a_word_stay_in_it():
     assert split_words("हिन्दी e\u0301te\u0301") == ["हिन्दी", "e\u0301te\u0301"]
+    assert split_words("人々ｶﾅa") == ["人", "々", "ｶ", "ﾅ", "a"]
     assert split_words("“Ja”, ok?") == ["“", "Ja", "”", ",", "ok", "?"]
     assert compare("", "") == ([], [])
     assert compare("a", "a") == ([Part("a", False)], [Part("a", False)])
