@@ -9,7 +9,6 @@ share at least 67 %, texts of different languages at most 64 %.
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +16,12 @@ from math import log
 from typing import TypeAlias
 
 from nmt.data.tokenizer import base_language
+from nmt.data.words import LETTERS
 
 MIN_LETTER_PAIRS = 500  # fewer do not identify a language
 SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
 OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
 SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
-_WORD = re.compile(r"[^\W\d_]+")
 
 # languages with one script, by the first word of the Unicode names of its letters
 _SCRIPTS = {
@@ -64,7 +63,7 @@ class LanguageProfile:
 
     def add(self, line: str) -> None:
         """Count a line."""
-        words = _WORD.findall(line.lower())
+        words = LETTERS.findall(line.lower())
         self.pairs.update(_letter_pairs(words))
         self.words += len(words)
         self.the += words.count("the")
@@ -88,8 +87,8 @@ class LanguageProfile:
         """Return the share of the letters that are of one of these scripts."""
         letters: Counter[str] = Counter()
         for pair, count in self.pairs.items():
-            letters[pair[1]] += count  # each letter is the second of one pair
-        del letters[" "]
+            if pair[1].isalpha():  # each letter is the second of one pair
+                letters[pair[1]] += count
         count = sum(n for char, n in letters.items() if _is_of_script(char, names))
         return count / max(1, letters.total())
 
@@ -120,7 +119,7 @@ class LanguageOdds:
 
     def log_odds(self, line: str) -> float:
         """Return the log-odds of the first language: the sum over the line's letter pairs."""
-        pairs = _letter_pairs(_WORD.findall(line.lower()))
+        pairs = _letter_pairs(LETTERS.findall(line.lower()))
         return sum(self._log_odds.get(pair, 0.0) for pair in pairs)
 
 
@@ -142,7 +141,11 @@ def script_share(line: str, script: str) -> float:
 
 
 def _letter_pairs(words: Sequence[str]) -> Iterator[str]:
-    """Yield the pairs of neighboring letters of words, including a space at both ends."""
+    """Yield the pairs of neighboring letters of words, including a space at both ends.
+
+    A combining sign counts as a letter. Without the vowel signs, Hindi and Marathi would share 83 %
+    of their pairs, as the same language does; with them, they share 70 %.
+    """
     text = f" {' '.join(words)} "
     return map(str.__add__, text, text[1:])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,21 @@ def test_the_script_of_a_language():
     _, warnings = check({"train": (english, russian)}, {}, ("ru", "en"))
     assert any("train: only 0% of the letters of the ru side are Cyrillic" in w for w in warnings)
     assert any("train: only 0% of the letters of the en side are Latin" in w for w in warnings)
+
+
+def test_languages_that_differ_in_vowel_signs():
+    one, other = lines("में को की कि से हूँ है"), lines("मी का के का सू हा ही")
+    assert one.overlap(other) < 0.5
+    assert check({"train": (one, other)}, {}, ("hi", "mr")) == ([], [])
+
+
+def test_combining_signs_are_of_any_script():
+    """Their Unicode names do not begin with the name of a script."""
+    vietnamese = lines(unicodedata.normalize("NFD", "Tiếng Việt có nhiều dấu ở mỗi chữ"))
+    english = lines("the house of the family was in confusion")
+    assert vietnamese.script("LATIN") == 1
+    assert "e\u0302" in vietnamese.pairs
+    assert check({"train": (vietnamese, english)}, {}, ("vi", "en")) == ([], [])
 
 
 def test_another_language_of_the_same_script():
