@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe, SegmentConfig
     from nmt.data.vocab import Vocab
 
-VERSION = "5"  # of the format; after a change of it, old caches are not used
+VERSION = "6"  # of the format and the tokenizer; after a change, old caches are not used
 NOISE_KEYS = ("dropout", "sampling_alpha")
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
 

@@ -15,8 +15,14 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+import regex
+
 if TYPE_CHECKING:
     from sacremoses import MosesDetokenizer, MosesTokenizer
+
+
+_LETTERS = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")  # categories of letters and digits
+_EAST_ASIAN = regex.compile(r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}]")
 
 
 class Moses:
@@ -73,11 +79,12 @@ def base_language(lang: str) -> str:
 
 @functools.cache
 def _tokenizer(lang: str) -> MosesTokenizer:
-    """Return sacremoses' tokenizer, made faster, with combining marks as part of their word.
+    """Return sacremoses' tokenizer, made faster, with all letters and combining marks in words.
 
     sacremoses builds a set of all lower-case letters for each full stop, and scans a hundred
     thousand characters for each Chinese or Japanese character. It does not count combining marks
-    as letters and separates them, in Thai, Khmer or Yoruba words and in decomposed text; no
+    as letters and separates them, in Thai, Khmer or Yoruba words and in decomposed text. It does
+    not know newer letters either, such as those of Adlam and Osage, or small Cherokee letters. No
     detokenizer can undo that. All other words are the same as in sacremoses.
     """
     from sacremoses import MosesTokenizer  # here: the import takes half a second
@@ -86,8 +93,9 @@ def _tokenizer(lang: str) -> MosesTokenizer:
     lower, alpha = frozenset(tokenizer.IsLower), frozenset(tokenizer.IsAlpha)
     tokenizer.islower = lower.issuperset
     tokenizer.isanyalpha = lambda text: not alpha.isdisjoint(text)
-    letters, marks = _ranges(tokenizer.IsAlnum), _ranges(_marks())
-    separated = rf"([^{letters}{marks}\s\.'\`\,\-][{marks}]*)"
+    marks = _marks()
+    of_words = _ranges(tokenizer.IsAlnum + _newer_letters() + marks)
+    separated = rf"([^{of_words}\s\.'\`\,\-][{_ranges(marks)}]*)"
     tokenizer.PAD_NOT_ISALNUM = re.compile(separated), r" \1 "
     return tokenizer
 
@@ -97,6 +105,17 @@ def _detokenizer(lang: str) -> MosesDetokenizer:
     from sacremoses import MosesDetokenizer
 
     return MosesDetokenizer(base_language(lang))
+
+
+@functools.cache
+def _newer_letters() -> str:
+    """Return the letters and digits that are newer than the tables of sacremoses.
+
+    Chinese, Japanese and Korean letters are left out: sacremoses has rules of its own for them.
+    """
+    codes = (*range(0x300, 0x3400), *range(0xA000, 0xAC00), *range(0x10000, 0x20000))
+    characters = (chr(code) for code in codes if unicodedata.category(chr(code)) in _LETTERS)
+    return "".join(char for char in characters if not _EAST_ASIAN.match(char))
 
 
 @functools.cache

@@ -73,6 +73,23 @@ def test_combining_marks_stay_with_their_letters(lang: str, line: str):
     assert there_and_back(line, lang) == line
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "𞤀𞤣𞤤𞤢𞤥 𞤆𞤵𞤤𞤢𞤪",  # Adlam
+        "𐓏𐓘𐓻𐓘𐓻𐓟",  # Osage
+        "ᎣᏏᏲ Ꭰꮒꮳꮇꭹ",  # Cherokee, with small letters
+        "ᲥᲐᲠᲗᲣᲚᲘ",  # Georgian capitals
+        "𐴌𐴟𐴇𐴥𐴝𐴚𐴒𐴙𐴝 𐴱𐴲",  # Rohingya, with digits
+        "𑄌𑄋𑄴𑄟𑄳𑄦",  # Chakma
+        "ࢻࢶب",  # Arabic letters of African languages
+    ],
+)
+def test_letters_that_sacremoses_does_not_know_stay_in_their_word(line: str):
+    assert RAW.tokenize(line, "ff") == line.split()
+    assert MosesTokenizer("en").tokenize(line) != line.split()
+
+
 @settings(max_examples=300, deadline=None)
 @given(LINES, st.sampled_from(["en", "fr", "ar", "th", "cs"]))
 def test_tokenization_only_changes_white_space(line: str, lang: str):
