@@ -105,7 +105,7 @@ class EncodedCorpus:
 
 
 class CorpusWriter:
-    """Write pairs of id sequences to a folder; ``finish`` completes it."""
+    """Write pairs of id sequences to a folder; ``finish`` completes it, ``close`` ends a draft."""
 
     def __init__(self, folder: Path, types: int) -> None:
         """``types``: size of the vocabulary, which decides the bytes per id."""
@@ -126,6 +126,11 @@ class CorpusWriter:
                 self._files[f"{side}.{part}"].write(array.tobytes())
                 self._counts[f"{side}.{part}"] += len(array)
 
+    def close(self) -> None:
+        """Close the files, which a power cut may still lose."""
+        for file in self._files.values():
+            file.close()
+
     def finish(self, sizes: Sequence[int] | None = None) -> None:
         """Flush the files to the disk, and write corpus.json.
 
@@ -135,7 +140,7 @@ class CorpusWriter:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
-            file.close()
+        self.close()
         kinds = {"ids": self._id_type.name, "len": "int32"}
         metadata: dict[str, Any] = {
             name: (kinds[name[4:]], count) for name, count in self._counts.items()
@@ -270,7 +275,7 @@ def encode_training(
             ids = np.array([draft_ids.setdefault(t, len(draft_ids)) for t in types], np.int32)
             sides.append(Ragged(ids[rows.ids], rows.lengths))
         writer.add(*sides)
-    writer.finish()
+    writer.close()
     new = [*new, *(piece for tag in work.tags for piece in tag)]
     src, tgt = (
         count + Counter(pieces - count.keys())

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from nmt.data.encoded import CorpusWriter, EncodedCorpus, Ragged
+from nmt.data import encoded
+from nmt.data.encoded import (
+    SIDES,
+    CorpusWriter,
+    EncodeChunk,
+    EncodedCorpus,
+    Ragged,
+    encode_training,
+)
+from nmt.data.segmenters.whitespace import Whitespace
+from nmt.data.tokenizer import Moses
 from nmt.errors import MachineError
 
 
@@ -20,6 +31,18 @@ def test_vocabulary_size_decides_the_bytes_per_id(tmp_path: Path):
         assert (folder / "src.ids").stat().st_size == 2 * size
         assert corpus.src(0).tolist() == [types - 1, 4]
         assert corpus.tgt(0).tolist() == [5]
+
+
+def test_only_the_final_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
+    """The draft is deleted at once, and flushing a large one takes long."""
+    flushed: list[int] = []
+    monkeypatch.setattr(encoded.os, "fsync", lambda file: flushed.append(os.fstat(file).st_ino))
+    work = EncodeChunk(Whitespace(Moses(tokenized=True, nfc=False)), [("gl", "en")], [None], 9)
+    encode_training(work, iter([("a b", "c", 0), ("b", "a a", 0)]), 1, tmp_path / "train", None, [])
+    files = {(tmp_path / "train" / f"{side}.{part}") for side in SIDES for part in ("ids", "len")}
+    assert sorted(flushed) == sorted(file.stat().st_ino for file in files)
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]
+    assert len(EncodedCorpus(tmp_path / "train")) == 2
 
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.len", "corpus.json"])
