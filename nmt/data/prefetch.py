@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Generic, TypeVar
 
+AHEAD = 8  # items made before the consumer asks for them
+
 T = TypeVar("T")
 
 
@@ -19,12 +21,11 @@ class Prefetcher(Generic[T]):
 
     Args:
         items: iterated over in the thread.
-        ahead: items made before the consumer asks for them.
     """
 
-    def __init__(self, items: Iterable[T], ahead: int = 8) -> None:
+    def __init__(self, items: Iterable[T]) -> None:
         self._items = items
-        self._ready: queue.Queue[tuple[tuple[T, ...], BaseException | None]] = queue.Queue(ahead)
+        self._ready: queue.Queue[tuple[tuple[T, ...], BaseException | None]] = queue.Queue(AHEAD)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 

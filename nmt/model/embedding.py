@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FIXNORM_EPS = 1e-5
+FIRST_POSITIONS = 512  # of the table of positions, which grows on demand
 
 
 class TiedEmbedding(nn.Module):
@@ -37,10 +38,10 @@ class SinusoidalPositions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, dim: int, max_length: int = 512) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim
-        self.register_buffer("table", sinusoids(max_length, dim), persistent=False)
+        self.register_buffer("table", sinusoids(FIRST_POSITIONS, dim), persistent=False)
 
     def forward(self, positions: Tensor, max_length: int) -> Tensor:
         """Return the vectors of positions below ``max_length``: [N] -> [N, D]."""

@@ -11,7 +11,7 @@ from nmt.data.prefetch import Prefetcher
 
 
 def test_items_and_order_are_unchanged():
-    with Prefetcher(range(50), ahead=3) as prefetched:
+    with Prefetcher(range(50)) as prefetched:
         assert list(prefetched) == list(range(50))
 
 
@@ -27,6 +27,6 @@ def test_error_reaches_the_consumer_and_the_thread_ends():
             next(stream)
         with pytest.raises(IndexError):  # a second iteration must not wait forever
             next(iter(prefetched))
-    with Prefetcher(itertools.count(), ahead=1) as prefetched:
+    with Prefetcher(itertools.count()) as prefetched:
         next(iter(prefetched))
     assert not prefetched._thread.is_alive()
