@@ -18,7 +18,8 @@ from data_prep.pairs import Drops, Pair, apply_filters, empty_side, identical_si
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
-from nmt.data.text import read_lines
+from nmt.data.text import quantity, read_lines
+from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 from nmt.runtime.progress import counted
 
@@ -62,15 +63,27 @@ def read_sentences(path: Path, wanted: set[str]) -> dict[str, tuple[str, str]]:
 
     Columns: number, language, text, author, date added, date changed; ``\\N`` is an unknown author.
     """
-    rows = (line.split("\t") for line in read_lines(path, clean=False))
+    rows = _rows(path, columns=4)
     return {row[0]: (one_line(row[2]), row[3]) for row in rows if row[0] in wanted}
+
+
+def _rows(path: Path, columns: int) -> Iterator[list[str]]:
+    """Yield the rows of an export; its publisher records no hash that would find a wrong file."""
+    for number, line in enumerate(read_lines(path, clean=False), 1):
+        row = line.split("\t")
+        if len(row) < columns:
+            raise UserError(
+                f"has {quantity(len(row), 'column')} instead of at least {columns}, so it is not "
+                "an export of Tatoeba",
+                at=f"{path}:{number}",
+                fix="download it again; this one may be an error page or another file",
+            )
+        yield row
 
 
 def read_pairs(links: Path, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of linked sentences; a pair's group is its source sentence."""
-    numbers = [
-        (one, other) for one, other in (line.split("\t") for line in read_lines(links, clean=False))
-    ]
+    numbers = [(row[0], row[1]) for row in _rows(links, columns=2)]
     texts = (
         read_sentences(src, {one for one, _ in numbers}),
         read_sentences(tgt, {other for _, other in numbers}),

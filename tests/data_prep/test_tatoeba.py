@@ -71,6 +71,16 @@ def test_codes(exports, tmp_path, capsys):
     assert "unknown language 'arx'; did you mean ara?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["ara-eng_links", "eng_sentences_detailed"])
+def test_a_file_that_is_no_export(exports, tmp_path, capsys, name):
+    path = exports / f"{name}.tsv.bz2"
+    path.write_bytes(bz2.compress(b"<html>404 not found</html>\n"))
+    assert run(exports, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"{path}:1: has 1 column instead of" in error
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("keep", [0, 100, 1000])
 def test_truncated_export(exports, tmp_path, capsys, keep):
     path = exports / "eng_sentences_detailed.tsv.bz2"
