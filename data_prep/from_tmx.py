@@ -48,7 +48,8 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of the units with both languages; a unit's place is its number in the file.
 
     Raises:
-        UserError: the XML is malformed (names line and column), or the file lacks a language.
+        UserError: the XML is malformed (names line and column) or in an encoding that cannot be
+            read, or the file lacks a language.
     """
     wanted = [args.src.lower(), args.tgt.lower()]
     for path in args.files:
@@ -77,6 +78,16 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
                 at=f"{path}:{line}:{column + 1}",
                 fix="export the translation memory again; this file may be truncated",
             ) from error
+        except (LookupError, ValueError) as error:
+            raise UserError(
+                f"the encoding that its first line names cannot be read: {error}",
+                at=str(path),
+                fix='convert the file to UTF-8 with iconv, and write encoding="UTF-8" in that line',
+            ) from error
+        if not seen:
+            raise UserError(
+                "has no translation unit", at=str(path), fix="check that the file is a TMX file"
+            )
         for lang in wanted:
             check_choice(lang, seen, "language", str(path))
 

@@ -235,6 +235,9 @@ def test_tmx_text_has_no_formatting_codes(tmp_path):
     [
         (lambda text: text[:-50], "memory.tmx:1:"),
         (lambda text: text.replace('"yy"', '"yz"'), "unknown language 'yy'; did you mean yz?"),
+        (lambda text: text.replace("?>", ' encoding="gb2312"?>', 1), "convert the file to UTF-8"),
+        (lambda text: text.replace("?>", ' encoding="utf9"?>', 1), "unknown encoding: utf9"),
+        (lambda text: text.replace("tu>", "u>"), "memory.tmx: has no translation unit"),
     ],
 )
 def test_tmx_damage(tmp_path, capsys, damage, message):
