@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data_prep.command import own_corpus_command
 from data_prep.pairs import Drops, Pair, one_line
-from nmt.data.text import read_lines
+from nmt.data.text import read_lines, require_line_feeds
 from nmt.errors import UserError
 
 
@@ -55,12 +55,12 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of all files; a row with too few columns is dropped and listed.
 
     Raises:
-        UserError: no row of a file has the columns of the options.
+        UserError: no row of a file has the columns of the options, or its lines end with CR.
     """
     src, tgt = args.columns
     needed = max(src, tgt, args.group_column or 0)
     for path in args.files:
-        good = widest = 0
+        good = widest = number = 0
         for number, line in enumerate(read_lines(path, clean=False), 1):
             if number == 1 and args.header:
                 continue
@@ -73,6 +73,8 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             good += 1
             group = cells[args.group_column - 1] if args.group_column else path.name
             yield Pair(one_line(cells[src - 1]), one_line(cells[tgt - 1]), place, group)
+        if number == 1:
+            require_line_feeds(path)
         if not good:
             raise UserError(
                 f"no line has {needed} tab-separated columns (at most {widest})",

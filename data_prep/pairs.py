@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.data.languages import script_share
-from nmt.data.text import quantity, read_lines
+from nmt.data.text import quantity, read_lines, require_line_feeds
 from nmt.errors import UserError
 
 MAX_PLACES = 50  # places per filter in MANIFEST.json; the count is always exact
@@ -89,9 +89,10 @@ def read_aligned(
         restore: applied to each line.
 
     Raises:
-        UserError: the files have different numbers of lines (names both).
+        UserError: the files have different numbers of lines (names both), or end them with CR.
     """
     sides = read_lines(src, clean=False), read_lines(tgt, clean=False)
+    number = 0
     for number, (one, other) in enumerate(zip_longest(*sides), 1):
         if one is None or other is None:
             counts = [
@@ -105,6 +106,9 @@ def read_aligned(
                 "correct your files, or repeat an incomplete download",
             )
         yield Pair(restore(one), restore(other), f"{split}:{number}")
+    if number == 1:
+        require_line_feeds(src)
+        require_line_feeds(tgt)
 
 
 def clean_training_pairs(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from nmt.data.text import CR_FIX, OPENERS, Pair, find_side, is_blank, quantity, read_lines
+from nmt.data.text import (
+    OPENERS,
+    Pair,
+    find_side,
+    is_blank,
+    quantity,
+    read_lines,
+    require_line_feeds,
+)
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 
@@ -271,7 +279,7 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
             counts[0] = number
             yield "" if is_blank(line) else line, ""
         if counts[0] == 1:
-            _require_line_feeds(sides[0])
+            require_line_feeds(sides[0])
         return
     for src, tgt in itertools.zip_longest(*files):
         counts[0] += src is not None
@@ -280,7 +288,7 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
             yield src, tgt
     for path, count in zip(sides, counts, strict=True):
         if count == 1:
-            _require_line_feeds(path)
+            require_line_feeds(path)
     if counts[0] != counts[1]:
         line = first_misaligned(zip(*(read_lines(path) for path in sides), strict=False))
         raise UserError(
@@ -288,17 +296,6 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
             + (f"; the first pair that does not seem to match is line {line:,}" if line else ""),
             at=str(sides[0]),
             fix="line n of one file must be the translation of line n of the other",
-        )
-
-
-def _require_line_feeds(path: Path) -> None:
-    """Raise UserError if the only line of a file has carriage returns inside."""
-    inside = next(read_lines(path, clean=False)).count("\r")
-    if inside:
-        raise UserError(
-            f"has one line with {inside:,} carriage returns inside: its lines end with CR, not LF",
-            at=f"{path}:1",
-            fix=CR_FIX.format(path),
         )
 
 

@@ -209,6 +209,17 @@ def read_lines(
         ) from error
 
 
+def require_line_feeds(path: Path) -> None:
+    """Raise UserError if the only line of a file has carriage returns inside."""
+    inside = next(read_lines(path, clean=False)).count("\r")
+    if inside:
+        raise UserError(
+            f"has one line with {inside:,} carriage returns inside: its lines end with CR, not LF",
+            at=f"{path}:1",
+            fix=CR_FIX.format(path),
+        )
+
+
 def _damaged(path: Path, lines: int, error: Exception) -> UserError:
     return UserError(
         f"the archive is damaged or truncated after line {lines}: {error}",

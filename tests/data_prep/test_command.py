@@ -215,6 +215,19 @@ def test_moses_bad_input(tmp_path, monkeypatch, capsys, argv, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_carriage_returns_as_line_ends_are_an_error(tmp_path, capsys):
+    """The file is one line, which would become one wrong pair."""
+    (tmp_path / "a.tsv").write_bytes(b"a b\tc d\re f\tg h\r")
+    moses(tmp_path, "all", texts(9))
+    for path in tmp_path.glob("all.*"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
+    options = langs(tmp_path / "out", "--dev-size", "0", "--test-size", "0")
+    for main, name in ((from_tsv.main, "a.tsv"), (from_moses.main, "all")):
+        assert main([str(tmp_path / name), *options]) == 2
+        assert "carriage returns inside: its lines end with CR" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
 def tmx(pairs):
     side = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
     units = "".join(f"<tu>{side.format('XX-AA', s)}{side.format('yy', t)}</tu>" for s, t in pairs)
