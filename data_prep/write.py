@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Sized
@@ -104,7 +105,7 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
         MachineError: the disk is full or not writable. An existing ``out`` is unchanged.
     """
     check_request(request, corpus.monolingual)
-    out = request.out.absolute()
+    out = Path(os.path.realpath(request.out))  # a link to a folder on another disk stays
     again = "run the same command again (or give another --out)"
     with disk_errors(out, elsewhere="give another --out", again=again):
         out.parent.mkdir(parents=True, exist_ok=True)

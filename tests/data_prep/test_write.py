@@ -48,6 +48,20 @@ def test_existing_output_needs_force(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
 
 
+@pytest.mark.parametrize("content", [["mine.txt"], []])
+def test_the_folder_of_a_link_is_replaced_and_the_link_stays(tmp_path, content):
+    folder, out = tmp_path / "disk" / "toy", tmp_path / "toy"
+    folder.mkdir(parents=True)
+    for name in content:
+        (folder / name).write_text("old")
+    out.symlink_to(folder)
+    write_corpus(corpus(), request(out, force=True))
+    assert out.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "toy"]
+    assert not (folder / "mine.txt").exists()
+    assert (folder / "train.xx").exists()
+
+
 def test_an_empty_folder_is_filled(tmp_path):
     write_corpus(corpus(), request(tmp_path))
     assert (tmp_path / "train.xx").exists()
