@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import lzma
 import tarfile
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.data.languages import script_share
+from nmt.data.languages import script_of_letter, script_share
 from nmt.data.text import quantity, read_lines, require_line_feeds
 from nmt.errors import UserError
 
@@ -238,6 +237,6 @@ def wrong_script(src: str | None, tgt: str | None, min_share: float = 0.5) -> Fi
 
 
 def script_names() -> set[str]:
-    """Return the names of scripts (LATIN, CYRILLIC): the first words of Unicode letter names."""
+    """Return the names of scripts: LATIN, CYRILLIC and others."""
     letters = (char for char in map(chr, range(0x20000)) if char.isalpha())
-    return {unicodedata.name(char, "").partition(" ")[0] for char in letters} - {""}
+    return {script_of_letter(letter) for letter in letters} - {"OTHER"}

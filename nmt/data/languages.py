@@ -9,6 +9,7 @@ share at least 67 %, texts of different languages at most 64 %.
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,8 +152,17 @@ def _letter_pairs(words: Sequence[str]) -> Iterator[str]:
 
 
 @functools.cache
+def script_of_letter(letter: str) -> str:
+    """Return the first word of a letter's Unicode name, which is its script: ``LATIN``, ``CJK``.
+
+    The sign for long vowels, KATAKANA-HIRAGANA in its name, is of KATAKANA.
+    """
+    return re.split("[ -]", unicodedata.name(letter, "OTHER"), maxsplit=1)[0]
+
+
+@functools.cache
 def _is_of_script(char: str, script: str) -> bool:
-    return unicodedata.name(char, "").startswith(tuple(f"{name} " for name in script.split()))
+    return script_of_letter(char) in script.split()
 
 
 Profiles: TypeAlias = tuple[LanguageProfile, LanguageProfile]  # of source and target

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ import numpy as np
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import CorpusFiles, Sides, read_pairs
 from nmt.data.checks import SplitCheck, check_corpora
+from nmt.data.languages import script_of_letter
 from nmt.data.report import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -153,7 +152,7 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
     letters: Counter[str] = Counter()
     for character, count in characters.items():
         if character.isalpha():
-            letters[script_of(character)] += count
+            letters[script_of_letter(character)] += count
     total = max(1, letters.total())
     scripts = {name: n / total for name, n in letters.most_common() if n / total >= MIN_SHARE}
     unspaced = sum(share for name, share in scripts.items() if name in UNSPACED)
@@ -166,11 +165,6 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
         scripts=scripts,
         spaced=unspaced < 0.5 or characters.total() <= MAX_WORD * spaces,
     )
-
-
-def script_of(character: str) -> str:
-    """Return the first word of a letter's Unicode name, which is its script: ``LATIN``, ``CJK``."""
-    return re.split(r"[ -]", unicodedata.name(character, "OTHER"))[0]
 
 
 def script_name(script: str) -> str:

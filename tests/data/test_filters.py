@@ -139,6 +139,7 @@ def test_share_of_a_script() -> None:
     assert script_share("ab", "CYRILLIC") == 0.0
     assert script_share("1 - 2", "CYRILLIC") == 1.0
     assert script_share("ひカ漢", script_of("ja") or "") == 1.0
+    assert script_share("コーヒー", script_of("ja") or "") == 1.0
     assert script_of("pt-BR") == "LATIN"
     assert script_of("sr") is None
 

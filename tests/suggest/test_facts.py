@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmt.data.languages import script_of_letter
 from nmt.errors import UserError
 from nmt.suggest import facts as module
 from nmt.suggest.corpus import find_corpus
-from nmt.suggest.facts import CorpusFacts, collect_facts, describe_side, script_of, target_words
+from nmt.suggest.facts import CorpusFacts, collect_facts, describe_side, target_words
 
 LATIN = ["o gato come", "a casa é azul e grande", "si"]
 
@@ -113,8 +114,14 @@ def test_a_few_letters_of_another_script_are_not_named():
 
 
 def test_names_of_scripts():
-    assert [script_of(c) for c in "aя我ひ"] == ["LATIN", "CYRILLIC", "CJK", "HIRAGANA"]
-    assert script_of("\ue000") == "OTHER"  # private use, without a name
+    assert [script_of_letter(c) for c in "aя我ひー"] == [
+        "LATIN",
+        "CYRILLIC",
+        "CJK",
+        "HIRAGANA",
+        "KATAKANA",
+    ]
+    assert script_of_letter("\ue000") == "OTHER"  # private use, without a name
 
 
 def test_tokenized_text_is_recognized(tmp_path, monkeypatch):
