@@ -17,18 +17,22 @@ def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = T
         required: whether RECIPE must be given.
     """
     parser.add_argument(
-        "recipe", nargs=None if required else "?", help="YAML recipe, or file of variants"
+        "recipe",
+        nargs=None if required else "?",
+        metavar="RECIPE",
+        help="a YAML recipe, or a file of variants",
     )
     parser.add_argument(
         "overrides",
         nargs="*",
+        default=[],  # otherwise, an error without RECIPE would name this as missing too
         metavar="key=value",
         help=f"recipe keys to override, for example {example}",
     )
     parser.add_argument(
         "--variant",
         metavar="NAME",
-        help="variant to use, for a file of variants; without it, the variants are listed",
+        help="variant to use, if RECIPE is a file of variants; without it, they are listed",
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, positive, resamples, run_command
+from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
 if TYPE_CHECKING:
@@ -33,10 +34,13 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit code 3 means that runs failed or diverged. The table shows the reasons, and "
         "the folder logs has the output of each run.",
     )
-    p.add_argument("file", help="a file of variants, such as those in recipes/sweeps/")
+    p.add_argument(
+        "file", metavar="FILE", help="a file of variants, such as those in recipes/sweeps/"
+    )
     p.add_argument(
         "overrides",
         nargs="*",
+        default=[],
         metavar="key=value",
         help="recipe keys to override in each run, for example train.max_validations=2",
     )
@@ -54,10 +58,13 @@ def parser() -> argparse.ArgumentParser:
         "--hours",
         type=positive,
         metavar="H",
-        help="hours of training of each run (key budget.hours)",
+        help="hours of training of each run; default: budget.hours of the file",
     )
     p.add_argument(
-        "--tokens", type=positive, metavar="N", help="tokens of each run (key budget.tokens)"
+        "--tokens",
+        type=positive,
+        metavar="N",
+        help="tokens of each run, counted as full batches; default: budget.tokens of the file",
     )
     p.add_argument(
         "--out", metavar="DIR", help="folder of the sweep; default: runs/NAME for NAME.yaml"
@@ -81,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     results.add_argument(
         "--metric",
         metavar="NAME",
-        help="test score of the table, such as bleu or ppl; default: score.select_by of the recipe",
+        help="metric of the table, such as chrf or ppl; default: score.select_by of the recipe",
     )
     results.add_argument(
         "--resamples",
@@ -128,14 +135,14 @@ def body(args: argparse.Namespace) -> None:
     bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
     if bad:
         again = (
-            "a search does not repeat these trials: after a repair, search in another folder with "
-            "--out DIR"
+            "a search does not repeat these trials: fix the cause, then search in another folder "
+            "with --out DIR"
             if sweep.search
             else "the same command trains failed runs again, and a diverged one after its folder "
             "is deleted"
         )
         raise RunError(
-            f"{len(bad)} runs ended without a result: {', '.join(bad)}",
+            f"{quantity(len(bad), 'run')} ended without a result: {', '.join(bad)}",
             fix=f"read the reasons above and in {out / 'logs'}; {again}",
         )
 
@@ -291,8 +298,8 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
         out.mkdir(parents=True, exist_ok=True)
     with FolderLock(out), stop_signals() as stop:
         display = Display(sys.stderr, total, slots)
-        each = f"{threads} CPU thread{'' if threads == 1 else 's'} each"
-        display.say(f"{total} runs, {slots} at a time with {each}, in {out}")
+        each = f"{quantity(threads, 'CPU thread')} each"
+        display.say(f"{quantity(total, 'run')}, {slots} at a time with {each}, in {out}")
         yield Pool(slots, args.devices, threads, out / "logs", display, stop)
         if stop.requested is None:
             return

@@ -589,8 +589,8 @@ def test_a_search_says_that_it_does_not_repeat_failed_trials(folder, capsys):
         assert sweep.main([*command, *options]) == 3
         err = capsys.readouterr().err
         assert started(err) == trained
-        assert "1 runs ended without a result: fails.trial-0\n" in err
-        assert "does not repeat these trials: after a repair, search in" in err
+        assert "1 run ended without a result: fails.trial-0\n" in err
+        assert "does not repeat these trials: fix the cause, then search in" in err
 
 
 def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
