@@ -190,24 +190,24 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
         "filters (MANIFEST.json lists how many pairs each of them drops)"
     )
     group.add_argument(
-        "--min-words", type=int, default=1, metavar="N", help="fewest words of a side; default 1"
+        "--min-words", type=int, default=1, metavar="N", help="fewest words of a side; default: 1"
     )
     group.add_argument(
-        "--max-words", type=int, default=250, metavar="N", help="most words of a side; default 250"
+        "--max-words", type=int, default=250, metavar="N", help="most words of a side; default: 250"
     )
     group.add_argument(
         "--max-ratio",
         type=float,
         default=4.0,
         metavar="R",
-        help="largest ratio of the characters of the two sides; default 4",
+        help="largest ratio of the characters of the two sides; default: 4",
     )
     for side in ("src", "tgt"):
         group.add_argument(
             f"--script-{side}",
             metavar="NAME",
-            help=f"script of at least half of the letters of the {side} side, such as LATIN or "
-            "HIRAGANA,CJK",
+            help=f"drop a pair if most letters of the {side} side are of another script than "
+            "this, such as LATIN or HIRAGANA,CJK",
         )
     group.add_argument(
         "--keep-identical", action="store_true", help="keep pairs whose sides are the same text"
@@ -219,11 +219,11 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
             type=int,
             default=1000,
             metavar="N",
-            help=f"approximate number of {split} pairs; 0 makes no {split} set; default 1000",
+            help=f"approximate number of {split} pairs; 0 = no {split} set; default: 1000",
         )
     group.add_argument(
         "--split",
         choices=("random", "group"),
         default="random",
-        help="hold out random sentences, or complete groups (documents)",
+        help="hold out random sentences, or complete groups, such as documents; default: random",
     )

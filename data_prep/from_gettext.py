@@ -94,7 +94,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="CATALOG", help="file or folder")
     parser.add_argument(
-        "--msgid-lang", metavar="LANG", help="language of the msgids; default --src"
+        "--msgid-lang", metavar="LANG", help="language of the msgids; default: that of --src"
     )
 
 

@@ -40,7 +40,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=_columns,
         default=(1, 2),
         metavar="S,T",
-        help="columns of source and target, counted from 1; default 1,2",
+        help="columns of source and target, counted from 1; default: 1,2",
     )
     parser.add_argument(
         "--group-column",
