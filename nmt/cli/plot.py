@@ -20,9 +20,11 @@ def parser() -> argparse.ArgumentParser:
     figures = "\n".join(f"  {name:<10} {(f.__doc__ or '').strip()}" for name, f in FIGURES.items())
     p = argparse.ArgumentParser(
         prog="nmt-plot",
-        description="Draw a figure of the papers from one or several runs, finished or in progress."
-        f"\n\n{figures}\n\nMost figures need the metrics that analysis.every and analysis.observe "
-        "log during training.",
+        description="Draw learning curves, or a figure of the papers, from one or several runs, "
+        f"finished or in progress.\n\n{figures}\n\nT: Transformers without Tears (Nguyen and "
+        "Salazar 2019). N: NormFormer (Shleifer et al. 2021).\nThe figures depth, changes and "
+        "gains need what the recipe keys analysis.every and\nanalysis.observe log during training "
+        "(docs/analysis.md).",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument("figure", choices=list(FIGURES), help="the figure to draw")

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
         type=resamples,
         default=RESAMPLES,
         metavar="N",
-        help="bootstrap resamples, at least 100; 0 = no intervals, for one system; default: "
+        help="bootstrap resamples, at least 100; 0 = no intervals, only for one system; default: "
         "%(default)s",
     )
     p.add_argument(

@@ -127,9 +127,15 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
+    from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import SearchOptions, as_flag
 
-    search = p.add_argument_group("search", "the recipe's decode keys are the defaults")
+    of_recipe = [as_flag(name) for name in DecodeConfig.model_fields]
+    search = p.add_argument_group(
+        "search",
+        f"the recipe's decode keys set the defaults of {', '.join(of_recipe[:-1])} and "
+        f"{of_recipe[-1]}",
+    )
     groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
     group_of = {name: groups[title] for title, names in OPTION_GROUPS.items() for name in names}
     for name, field in SearchOptions.model_fields.items():
@@ -137,6 +143,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         choices = [t for t in types if get_origin(t) is Literal]
         kind: dict[str, Any] = {"type": int, "metavar": "N"}
         meaning = (field.description or "").removeprefix("true = ")
+        if name not in DecodeConfig.model_fields and types[0] in (int, float):
+            meaning += "" if field.default is None else f"; default: {field.default:g}"
         if bool in types:
             kind = {"action": "store_true"}
         elif choices:

@@ -31,7 +31,7 @@ class SearchOptions(DecodeConfig):
         le=1000,
     )
     sample: bool = option(
-        False, "sample n_best translations of each line instead of searching", "O"
+        False, "draw each piece at random from the model's probabilities, without a search", "O"
     )
     temperature: float = option(
         1.0, "divisor of the logits before sampling; above 1, samples vary more", "O", gt=0
@@ -72,8 +72,8 @@ class SearchOptions(DecodeConfig):
     )
     src: str | None = option(
         None,
-        "source language, for the rules of the tokenizer, if data.train has several; none = src of "
-        "the recipe",
+        "language of the input, for the rules of the tokenizer, if data.train has several source "
+        "languages; none = src of the recipe",
         "O",
         pattern=r"^[A-Za-z0-9_-]+$",
     )
@@ -89,7 +89,7 @@ class SearchOptions(DecodeConfig):
         "metric",
         "Kumar 2004",
     )
-    candidates: int = option(16, "number of candidates for mbr", "O", ge=2, le=1000)
+    candidates: int = option(16, "number of candidates that mbr compares", "O", ge=2, le=1000)
 
     @property
     def wanted(self) -> int:
