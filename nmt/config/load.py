@@ -157,7 +157,9 @@ def load_variants(path: str | Path) -> list[Variant]:
     document = _read_file(path, problems)
     if not is_variants_file(document):
         raise UserError(
-            "this is a recipe; it has no variants", at=str(path), fix="see recipes/ablations/"
+            "this is a recipe; it has no variants",
+            at=str(path),
+            fix="name a file of variants, such as those in recipes/ablations/",
         )
     return _read_variants(path, document, problems)[1]
 
@@ -179,7 +181,7 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
         raise UserError(
             "this is a recipe; a sweep needs a file of variants",
             at=str(path),
-            fix=f"write a file with base: {path.name} and variants, see recipes/sweeps/",
+            fix=f"write a file with base: {path.name} and variants, as those in recipes/sweeps/",
         )
     file, variants = _read_variants(path, document, problems)
     if overrides:

@@ -145,12 +145,15 @@ class TrainingFolder(RunFolder):
             return
         ended = read_summary(self).get("status") == "finished"
         if not self._resume:
-            kind = "a finished run" if ended else "a run with checkpoints"
+            kind, resume = "a run with checkpoints", "--resume to continue it"
+            if ended:
+                kind = "a finished run"
+                resume = "--resume and a larger train.max_validations to train longer"
             raise UserError(
                 f"the folder already contains {kind}",
                 at=str(self.path),
-                fix="add --resume to continue it, --fresh to rename it and start a new run, or "
-                "out=PATH to train in another folder",
+                fix=f"add {resume}, --fresh to rename it and start a new run, or out=PATH to train "
+                "in another folder",
             )
         self.resuming = True
         self.changes = self._changed_keys()
