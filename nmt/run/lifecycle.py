@@ -143,16 +143,18 @@ class TrainingFolder(RunFolder):
         if not self.checkpoints():
             self.notes.append(f"the run in {self.path} has no checkpoint: starting it again")
             return
-        ended = read_summary(self).get("status") == "finished"
+        summary = read_summary(self)
+        ended = summary.get("status") == "finished"
         if not self._resume:
-            kind, resume = "a run with checkpoints", "--resume to continue it"
+            kind, resume = "a run with checkpoints", "--resume to continue it, "
             if ended:
-                kind = "a finished run"
-                resume = "--resume and a larger train.max_validations to train longer"
+                kind, resume = "a finished run", ""
+                if str(summary.get("reason")).startswith("train.max_validations"):
+                    resume = "--resume and a larger train.max_validations to train longer, "
             raise UserError(
                 f"the folder already contains {kind}",
                 at=str(self.path),
-                fix=f"add {resume}, --fresh to rename it and start a new run, or out=PATH to train "
+                fix=f"add {resume}--fresh to rename it and start a new run, or out=PATH to train "
                 "in another folder",
             )
         self.resuming = True
