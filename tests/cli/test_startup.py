@@ -108,7 +108,7 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     ("command", "argv", "late"),
     [
         ("train", ["x.yaml"], "nmt.config.load"),
-        ("translate", ["run"], "nmt.config.recipe"),
+        ("translate", ["run"], "nmt.cli.output"),
         ("score", ["run"], "nmt.scoring.report"),
     ],
 )
