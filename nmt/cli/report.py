@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--runs",
+        action="extend",
         nargs="+",
         metavar="DIR",
         help="with --table: folders that contain the run folders, for example one for each seed; "

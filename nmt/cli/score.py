@@ -37,7 +37,11 @@ def parser() -> argparse.ArgumentParser:
         "default: test",
     )
     p.add_argument(
-        "--hyp", nargs="+", metavar="F", help="hypotheses as plain text, one file per system"
+        "--hyp",
+        action="extend",
+        nargs="+",
+        metavar="F",
+        help="hypotheses as plain text, one file per system",
     )
     p.add_argument(
         "--ref",
@@ -76,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--train",
+        action="extend",
         nargs="+",
         metavar="F",
         help="target side of the training text, for --buckets with --hyp",

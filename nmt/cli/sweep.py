@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--seeds",
+        action="extend",
         nargs="+",
         type=int,
         metavar="N",
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     )
     where.add_argument(
         "--devices",
+        action="extend",
         nargs="+",
         metavar="N",
         default=[],

@@ -46,6 +46,21 @@ def test_a_pipe_gets_tab_separated_lines(
     assert captured.err.startswith(f"note: {files['base']}: ")
 
 
+def test_an_option_of_several_files_may_be_repeated(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one once replaced those before, without a word."""
+    options = ["--ref", files["ref"], "--metrics", "bleu", "--json", "--resamples", "100"]
+
+    def scores(*hyps: str) -> list[object]:
+        assert main([*hyps, *options]) == 0
+        return json.loads(capsys.readouterr().out)["scores"]
+
+    repeated = scores("--hyp", files["base"], "--hyp", files["better"])
+    assert [row["system"] for row in repeated] == [files["base"], files["better"]]
+    assert repeated == scores("--hyp", files["base"], files["better"])
+
+
 def test_a_terminal_gets_a_table(files: dict[str, str]) -> None:
     terminal, child_end = pty.openpty()
     with subprocess.Popen(

@@ -97,7 +97,7 @@ def test_each_variant_is_trained_with_each_seed_and_never_again(folder, capsys):
     assert ["a", "2", "11.50", "±", "0.71", "8.00", "±", "0.00", "23.00", "±", "1.41"] in [
         line[:11] for line in lines
     ]
-    assert sweep.main([file, "--seeds", "2", "3"]) == 0
+    assert sweep.main([file, "--seeds", "2", "--seeds", "3"]) == 0
     assert started(capsys.readouterr().err) == ["a.seed-3", "b.seed-3"]
     assert sweep.main([file, "--seeds", "2", "3"]) == 0
     assert started(capsys.readouterr().err) == []
