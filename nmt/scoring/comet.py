@@ -25,7 +25,11 @@ TIMEOUT = 3600.0
 
 PLACEHOLDERS = ("{src}", "{hyp}", "{ref}")
 EXAMPLE = "comet-score -s {src} -t {hyp} -r {ref} --quiet --only_system"
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
+# also nan and inf, so that no number before them is taken for the score
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf|infinity)(?!\w|\.\w)",
+    re.IGNORECASE,
+)
 _STDERR_LINES = 5
 _FIX_PROGRAM = "give the complete path of the program, such as comet-env/bin/comet-score"
 

@@ -212,6 +212,7 @@ def test_a_run_gives_its_source_to_the_command(
         ("sys.exit('no\\nmodel')", "failed with exit status 1:\n  no\n  model"),
         ("print()", "it printed nothing"),
         ("print('score: nan')", "no number: 'score: nan'"),
+        ("print('of 2 lines: NaN')", "no number: 'of 2 lines: NaN'"),
         ("print('all done')", "no number"),
         ("print('see v2.x')", "no number"),
     ],
