@@ -148,9 +148,10 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(
             "the same corpora give other pieces than when this run began, so another version of "
-            "sacremoses, sentencepiece or Python splits their words",
+            "nmt, sacremoses, sentencepiece or Python splits their words",
             at=str(folder),
-            fix=f"install the versions that data_report.json names, {ANOTHER_FOLDER}",
+            fix="install the versions that data_report.json and the manifest.json of a checkpoint "
+            f"name, {ANOTHER_FOLDER}",
         )
     return prepared
 

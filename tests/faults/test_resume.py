@@ -127,6 +127,8 @@ def test_another_tokenizer_is_refused(here, monkeypatch, capsys):
     assert resumed(here) == 2
     err = capsys.readouterr().err
     assert "the same corpora give other pieces than when this run began" in err
+    assert "another version of nmt, sacremoses" in err
+    assert "the manifest.json of a checkpoint name" in err
     assert "out=PATH" in err
     assert content(here / "run") == before
 
