@@ -116,7 +116,7 @@ def _check_options(args: argparse.Namespace) -> None:
     """Check which options go together.
 
     Raises:
-        UserError: an option has no effect, or contradicts another one.
+        UserError: an option has no effect, contradicts another one, or is not UTF-8.
     """
     if args.format == "transformers":
         for name in ("quantization", "hub"):
@@ -133,6 +133,15 @@ def _check_options(args: argparse.Namespace) -> None:
                     fix=f"add --hub DIR, or leave out --{name}",
                 )
         return
+    for text in args.example or ():
+        try:
+            text.encode()  # the card is UTF-8
+        except UnicodeEncodeError as error:
+            raise UserError(
+                "the text is not UTF-8",
+                at=f"--example {text}",
+                fix="convert it, for example with iconv",
+            ) from error
     if args.output:
         raise UserError(
             "--hub and --output both name the folder to write", fix="leave out --output"

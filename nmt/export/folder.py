@@ -119,7 +119,7 @@ def check_output(output: Path, force: bool, marker: str = METADATA) -> None:
         raise UserError(
             "no such folder",
             at=str(output.parent),
-            fix="create it, or choose another --output",
+            fix="create it, or choose another folder",
         )
     if not os.path.lexists(output):
         return
@@ -127,13 +127,13 @@ def check_output(output: Path, force: bool, marker: str = METADATA) -> None:
     replaceable = output.is_dir() and (is_same or not any(output.iterdir()))
     if not replaceable:
         raise UserError(
-            "exists and is not an exported model", at=str(output), fix="choose another --output"
+            "exists and is not an exported model", at=str(output), fix="choose another folder"
         )
     if not force:
         raise UserError(
             "exists already",
             at=str(output),
-            fix="choose another --output, or pass --force to replace it",
+            fix="choose another folder, or pass --force to replace it",
         )
 
 

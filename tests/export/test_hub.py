@@ -192,16 +192,28 @@ def test_what_is_not_known_is_not_invented(
     assert "The license of the model is not stated" in text
 
 
+def test_advice_on_the_folder_fits_the_option_that_names_it(
+    trained: Path, hub: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--output cannot be combined with --hub."""
+    for folder in (hub, hub / "no" / "such"):
+        assert command.main([str(trained), "--hub", str(folder)]) == 2
+        fix = capsys.readouterr().err.partition("->")[2]
+        assert "choose another folder" in fix
+        assert "--output" not in fix
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
+        (["--hub", "h", "--example", "\udcff"], "the text is not UTF-8"),
         (["--license", "mit"], "--license is only for the model card of --hub"),
         (["--example", "x"], "--example is only for the model card of --hub"),
         (["--hub", "h", "--output", "o"], "leave out --output"),
         (["--hub", "h", "--checkpoint", "latest"], "--hub writes the best checkpoint"),
     ],
 )
-def test_options_that_do_not_go_together(
+def test_wrong_options_are_explained(
     trained: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
 ) -> None:
     assert command.main([str(trained), *argv]) == 2
