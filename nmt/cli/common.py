@@ -145,16 +145,20 @@ def resamples(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
 
 
-def check_output_file(name: str, flag: str, inputs: Iterable[str | None] = ()) -> None:
+def check_output_file(
+    name: str, flag: str, kind: str, begins: str, inputs: Iterable[str | None] = ()
+) -> None:
     """Check that a file can be written, before the computation of its contents.
 
     Args:
-        name: the file; an existing one is replaced.
+        name: the file; an existing one of the same kind is replaced.
         flag: that names the file.
+        kind: what the command writes, for errors: "a report".
+        begins: how each file of this kind begins.
         inputs: files that are read, which must not be replaced; None = not given.
 
     Raises:
-        UserError: it is an input or a folder, or its folder does not exist.
+        UserError: it is an input, a folder or a file of another kind, or its folder does not exist.
     """
     path, fix = Path(name), f"pass another file to {flag}"
     if path.is_dir():
@@ -166,6 +170,13 @@ def check_output_file(name: str, flag: str, inputs: Iterable[str | None] = ()) -
     for other in map(Path, filter(None, inputs)):
         if path.exists() and other.exists() and path.samefile(other):
             raise UserError("is also an input, which would be overwritten", at=name, fix=fix)
+    if path.is_file():
+        from nmt.runtime.files import disk_errors
+
+        with disk_errors(path), path.open("rb") as file:
+            start = file.read(len(begins))
+        if start not in (b"", begins.encode()):
+            raise UserError(f"exists and is not {kind}", at=name, fix=f"{fix}, or delete it")
 
 
 def add_model_options(group: argparse._ArgumentGroup) -> None:

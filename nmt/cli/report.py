@@ -92,7 +92,7 @@ def body(args: argparse.Namespace) -> None:
     runs = read_runs(args.paths)  # reports a bad folder before slow imports
     name = runs[0].folder.report_file
     output = Path(args.output or (name if len(runs) == 1 else name.name))
-    check_output_file(str(output), "--output")
+    check_output_file(str(output), "--output", "a report", "<!DOCTYPE html>")
     from nmt.report.page import write_report
 
     enable_gc()

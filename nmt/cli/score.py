@@ -121,8 +121,11 @@ def body(args: argparse.Namespace) -> None:
 
     enable_gc()
     if args.sentences:
+        from nmt.scoring.sentences import HEADER
+
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        check_output_file(args.sentences, "--sentences", [*inputs, args.src, args.documents])
+        inputs += [args.src, args.documents]
+        check_output_file(args.sentences, "--sentences", "a table of scores", HEADER, inputs)
     external = None
     if args.comet_command is not None:
         external = ExternalMetric(args.comet_command, args.comet_timeout)

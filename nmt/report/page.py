@@ -311,7 +311,8 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
             outputs.append(Outputs(runs, split))
         except NmtError as error:
             of_set = f" of {split}" if len(splits) > 1 else ""
-            notes.append(f"Translations{of_set} are not shown: {error.summary}")
+            apart = " and scores are not compared" if len(runs) > 1 else ""
+            notes.append(f"Translations{of_set} are not shown{apart}: {error.summary}")
     if rest := splits[MAX_SETS:]:
         notes.append(f"Translations of {', '.join(rest)} are not shown: the report has {MAX_SETS}.")
     return outputs, notes

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from nmt.scoring.metrics import METRICS, sentence_scores
 from nmt.scoring.systems import Systems
 
+HEADER = "system\tline\t"  # each table begins with it
+
 
 def sentence_table(
     systems: Systems, metrics: Sequence[str], documents: Sequence[str]
@@ -26,7 +28,7 @@ def sentence_table(
     ids = [documents] if documents else []
     sources = [systems.sources] if systems.sources else []
     names = [*["document"] * len(ids), *on_text, *["source"] * len(sources)]
-    yield "\t".join(["system", "line", *names, "reference", "hypothesis"])
+    yield HEADER + "\t".join([*names, "reference", "hypothesis"])
     for system, hyps in systems.texts.items():
         scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
         values = ([f"{value:.4f}" for value in of_metric.values] for of_metric in scores)

@@ -63,6 +63,17 @@ def test_the_file_is_complete_and_asks_for_nothing(plain, both, several_sets):
         assert str(policy["content"]).startswith("default-src 'none'")
 
 
+def test_a_file_that_is_not_a_report_is_not_replaced(folder, tmp_path, capsys):
+    output = tmp_path / "train.en"
+    output.write_text("a sentence\n", "utf-8")
+    assert report.main([str(folder / "plain"), "-o", str(output)]) == 2
+    assert "exists and is not a report" in capsys.readouterr().err
+    assert output.read_text("utf-8") == "a sentence\n"
+    output.write_text("", "utf-8")
+    for _ in range(2):  # an empty file, then a report
+        assert report.main([str(folder / "plain"), "-o", str(output)]) == 0
+
+
 def test_ids_are_unique_and_references_resolve(plain, both, several_sets):
     for page in (plain, both, Page.read(several_sets)):
         ids = page.ids()
@@ -289,8 +300,12 @@ def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_p
     output = tmp_path / "page.html"
     assert report.main([str(folder / "plain"), str(corpus / "run"), "-o", str(output)]) == 0
     page = Page.read(output)
+    assert "Translations are not shown and scores are not compared: " in page.text
     assert "differs from" in page.text
-    assert "Test BLEU" in page.section("scores").text
+    scores = page.section("scores").text
+    assert "Test BLEU" in scores
+    assert "These scores were not compared" in page.text
+    assert "paired bootstrap" not in page.text
 
 
 # ---------------------------------------------------------------- other states

@@ -183,6 +183,7 @@ def test_a_run_has_the_scores_that_its_training_logged(
         ("ref", "is also an input, which would be overwritten"),
         ("", "is a folder"),
         ("missing/x.tsv", "the folder does not exist"),
+        ("recipe.yaml", "exists and is not a table of scores"),
     ],
 )
 def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
@@ -192,10 +193,13 @@ def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
     name: str,
     message: str,
 ) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("src: gl\n", "utf-8")
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu"]
     assert main([*argv, "--sentences", str(tmp_path / name)]) == 2
     captured = capsys.readouterr()
     assert message in captured.err
+    assert recipe.read_text("utf-8") == "src: gl\n"
     assert captured.out == ""
     assert Path(files["ref"]).read_text("utf-8").splitlines() == REFS
 
