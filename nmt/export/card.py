@@ -241,7 +241,8 @@ def _limit_lines(facts: Facts) -> Iterator[str]:
     if recipe.data.tokenized:
         yield "Its input must be Moses-tokenized text, as its training data was."
     for warning in facts.warnings:
-        yield f"Check of the training data: {warning}"
+        # without the example, which may be a line of a private corpus
+        yield f"Check of the training data: {warning.partition(', for example ')[0]}"
 
 
 def _number(value: Any, digits: int = 0) -> str:

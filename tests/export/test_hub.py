@@ -192,6 +192,24 @@ def test_what_is_not_known_is_not_invented(
     assert "The license of the model is not stated" in text
 
 
+def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(
+    trained: Path, tmp_path: Path
+) -> None:
+    file = trained / "data_report.json"
+    kept = file.read_text()
+    share = "dev: 20.0% of the pairs (2) are also in the training data"
+    report = json.loads(kept) | {"warnings": [f"{share}, for example train:1: secret; remove them"]}
+    try:
+        file.write_text(json.dumps(report))
+        argv = [str(trained), "--hub", str(tmp_path / "m"), "--example", "1 2 3"]
+        assert command.main(argv) == 0
+    finally:
+        file.write_text(kept)
+    _, text = card(tmp_path / "m")
+    assert f"- Check of the training data: {share}\n" in text
+    assert "secret" not in text
+
+
 def test_advice_on_the_folder_fits_the_option_that_names_it(
     trained: Path, hub: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
