@@ -34,10 +34,12 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
         "write a recipe with the reason for each key and the time that training takes",
     )
     group.add_argument(
-        "--src", metavar="LANG", help="source language, if it does not follow from the file names"
+        "--src",
+        metavar="LANG",
+        help="source language; default: that of the other file, if one of two is English",
     )
     group.add_argument(
-        "--tgt", metavar="LANG", help="target language, if it does not follow from the file names"
+        "--tgt", metavar="LANG", help="target language; default: English, if one of two files is"
     )
     group.add_argument(
         "--hours",
@@ -87,6 +89,12 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     if output is not None:
         _require_new(output)
     paths = find_corpus(args.suggest, args.src, args.tgt)
+    if args.src is None and args.tgt is None:
+        print(
+            f"translating {paths.src} to {paths.tgt}; for the other direction, add "
+            f"--src {paths.tgt} --tgt {paths.src}",
+            file=sys.stderr,
+        )
     from nmt.suggest.choices import Budget, suggest
     from nmt.suggest.facts import collect_facts
     from nmt.suggest.text import recipe_text, too_few_hours

@@ -37,6 +37,9 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monk
     assert train.main(["--suggest", corpus, "-o", "gl-en.yaml"]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
+    assert captured.err.startswith(
+        "translating gl to en; for the other direction, add --src en --tgt gl\n"
+    )
     assert "target tokens/s" in captured.err
     assert captured.err.endswith("wrote gl-en.yaml; next: nmt-train gl-en.yaml\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "gl-en.yaml"]
