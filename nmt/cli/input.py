@@ -12,11 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.data.text import LONGEST_LINE, LONGEST_SENTENCE, OPENERS, is_blank, quantity, read_lines
+from nmt.data.text import (
+    LONGEST_LINE,
+    LONGEST_SENTENCE,
+    OPENERS,
+    check_only_line,
+    is_blank,
+    quantity,
+    read_lines,
+)
 from nmt.errors import UserError
 from nmt.runtime.files import disk_errors
 
 CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
+STDIN = "standard input"  # its name in errors
 PAUSE = 0.05  # seconds; a program that writes line by line needs less for its next line
 
 
@@ -86,11 +95,11 @@ def _standard_input() -> Input:
         return Input(iter(()), 0)
     if is_interactive(None):
         print("type one sentence per line; Ctrl-D ends the input", file=sys.stderr)
-    lines, total = StreamLines(sys.stdin.buffer, "standard input"), None
+    lines, total = StreamLines(sys.stdin.buffer, STDIN), None
     with contextlib.suppress(OSError, ValueError):  # not a file
         if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
             start = sys.stdin.buffer.tell()
-            total = _count_lines(StreamLines(sys.stdin.buffer, "standard input"), "standard input")
+            total = _count_lines(StreamLines(sys.stdin.buffer, STDIN), STDIN)
             sys.stdin.buffer.seek(start)
     return Input(lines, total, lines.ready)
 
@@ -99,9 +108,9 @@ def _count_lines(lines: Iterator[str], name: str) -> int:
     """Return the number of lines.
 
     Raises:
-        UserError: a line is too long to be translated.
+        UserError: a line is too long to be translated, or the lines end with CR.
     """
-    number = 0
+    number, line = 0, ""
     for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_SENTENCE and not is_blank(line):
             raise UserError(
@@ -109,6 +118,8 @@ def _count_lines(lines: Iterator[str], name: str) -> int:
                 at=f"{name}:{number}",
                 fix="split it into one sentence per line",
             )
+    if number == 1:
+        check_only_line(line, name, "FILE" if name == STDIN else name)
     return number
 
 

@@ -211,12 +211,23 @@ def read_lines(
 
 def require_line_feeds(path: Path) -> None:
     """Raise UserError if the only line of a file has carriage returns inside."""
-    inside = next(read_lines(path, clean=False)).count("\r")
+    check_only_line(next(read_lines(path, clean=False)), str(path))
+
+
+def check_only_line(line: str, name: str, file: str | None = None) -> None:
+    """Raise UserError if the only line of a text has carriage returns inside.
+
+    Args:
+        name: of the text, for the error.
+        file: what to convert; None = ``name``.
+    """
+    inside = line.count("\r")
     if inside:
         raise UserError(
-            f"has one line with {inside:,} carriage returns inside: its lines end with CR, not LF",
-            at=f"{path}:1",
-            fix=CR_FIX.format(path),
+            f"has one line with {quantity(inside, 'carriage return')} inside: its lines end with "
+            "CR, not LF",
+            at=f"{name}:1",
+            fix=CR_FIX.format(file or name),
         )
 
 

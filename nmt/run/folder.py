@@ -180,6 +180,14 @@ def children(folder: Path) -> list[Path]:
 
 def not_a_run_folder(path: Path, fix: str | None = None) -> UserError:
     """Return the error for a path that is not a run folder; it names run folders inside it."""
+    if path.is_file():
+        return UserError(
+            "this is a file, not a run folder",
+            at=str(path),
+            fix=fix
+            or "pass a folder that nmt-train wrote; for a file of text, use the option of the "
+            "command, such as --input or --hyp",
+        )
     runs = [str(p) for p in children(path) if (p / CONFIG).is_file()] if path.is_dir() else []
     if runs and fix is None:
         more = f" and {len(runs) - 3:,} more" if len(runs) > 3 else ""

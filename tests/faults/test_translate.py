@@ -230,6 +230,24 @@ def test_a_complete_output_that_has_no_name_yet_gets_it(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
 
+def test_lines_that_end_with_cr_are_refused(
+    translate: Command,
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    source = tmp_path / "text"
+    source.write_bytes(b"3 1\r2 2\r")
+    err = refused(translate, "--input", source)
+    assert f"{source}:1: has one line with 1 carriage return inside" in err
+    assert f"< {source} > NEW" in err
+    with source.open() as opened:
+        monkeypatch.setattr(sys, "stdin", opened)
+        assert main([str(trained)]) == 2
+    assert b"< FILE > NEW" in capsysbinary.readouterr().err
+
+
 def test_the_input_is_never_overwritten(
     translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,6 +426,11 @@ def test_a_forbidden_phrase_has_a_maximum_length(translate: Command, tmp_path: P
 def test_a_missing_run_folder_is_refused(translate: Command, trained: Path, tmp_path: Path) -> None:
     assert "no such run folder" in refused(translate, run=tmp_path / "none")
     assert "not a run folder" in refused(translate, run=tmp_path)
+    text = tmp_path / "text"
+    text.write_text("3 1\n")
+    err = refused(translate, run=text)
+    assert f"{text}: this is a file, not a run folder" in err
+    assert "--input" in err
     inside = trained / "checkpoints" / "u000002"
     assert f"did you mean {trained}" in refused(translate, run=inside)
 
