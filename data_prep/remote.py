@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -22,7 +23,7 @@ from nmt.errors import MachineError, UserError
 from nmt.runtime.files import file_digest
 
 CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
-_RETRIES = 2
+_ATTEMPTS = 3  # to download a file
 _CHUNK = 1 << 20  # bytes
 _WRONG_FILE = (
     "download it again, or pass a correct copy with --from; this one may be truncated, an error "
@@ -221,7 +222,7 @@ def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
         base_url="",
         registry={name: None},  # check_file compares size and hashes, here and for local files
         urls={name: file.url},
-        retry_if_failed=_RETRIES,
+        retry_if_failed=_ATTEMPTS - 1,
         env=None if temporary else CACHE_VARIABLE,
     )
     path = Path(cache.abspath, name)
@@ -232,7 +233,7 @@ def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
                 print(f"using the downloaded {path}", file=sys.stderr)
             except UserError:
                 path.unlink()  # damaged, or an earlier version
-        cache.fetch(name, downloader=partial(_http_download, file))
+        cache.fetch(name, downloader=partial(_http_download, file, count(1)))
     except requests.RequestException as error:
         raise _DownloadError(_reason(error)) from error
     except OSError as error:
@@ -241,8 +242,13 @@ def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
     return path
 
 
-def _http_download(file: RemoteFile, url: str, output: str, _cache: object) -> None:
+def _http_download(
+    file: RemoteFile, attempts: Iterator[int], url: str, output: str, _cache: object
+) -> None:
     """Download ``url`` to ``output`` and verify it; pooch calls this and repeats some failures.
+
+    Args:
+        attempts: numbers the calls for this file, from 1.
 
     Raises:
         requests.RequestException: the connection failed; pooch tries again.
@@ -252,7 +258,9 @@ def _http_download(file: RemoteFile, url: str, output: str, _cache: object) -> N
     import pooch
     import requests
 
-    print(f"downloading {file.what}: {url}", file=sys.stderr)
+    attempt = next(attempts)
+    if attempt == 1:
+        print(f"downloading {file.what}: {url}", file=sys.stderr)
     download = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         chunk_size=_CHUNK,
@@ -261,9 +269,12 @@ def _http_download(file: RemoteFile, url: str, output: str, _cache: object) -> N
     )
     try:
         download(url, output, None)
-    except requests.HTTPError as error:
+    except requests.RequestException as error:
         if error.response is not None and error.response.status_code < 500:
             raise _DownloadError(_reason(error)) from error
+        if attempt < _ATTEMPTS:
+            failed = f"attempt {attempt} of {_ATTEMPTS} failed: {_reason(error)}"
+            print(f"{failed}; trying again", file=sys.stderr)
         raise
     check_file(Path(output), file, at=url)
 

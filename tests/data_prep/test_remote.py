@@ -1,6 +1,7 @@
 """Downloads are verified, cached and explained; without a network the error says what to do."""
 
 import hashlib
+import re
 import subprocess
 
 import pooch
@@ -209,11 +210,15 @@ def test_a_missing_page_is_not_tried_again(server):
     assert len(server.asked) == 1
 
 
-def test_a_failing_server_is_tried_again(server):
+def test_a_failing_server_is_tried_again(server, capsys):
     file = file_at(server.add("/toy.tar.gz", (503, b"busy", 4), BYTES))
     with fetched([file]) as [path]:
         assert path.read_bytes() == BYTES
     assert len(server.asked) == 2
+    first, again = capsys.readouterr().err.splitlines()
+    assert first == f"downloading a toy: {file.url}"
+    assert again.startswith("attempt 1 of 3 failed: 503 Server Error")
+    assert again.endswith("; trying again")
 
 
 def test_a_connection_that_ends_early(server, download_cache):
@@ -224,11 +229,16 @@ def test_a_connection_that_ends_early(server, download_cache):
     assert files_in(download_cache) == []
 
 
-def test_url_that_does_not_answer(server):
+def test_url_that_does_not_answer(server, capsys):
     file = file_at("http://127.0.0.1:9/toy.tar.gz")  # the discard port: closed
     message = r"could not download http://127.0.0.1:9/toy.tar.gz: .*refused\n"
     with pytest.raises(UserError, match=message), fetched([file]):
         pass
+    first, *again = capsys.readouterr().err.splitlines()
+    assert first == f"downloading a toy: {file.url}"
+    assert len(again) == 2  # the error has the reason of the third
+    for number, line in enumerate(again, 1):
+        assert re.fullmatch(f"attempt {number} of 3 failed: .*refused; trying again", line)
 
 
 def test_full_disk_during_a_download(server, download_cache, monkeypatch):
