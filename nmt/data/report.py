@@ -543,8 +543,8 @@ def _recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
         for side, found in (("src", overlap.sources), ("tgt", overlap.targets)):
             of_side = _of_side(side, report.unit)
             yield (
-                f"{name}: {found.same:,} of {found.of:,} {of_side}texts are also in the training "
-                f"data, and {found.near:,} more as near-duplicates "
-                f"({found.share:.1%} in total, texts under {MIN_WORDS} words not counted)",
+                f"{name}: {found.share:.1%} of {quantity(found.of, f'{of_side}text')} of at least "
+                f"{MIN_WORDS} words are also in the training data: {found.same:,} exactly, "
+                f"{found.near:,} nearly",
                 found,
             )

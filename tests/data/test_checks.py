@@ -136,10 +136,11 @@ def test_held_out_side_in_the_training_data_is_a_warning():
     report = reported(overlap)
     assert failures(report, max_overlap=0.0) == []
     messages = warnings(report, max_overlap=0.05)
-    assert "dev: 0 of 5 source texts are also in the training data, and 4 more" in messages[0]
-    assert "dev: 2 of 5 target texts are also in the training data, and 2 more" in messages[1]
-    assert "(80.0% in total" in messages[1]
-    assert messages[1].endswith(f"for example train:1: {LONG[0][1]}")
+    share = "80.0% of 5 {} texts of at least 4 words are also in the training data"
+    assert messages[0].startswith(f"dev: {share.format('source')}: 0 exactly, 4 nearly, for")
+    assert messages[1] == (
+        f"dev: {share.format('target')}: 2 exactly, 2 nearly, for example train:1: {LONG[0][1]}"
+    )
 
 
 def test_few_recurring_texts_are_only_in_the_summary():
@@ -147,7 +148,7 @@ def test_few_recurring_texts_are_only_in_the_summary():
     check = checked([("x", LONG[0][1])], held_out={"dev": set()}, recurring=recurring(dev))
     report = reported(check.overlap())
     assert warnings(report, max_overlap=0.1) == []
-    assert "dev: 1 of 11 target texts are also in the training data" in summary(report)
+    assert "dev: 9.1% of 11 target texts of at least 4 words are also in" in summary(report)
     assert "source texts" not in summary(report)
 
 

@@ -132,7 +132,7 @@ def test_lines_of_dev_in_train_are_an_error(tmp_path: Path):
     assert "dev: 50.0% of the lines (1) are also in the training data" in str(caught.value)
     assert "train:6: the cat 3 eats a fish; remove" in str(caught.value)
     p = prepared(tmp_path, dev=dev, data={"checks": "warn"})
-    assert any("1 of 2 texts are also in the training data" in w for w in p.report.warnings)
+    assert any("50.0% of 2 texts of at least 4 words are also" in w for w in p.report.warnings)
 
 
 def test_another_language_is_a_warning(tmp_path: Path):
