@@ -8,6 +8,7 @@ and splits what the reader yields.
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -180,6 +181,20 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _count(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not an integer of at least 0")
+
+
+def _ratio(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if 1 < number < float("inf"):
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is not a finite number above 1")
+
+
 def _add_languages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--src", required=True, metavar="LANG", help="source language, such as gl")
     parser.add_argument("--tgt", required=True, metavar="LANG", help="target language, such as en")
@@ -190,14 +205,22 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
         "filters (MANIFEST.json lists how many pairs each of them drops)"
     )
     group.add_argument(
-        "--min-words", type=int, default=1, metavar="N", help="fewest words of a side; default: 1"
+        "--min-words",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="fewest words of a side; default: 1",
     )
     group.add_argument(
-        "--max-words", type=int, default=250, metavar="N", help="most words of a side; default: 250"
+        "--max-words",
+        type=_count,
+        default=250,
+        metavar="N",
+        help="most words of a side; default: 250",
     )
     group.add_argument(
         "--max-ratio",
-        type=float,
+        type=_ratio,
         default=4.0,
         metavar="R",
         help="largest ratio of the characters of the two sides; default: 4",
@@ -216,7 +239,7 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
     for split in ("dev", "test"):
         group.add_argument(
             f"--{split}-size",
-            type=int,
+            type=_count,
             default=1000,
             metavar="N",
             help=f"approximate number of {split} pairs; 0 = no {split} set; default: 1000",

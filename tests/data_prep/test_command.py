@@ -95,6 +95,23 @@ def test_nothing_to_hold_out_needs_no_groups(tmp_path):
     assert manifest(out)["pairs"] == {"train": 9}
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        *(("--max-ratio", value, "a finite number above 1") for value in ("nan", "inf", "-4", "1")),
+        *(("--dev-size", value, "an integer of at least 0") for value in ("-5", "1.5", "nan")),
+        ("--test-size", "-1", "an integer of at least 0"),
+        ("--min-words", "-1", "an integer of at least 0"),
+        ("--max-words", "-1", "an integer of at least 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(tmp_path, capsys, option, value, allowed):
+    with pytest.raises(SystemExit) as caught:
+        from_tsv.main(["pairs.tsv", *langs(tmp_path / "out", option, value)])
+    assert caught.value.code == 2
+    assert f"argument {option}: {value} is not {allowed}\n" in capsys.readouterr().err
+
+
 def test_names_of_files_may_have_any_bytes(tmp_path):
     rows = [f"{s}\t{t}\n" for s, t in texts(100)]
     files = [tmp_path / os.fsdecode(b"%d\xff.tsv" % i) for i in range(50)]
