@@ -11,20 +11,24 @@ import shutil
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
 
 from nmt.data import checks
 from nmt.data.bitext import held_out_entries
 from nmt.data.segmenters import Segmenter, segmenter_hash
-from nmt.runtime.files import AGAIN, atomic_folder, disk_errors
+from nmt.runtime.files import AGAIN, TEMPORARY, atomic_folder, disk_errors, temporary
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe, SegmentConfig
     from nmt.data.vocab import Vocab
 
 VERSION = "6"  # of the format and the tokenizer; after a change, old caches are not used
+LOCK = ".lock"  # ending of the file that is locked while a draft is written
 NOISE_KEYS = ("dropout", "sampling_alpha")
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
 
@@ -118,6 +122,8 @@ def noise_parts(segment: SegmentConfig) -> dict[str, Any]:
 def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:
     """Create a cache folder, complete or not at all.
 
+    What killed processes left in the cache is removed first.
+
     Args:
         size: bytes that it may need, for the message about a full disk.
         build: writes the files into an empty folder.
@@ -143,10 +149,36 @@ def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:
         )
         folder = elsewhere / folder.name
     with disk_errors(folder, size, again=AGAIN):
+        _remove_abandoned(folder.parent)
+        draft = temporary(folder)
         try:
-            with atomic_folder(folder) as draft:
+            with _draft_lock(draft), atomic_folder(folder, draft=draft):
                 build(draft)
         except FileExistsError:
             if not os.path.isdir(folder):  # otherwise another process was faster
                 raise
     return folder
+
+
+@contextmanager
+def _draft_lock(draft: Path) -> Iterator[None]:
+    """Hold the lock of a draft while it is written; the system frees it if the process is killed.
+
+    Without file locks, as on some network file systems, the draft of a killed process stays.
+    """
+    lock = FileLock(f"{draft}{LOCK}")
+    with suppress(OSError, NotImplementedError):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def _remove_abandoned(cache: Path) -> None:
+    """Remove the drafts of killed processes: those whose lock no process holds."""
+    for path in cache.glob(f"{TEMPORARY}*{LOCK}"):
+        with suppress(Timeout, OSError, NotImplementedError), FileLock(path, timeout=0):
+            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink(missing_ok=True)

@@ -159,7 +159,7 @@ def write_atomic(
 
 
 @contextmanager
-def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, replace: bool = False, draft: Path | None = None) -> Iterator[Path]:
     """Yield a new empty folder, which is renamed to ``path`` when the block ends.
 
     After an error nothing is left, and an old folder of this name stays as it was. While a new
@@ -170,12 +170,14 @@ def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     Args:
         path: the final name; its parent must exist.
         replace: replace an existing folder.
+        draft: the name until the block ends, next to ``path``; None = an unused one.
 
     Raises:
         FileExistsError: ``path`` exists at the end, and ``replace`` is not set.
         OSError: the disk is full or not writable.
     """
-    draft, old = temporary(path), path.with_name(REPLACED + path.name)
+    draft = draft or temporary(path)
+    old = path.with_name(REPLACED + path.name)
     if os.path.lexists(old):  # a killed process left it
         old = old.with_name(f"{old.name}-{uuid.uuid4().hex[:8]}")
     os.mkdir(draft)  # without parents: a deleted run folder must not come back half empty

@@ -16,7 +16,7 @@ from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
 from nmt.data import workers
 from nmt.data.bitext import missing_files
-from nmt.data.cache import noise_parts
+from nmt.data.cache import build_cache, noise_parts
 from nmt.data.encoded import CorpusWriter
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding
@@ -278,3 +278,37 @@ def test_full_disk_error_has_the_needed_bytes(tmp_path, monkeypatch):
     with pytest.raises(MachineError, match=message):
         prepared(tmp_path)
     assert not list((tmp_path / ".cache").iterdir())
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from nmt.data.cache import build_cache
+
+def build(folder):
+    print(folder, flush=True)
+    sys.stdin.readline()
+
+build_cache(Path(sys.argv[1]), 0, build)
+"""
+
+
+def test_only_the_drafts_of_killed_processes_are_removed(tmp_path: Path):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    names = ("killed", "running")
+    killed, running = (
+        subprocess.Popen([sys.executable, "-c", BUILD, tmp_path / name], **pipes) for name in names
+    )
+    with killed, running:
+        drafts = [Path(process.stdout.readline().strip()) for process in (killed, running)]
+        killed.kill()
+        killed.wait()
+        unknown = tmp_path / ".tmp-of-an-earlier-version"
+        unknown.mkdir()
+        assert all(draft.is_dir() for draft in drafts)
+        build_cache(tmp_path / "next", 0, lambda folder: None)
+        assert [draft.is_dir() for draft in drafts] == [False, True]
+        assert unknown.is_dir()  # nothing tells whether its process is running
+        running.communicate("\n")
+    assert running.returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [unknown.name, "next", "running"]
