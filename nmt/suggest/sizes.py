@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import Recipe
+    from nmt.config.recipe import ModelConfig, Recipe
     from nmt.data.prepare import Prepared
 
 
@@ -48,6 +48,11 @@ class Size:
     attn_dropout: float = 0.0
     beam: int = 4
     length_alpha: float = 1.0
+
+    def holds(self, model: ModelConfig) -> bool:
+        """Return whether a model is at most as wide and as deep as that of this row."""
+        layers = max(model.enc_layers, model.dec_layers)
+        return model.dim <= self.dim and model.ffn_dim <= 4 * self.dim and layers <= self.layers
 
 
 # Small models that a CPU trains in hours, with Muon and a linear schedule. Noise costs more than it
@@ -113,15 +118,18 @@ def lengthened(size: Size, passes: int) -> Size:
     )
 
 
-def advice_on_size(parameters: int, pieces: int) -> str | None:
+def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | None:
     """Return advice if a model is far too large for its training text, else None.
 
+    A model that --suggest chooses is never too large: a text has at least as many pieces as words,
+    so the row of its pieces is not smaller than that of its words.
+
     Args:
-        parameters: of the model.
+        parameters: of the model, embeddings included.
         pieces: of the target side of the training text, EOS included.
     """
     ratio = parameters / max(1, pieces)
-    if ratio <= TOO_LARGE:
+    if ratio <= TOO_LARGE or any(size_for(pieces, rows).holds(model) for rows in (CPU, GPU)):
         return None
     return (
         f"the model is very large for this corpus: {parameters:,} parameters, {ratio:,.0f} for "
@@ -138,4 +146,5 @@ def advice_for(recipe: Recipe, prepared: Prepared, parameters: int) -> str | Non
     """
     if not recipe.translates or recipe.init.parent is not None:
         return None
-    return advice_on_size(parameters, int(prepared.train.tgt_len.sum()) + len(prepared.train))
+    pieces = int(prepared.train.tgt_len.sum()) + len(prepared.train)
+    return advice_on_size(recipe.model, parameters, pieces)

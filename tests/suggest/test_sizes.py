@@ -87,29 +87,45 @@ def test_the_longest_training_is_that_of_the_best_recipe():
     assert size.batch_tokens == recipe.data.batch_tokens
 
 
+def model_of(size):
+    return ModelConfig(
+        dim=size.dim, ffn_dim=4 * size.dim, heads=size.heads,
+        enc_layers=size.layers, dec_layers=size.layers,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("sizes", [CPU, GPU], ids=["cpu", "gpu"])
 def test_no_row_is_too_large_for_its_smallest_corpus_of_1000_pairs(sizes):
     smallest = [20_000, *(size.words for size in sizes[:-1])]
     for words, size in zip(smallest, sizes, strict=True):
-        config = ModelConfig(
-            dim=size.dim, ffn_dim=4 * size.dim, heads=size.heads,
-            enc_layers=size.layers, dec_layers=size.layers,
-        )  # fmt: skip
         with torch.device("meta"):
-            model = Transformer(config, size.types, initialize=False)
-        assert advice_on_size(parameter_count(model), int(PIECES_PER_WORD * words)) is None
+            model = Transformer(model_of(size), size.types, initialize=False)
+        assert parameter_count(model) <= TOO_LARGE * PIECES_PER_WORD * words
+
+
+@pytest.mark.parametrize("sizes", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("words", [1, 2_000, 20_000, 20_001, 90_001, 120_001, 10**7])
+def test_no_advice_for_a_model_that_suggest_chooses(words, sizes):
+    """Also for a few hundred pairs, which have too few pieces for any model."""
+    chosen = model_of(size_for(words, sizes))
+    assert advice_on_size(chosen, 10**12, words) is None
+    for key in ("dim", "ffn_dim", "enc_layers", "dec_layers"):
+        larger = chosen.model_copy(update={key: 10 * getattr(chosen, key)})
+        assert advice_on_size(larger, 10**12, words) is not None
 
 
 def test_no_advice_for_what_the_paper_trains():
     """T's gl-en: 31.0M parameters and 0.35M pieces; az-en has 6k pairs and 0.2M pieces."""
-    assert advice_on_size(31_030_390, 347_000) is None
-    assert advice_on_size(31_030_390, 202_000) is None
+    model = load_recipe(RECIPES / "gl-en.yaml").model
+    assert advice_on_size(model, 31_030_390, 347_000) is None
+    assert advice_on_size(model, 31_030_390, 202_000) is None
 
 
 def test_advice_for_transformer_base_on_5000_pairs():
-    found = advice_on_size(44_000_000 + 512 * 8000, 140_000)
+    base = ModelConfig(dim=512, ffn_dim=2048, heads=8, enc_layers=6, dec_layers=6)
+    found = advice_on_size(base, 44_000_000 + 512 * 8000, 140_000)
     assert found is not None
     assert "48,096,000 parameters, 344 for each target piece" in found
     assert "nmt-train --suggest" in found
-    assert advice_on_size(TOO_LARGE * 10, 10) is None
-    assert advice_on_size(TOO_LARGE * 10 + 10, 10) is not None
+    assert advice_on_size(base, TOO_LARGE * 10, 10) is None
+    assert advice_on_size(base, TOO_LARGE * 10 + 10, 10) is not None
