@@ -141,7 +141,8 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         if drops.counts:
             fixes.append("loosen the filters")
         raise UserError(
-            f"{len(pairs):,} pairs are too few for {' and '.join(map(str, sizes.values()))} in "
+            f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'} too few for "
+            f"{' and '.join(map(str, sizes.values()))} in "
             f"{' and '.join(sizes)} (dropped: {drops})",
             at=", ".join(f"--{split}-size" for split in sizes),
             fix=", or ".join(fixes) or "give more text",

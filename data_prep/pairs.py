@@ -206,7 +206,7 @@ def length(min_words: int, max_words: int) -> Filter:
     def drops(pair: Pair) -> bool:
         return any(not min_words <= len(side.split()) <= max_words for side in pair[:2])
 
-    return Filter(f"not {min_words} to {max_words} words", drops)
+    return Filter(f"not {min_words} to {quantity(max_words, 'word')}", drops)
 
 
 def length_ratio(max_ratio: float) -> Filter:

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from data_prep.pairs import Drops, Pair
 from data_prep.remote import RemoteFile
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.files import atomic_folder, disk_errors, file_digest
 from nmt.runtime.progress import counted
@@ -125,9 +126,11 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
             # names of files may have bytes that are not UTF-8, which JSON can only escape
             (folder / "MANIFEST.json").write_text(text, "utf-8", "backslashreplace")
-    counts = ", ".join(f"{split} {part.pairs:,}" for split, part in written.items())
-    unit = "lines" if corpus.monolingual else "pairs"
-    lines = [f"{corpus.name} ({'-'.join(request.langs)}): {counts} {unit} in {request.out}"]
+    unit = "line" if corpus.monolingual else "pair"
+    *others, (last, part) = written.items()
+    counts = [f"{split} {other.pairs:,}" for split, other in others]
+    counts.append(f"{last} {quantity(part.pairs, unit)}")
+    lines = [f"{corpus.name} ({'-'.join(request.langs)}): {', '.join(counts)} in {request.out}"]
     lines += [f"  dropped {n:>9,}  {reason}" for reason, n in corpus.drops.counts.items()]
     print("\n".join([*lines, f"  details: {request.out / 'MANIFEST.json'}"]), file=sys.stderr)
 

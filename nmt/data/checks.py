@@ -42,7 +42,7 @@ from nmt.data.report import (
     SplitReport,
 )
 from nmt.data.segmenters.base import TrainingPair
-from nmt.data.text import Pair, is_blank
+from nmt.data.text import Pair, is_blank, quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted, progress_bar
 
@@ -467,7 +467,7 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
         if any(blank):
             return "source blank" if blank[0] else "target blank"
         if limits is not None and any(_has_more_words(side, limits.words) for side in sides):
-            return f"longer than {limits.words} words"
+            return f"longer than {quantity(limits.words, 'word', 'd')}"
     if limits is not None and any(len(side) > limits.characters for side in sides):
         return f"longer than {limits.characters:,} characters"
     return None

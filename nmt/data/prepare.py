@@ -161,7 +161,9 @@ def _write(
     )
     report.splits["train"].coverage = unknown or None
     places = training.places(left_out[:MAX_LISTED])
-    report.splits["train"].drop(f"longer than {data.max_pieces:,} pieces", places, len(left_out))
+    report.splits["train"].drop(
+        f"longer than {quantity(data.max_pieces, 'piece')}", places, len(left_out)
+    )
     require_training_pairs(report.splits["train"], files)
     vocab.save(folder)
     report.types = len(vocab)
@@ -260,7 +262,7 @@ def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:
         return []
     weights = [1.0] * len(sizes) if mixture is None else mixture.weights
     return [
-        f"{corpus.name}: {size:,} {prepared.report.unit}s, each "
+        f"{corpus.name}: {quantity(size, prepared.report.unit)}, each "
         + _times(weight)
         + " an epoch"
         + (f", with the tag {corpus.tag}" if corpus.tag else "")

@@ -95,6 +95,16 @@ def test_nothing_to_hold_out_needs_no_groups(tmp_path):
     assert manifest(out)["pairs"] == {"train": 9}
 
 
+def test_one_pair_is_not_in_the_plural(tmp_path, capsys):
+    path, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    path.write_text("one source\tanother target\n")
+    assert from_tsv.main([str(path), *langs(out)]) == 2
+    assert "1 pair is too few for 20 and 20 in dev and test" in capsys.readouterr().err
+    none = ["--dev-size", "0", "--test-size", "0", "--max-words", "2"]
+    assert from_tsv.main([str(path), *langs(out), *none]) == 0
+    assert "out (xx-yy): train 1 pair in" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("option", "value", "allowed"),
     [

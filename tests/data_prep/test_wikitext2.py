@@ -37,7 +37,7 @@ def test_every_line_is_written(tmp_path, monkeypatch, capsys):
     manifest = json.loads((out / "MANIFEST.json").read_text("utf-8"))
     assert manifest["pairs"] == {"train": 4, "dev": 2, "test": 1}
     assert manifest["words"]["train"] == {"en": 7}
-    assert "wikitext-2 (en): train 4, dev 2, test 1 lines" in capsys.readouterr().err
+    assert "wikitext-2 (en): train 4, dev 2, test 1 line in" in capsys.readouterr().err
 
 
 def test_other_files_are_refused(tmp_path):

@@ -312,7 +312,7 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
     dropped = p.report.splits["train"].dropped
     assert dropped["longer than 25 pieces"] == Finding(4, ["train:41", "train:51"] * 2)
     left = (
-        r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 pieces: 114\)"
+        r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 piece: 114\)"
     )
     with pytest.raises(UserError, match=left):
         corpus.prepared(data={"train": [train, train], "max_pieces": 1})
