@@ -335,6 +335,8 @@ class Training:
             + (f", {world.size} processes" if world.size > 1 else "")
             + f"; run folder {run.path}"
         )
+        if checkpoint is not None:
+            log.text(f"resumed from update {trainer.state.update:,}")
         return trainer
 
     def _begin(self, log: MetricsLog) -> None:

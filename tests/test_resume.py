@@ -204,6 +204,7 @@ def test_killed_without_a_save_continues_from_the_last_validation(
         assert main([recipe, f"out={tmp_path / 'run'}"]) == 3
     assert main([recipe, f"out={tmp_path / 'run'}", "--resume"]) == 0
     assert not difference(result(tmp_path / "run"), uninterrupted)
+    assert " resumed from update 4\n" in (tmp_path / "run" / "train.log").read_text()
 
 
 def test_killed_while_it_saves_the_validation_of_a_stopped_update(

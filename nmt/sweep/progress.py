@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from nmt.run.folder import RunFolder
-from nmt.run.results import clock, format_number
+from nmt.run.results import as_score, clock, format_number
 from nmt.sweep.plan import Outcome, PlannedRun
 
 REDRAW = 1.0  # seconds between two states of the live table
@@ -69,12 +69,14 @@ class RunProgress:
         """Return the seconds since the start."""
         return time.monotonic() - self.started
 
-    def line(self) -> str:
-        """Return the state in one line."""
+    def line(self, ended: bool = False) -> str:
+        """Return the state in one line, with the last dev score; of an ended run, the best."""
         parts = [f"update {self.update:,}"]
         if self.dev:
-            name, last = self.run.recipe.score.select_by, self.dev[max(self.dev)]
-            parts.append(f"dev {name} {format_number(last)}")
+            name = self.run.recipe.score.select_by
+            best = max(self.dev.values(), key=lambda value: as_score(name, value))
+            shown = best if ended else self.dev[max(self.dev)]
+            parts.append(f"{'best ' if ended else ''}dev {name} {format_number(shown)}")
         parts.append(clock(self.seconds))
         return "  ".join(parts)
 
@@ -145,7 +147,7 @@ class Display:
         if outcome.status == "finished":
             self.seconds.append(progress.seconds)
         what = outcome.status + (f": {outcome.reason}" if outcome.reason else "")
-        self.say(f"{progress.run.name}: {what}  {progress.line()}")
+        self.say(f"{progress.run.name}: {what}  {progress.line(ended=True)}")
         if outcome.status == "stopped":
             return
         self.counts[outcome.status] += 1
@@ -155,11 +157,13 @@ class Display:
     def summary(self, running: list[RunProgress]) -> str:
         """Return how many runs have ended, and about how long the others take."""
         parts = [f"{n} {status}" for status, n in self.counts.items()] or ["0 finished"]
-        waiting = self.total - self.counts.total() - len(running)
+        waiting = max(0, self.total - self.counts.total() - len(running))
         states = [(progress.seconds, progress.seconds_left) for progress in running]
-        left = estimate_left(self.seconds, states, max(0, waiting), self.slots)
+        left = estimate_left(self.seconds, states, waiting, self.slots)
         text = f"{' + '.join(parts)} of {self.total} runs"
-        return f"{text}; about {clock(left)} left" if left is not None else text
+        if left is None or not (running or waiting):
+            return text
+        return f"{text}; about {clock(left)} left"
 
     def say(self, line: str) -> None:
         """Print a line that stays."""

@@ -126,12 +126,18 @@ def test_the_live_table_is_redrawn_in_place(tmp_path):
     log = first.folder / "metrics.jsonl"
     records = [
         {"kind": "train", "update": 1200, "seconds_left": 60},
+        {"kind": "dev", "update": 600, "bleu": 13.0},
         {"kind": "dev", "update": 1200, "bleu": 12.345},
     ]
     log.write_text("".join(json.dumps(r) + "\n" for r in records) + '{"kind": "dev", "upd')
     progress = RunProgress(first)
     progress.read()
-    assert (progress.update, progress.dev, progress.seconds_left) == (1200, {1200: 12.345}, 60)
+    assert (progress.update, progress.dev, progress.seconds_left) == (
+        1200,
+        {600: 13.0, 1200: 12.345},
+        60,
+    )
+    assert progress.line(ended=True).startswith("update 1,200  best dev bleu 13.00")
     stream = Terminal()
     display = Display(stream, 2, 1)
     display.draw([progress])
