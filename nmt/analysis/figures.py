@@ -18,6 +18,7 @@ from nmt.analysis.curves import Curve, RunMetrics, final_mean, running_mean, sho
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
+from nmt.runtime.files import replace_surrogates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -281,7 +282,7 @@ def _labeled(runs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
     """Return (label, color, run) of each run."""
     labels = short_labels([run.path for run in runs])
     return [
-        (label, COLORS[i % len(COLORS)], run)
+        (replace_surrogates(label), COLORS[i % len(COLORS)], run)
         for i, (label, run) in enumerate(zip(labels, runs, strict=True))
     ]
 

@@ -22,7 +22,7 @@ from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_o
 from nmt.report.recipes import key_rows
 from nmt.report.runs import ReportedRun
 from nmt.run.predictions import different_predictions, not_comparable
-from nmt.runtime.files import AGAIN, write_atomic
+from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
@@ -127,7 +127,8 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
     with figures.style():
         context = _context(runs, progress)
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
-    return environment.get_template("report.html").render(style=style, **context)
+    page = environment.get_template("report.html").render(style=style, **context)
+    return replace_surrogates(page)  # a path of a run may have bytes that are not UTF-8
 
 
 def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:

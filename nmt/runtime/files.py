@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import sys
 import uuid
@@ -40,6 +41,14 @@ def require_utf8(path: str, place: str = "") -> None:
             at=f"{place}: {path}" if place else path,
             fix="rename the file or folder",
         ) from error
+
+
+def replace_surrogates(text: str) -> str:
+    """Return text that UTF-8 can represent, with U+FFFD for each surrogate.
+
+    A path has a surrogate for each byte that is not UTF-8.
+    """
+    return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -103,6 +105,16 @@ def test_every_figure_becomes_a_file(runs, tmp_path, figure, form, start):
     output = tmp_path / f"out.{form}"
     assert main([figure, str(runs[0]), str(runs[0]), "-o", str(output)]) == 0
     assert output.read_bytes().startswith(start)
+
+
+def test_a_run_folder_whose_name_is_not_utf8(runs, tmp_path):
+    run = tmp_path / os.fsdecode(b"run\xff")
+    shutil.copytree(runs[0], run)
+    output = tmp_path / "out.svg"
+    for figure in figures.FIGURES:
+        assert main([figure, str(run), str(runs[0]), "-o", str(output)]) == 0
+    assert main(["curves", str(run), "-o", str(output)]) == 0
+    assert "run\ufffd<" in output.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -336,6 +337,25 @@ def test_a_run_whose_corpus_and_checkpoints_are_gone(folder, tmp_path):
     page = written(run, tmp_path / "page.html")
     assert "The attention of run is not shown" in page.section("outputs").text
     assert "Best" in page.section("outputs").text
+
+
+def test_runs_whose_names_are_not_utf8_keep_their_own_scores(folder, tmp_path):
+    runs = [tmp_path / os.fsdecode(name) for name in (b"run\xfe", b"run\xff")]
+    for run, name in zip(runs, ("plain", "layernorm"), strict=True):
+        shutil.copytree(folder / name, run)
+        (run / "test.hyp").unlink()  # without outputs, the scores are those in summary.json
+        shutil.rmtree(run / "dev")
+    page = written(runs[0], tmp_path / "page.html")
+    assert "gl → en: run\ufffd" in page.text
+    assert f"{tmp_path}/run\ufffd" in page.section("environment").text
+    summaries = [read_summary(RunFolder(run)) for run in runs]
+    summaries[1]["test"][0]["value"] = 77.0
+    (runs[1] / "summary.json").write_text(json.dumps(summaries[1]))
+    output = tmp_path / "both.html"
+    assert report.main([*map(str, runs), "-o", str(output)]) == 0
+    scores = Page.read(output).section("scores").text
+    for value in (summaries[0]["test"][0]["value"], 77.0):
+        assert f"run\ufffd {value:.2f} " in scores
 
 
 def test_a_run_in_progress(folder, tmp_path):
