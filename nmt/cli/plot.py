@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import check_output_file, enable_gc, run_command
 from nmt.errors import UserError
 
 FORMATS = ("png", "svg", "pdf")
@@ -62,6 +62,7 @@ def body(args: argparse.Namespace) -> None:
             at=args.output,
             fix="name a .png, .svg or .pdf file",
         )
+    check_output_file(args.output, "--output")
     runs = [RunMetrics(run) for run in args.runs]
     data = draw(args.figure, runs, args.select, file_format)
     with disk_errors(output, 0, "choose another --output", AGAIN):

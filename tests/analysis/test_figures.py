@@ -169,6 +169,13 @@ def test_an_unknown_file_format_is_an_error(runs, tmp_path, capsys):
     assert ".png, .svg or .pdf" in capsys.readouterr().err
 
 
+def test_an_output_in_a_folder_that_does_not_exist_is_an_error(runs, tmp_path, capsys):
+    output = tmp_path / "missing" / "out.png"
+    assert main(["curves", str(runs[0]), "-o", str(output)]) == 2
+    err = capsys.readouterr().err
+    assert f"{output.parent}: the folder does not exist\n  -> create it, or pass another" in err
+
+
 def test_the_same_runs_give_the_same_file(runs, tmp_path):
     for name in ("one.svg", "two.svg"):
         assert main(["gains", str(runs[0]), "-o", str(tmp_path / name)]) == 0
