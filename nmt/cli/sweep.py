@@ -134,6 +134,7 @@ def body(args: argparse.Namespace) -> None:
     sweep = _sweep(args)
     check_overrides(sweep.budget, args.overrides)
     out = Path(args.out) if args.out else Path("runs") / Path(args.file).stem
+    _check_out(out)
     bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
     if bad:
         again = (
@@ -146,6 +147,15 @@ def body(args: argparse.Namespace) -> None:
         raise RunError(
             f"{quantity(len(bad), 'run')} ended without a result: {', '.join(bad)}",
             fix=f"read the reasons above and in {out / 'logs'}; {again}",
+        )
+
+
+def _check_out(out: Path) -> None:
+    """Raise UserError if a file is where the folder of the sweep, or a folder above it, must be."""
+    place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not place.is_dir():
+        raise UserError(
+            "is a file, so the folder of the sweep cannot be here", at=str(place), fix=ELSEWHERE
         )
 
 

@@ -635,6 +635,18 @@ def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, o
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("option", [[], ["--dry-run"], ["--results"]])
+@pytest.mark.parametrize("search", [{}, {"search": {"space": {"model.norm": ["rmsnorm"]}}}])
+def test_an_out_that_is_a_file_is_an_error(folder, capsys, search, option):
+    Path("file").write_text("text")
+    for out in ("file", "file/sweep"):
+        assert sweep.main([variants("a", **search), "--out", out, *option]) == 2
+        assert capsys.readouterr().err == (
+            f"nmt-sweep: {folder / 'file'}: is a file, so the folder of the sweep cannot be here\n"
+            "  -> choose another folder with --out DIR\n"
+        )
+
+
 @pytest.mark.parametrize("number", ["-1", "2", "99"])
 def test_resamples_are_as_many_as_in_nmt_score(capsys, number):
     with pytest.raises(SystemExit):
