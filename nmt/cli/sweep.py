@@ -200,7 +200,8 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
     """Train the trials of a search; return the names of all that failed."""
     from nmt.sweep.search import SearchRuns
 
-    source = SearchRuns(args.file, sweep, out, args.overrides)
+    read_only = args.dry_run or args.results
+    source = SearchRuns(args.file, sweep, out, args.overrides, read_only)
     assert sweep.search is not None
     ended, total = source.ended_trials(), sweep.search.trials * len(sweep.variants)
     if args.dry_run:
@@ -211,7 +212,14 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
             for trial in ended:
                 pool.display.skipped(trial.state)
             pool.run(source)
-    _write(args, source.result(), out)
+    result = source.result()
+    if not result.trials:
+        print(
+            "no trial has run yet; to start the search, run the same command without --results",
+            file=sys.stderr,
+        )
+        return []
+    _write(args, result, out)
     return source.failed_runs()
 
 

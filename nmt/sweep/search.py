@@ -46,16 +46,25 @@ class SearchRuns:
         sweep: its content, with a search.
         out: folder of the sweep.
         overrides: ``key=value`` of each run.
+        read_only: leave the folder as it is: only the trials so far are needed.
 
     Raises:
         UserError: optuna is missing, an override sets a key of the search, or the folder has a
             search with another space or another recipe.
     """
 
-    def __init__(self, file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> None:
+    def __init__(
+        self,
+        file: str,
+        sweep: Sweep,
+        out: Path,
+        overrides: Sequence[str],
+        read_only: bool = False,
+    ) -> None:
         assert sweep.search is not None
         self.file, self.sweep, self.out, self.overrides = file, sweep, out, list(overrides)
         self.plan: SearchPlan = sweep.search
+        self._read_only = read_only
         self._open: dict[str, optuna.Trial] = {}  # run name -> its trial
         self._check_overrides()
         self.studies = {variant.name: self._study(variant) for variant in sweep.variants}
@@ -160,7 +169,6 @@ class SearchRuns:
     def _study(self, variant: Variant) -> optuna.Study:
         try:
             import optuna
-            from optuna.storages.journal import JournalFileBackend
         except ImportError:
             raise UserError(
                 "a search needs the package optuna, which is not installed",
@@ -168,15 +176,9 @@ class SearchRuns:
                 fix='install it, in the folder of nmt: pip install -e ".[sweep]"',
             ) from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.out.mkdir(parents=True, exist_ok=True)
         lower = variant.recipe.score.select_by in LOWER_IS_BETTER
-        journal, lock = self.out / STORAGE, FileLock(self.out / LOCK)
-        with lock:
-            _remove_incomplete_line(journal)
-        # optuna's own lock would stay when this process is killed
-        backend = JournalFileBackend(str(journal), cast(Any, lock))
         study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(backend),
+            storage=optuna.storages.JournalStorage(self._journal()),
             study_name=variant.name,
             direction="minimize" if lower else "maximize",
             load_if_exists=True,
@@ -187,7 +189,8 @@ class SearchRuns:
             for key, values in self.plan.space.items()
         }
         before = study.user_attrs.get("space")
-        if before is None or not study.get_trials(deepcopy=False):  # as after --dry-run
+        # a search without trials may have another space: its command ended before the first trial
+        if before is None or not study.get_trials(deepcopy=False):
             study.set_user_attr("space", space)
         elif json.dumps(before) != json.dumps(space):
             raise UserError(
@@ -196,6 +199,20 @@ class SearchRuns:
                 fix="search in another folder with --out DIR, or restore search.space",
             )
         return study
+
+    def _journal(self) -> Any:
+        """Return where optuna stores the studies: the file, or a copy of it in memory."""
+        from optuna.storages.journal import JournalFileBackend
+
+        journal = self.out / STORAGE
+        if self._read_only:
+            return _JournalCopy(journal)
+        self.out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.out / LOCK)
+        with lock:
+            _remove_incomplete_line(journal)
+        # optuna's own lock would stay when this process is killed
+        return JournalFileBackend(str(journal), cast(Any, lock))
 
     def _trials(self) -> Iterator[tuple[Variant, optuna.trial.FrozenTrial]]:
         for variant in self.sweep.variants:
@@ -252,6 +269,27 @@ class SearchRuns:
 
     def _folder(self, variant: Variant, number: int) -> Path:
         return self.out / f"{file_name(variant)}.trial-{number}"
+
+
+class _JournalCopy:
+    """A copy of optuna's journal in memory, for optuna's JournalStorage.
+
+    Args:
+        journal: the file, which may be missing.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        content = journal.read_bytes() if journal.is_file() else b""
+        complete = content[: content.rfind(b"\n") + 1]
+        self._logs: list[dict[str, Any]] = [json.loads(line) for line in complete.splitlines()]
+
+    def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
+        """Return the records from a number on."""
+        return self._logs[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Add records to the copy."""
+        self._logs += logs
 
 
 def _remove_incomplete_line(journal: Path) -> None:

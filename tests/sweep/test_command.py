@@ -21,6 +21,7 @@ import yaml
 
 from nmt.cli import sweep
 from nmt.config.load import load_recipe, load_sweep
+from nmt.errors import UserError
 from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT
 from nmt.scoring import score
@@ -530,16 +531,15 @@ def test_a_kill_while_the_study_is_written_does_not_block_the_next_command(folde
     """Optuna's own lock is a file that a killed process leaves."""
     pytest.importorskip("optuna")
     file = variants("a", search={"trials": 1, "space": SPACE})
-    script = (
-        "import os\nfrom nmt.cli import sweep\n"
-        "os.fsync = lambda file: os.kill(os.getpid(), 9)\n"
-        f"sweep.main({[file, '--results']!r})\n"
+    first_run = (
+        "from pathlib import Path\n"
+        "from tests.sweep.test_command import search\n"
+        f"search({file!r}, Path('runs')).next_run()\n"
     )
+    script = f"import os\nos.fsync = lambda file: os.kill(os.getpid(), 9)\n{first_run}"
     killed = subprocess.run([sys.executable, "-c", script], check=False)
     assert killed.returncode == -signal.SIGKILL
-    again = subprocess.run(
-        [sys.executable, "-m", "nmt.cli.sweep", file, "--results"], timeout=20, check=False
-    )
+    again = subprocess.run([sys.executable, "-c", first_run], timeout=20, check=False)
     assert again.returncode == 0
 
 
@@ -600,8 +600,34 @@ def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
     assert sweep.main([file, "--dry-run"]) == 2
     assert "search.space has train.validate_every" in capsys.readouterr().err
     for space in (SPACE, {"model.norm": ["rmsnorm"]}):
-        assert sweep.main([variants("a", search={"space": space}), "--dry-run"]) == 0
-    assert capsys.readouterr().out == "0 of 20 trials have ended\n" * 2
+        trials = search(variants("a", search={"space": space}), folder / "runs")
+    assert trials.next_run().recipe.model.norm == "rmsnorm"
+    with pytest.raises(UserError, match="search over other keys or values"):
+        search(variants("a", search={"space": SPACE}), folder / "runs")
+
+
+def test_a_search_that_is_only_looked_at_stays_as_it_is(folder, capsys):
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    for option in ("--dry-run", "--results"):
+        assert sweep.main([file, option]) == 0
+        assert not Path("runs").exists()
+    out, err = capsys.readouterr()
+    assert out == "0 of 2 trials have ended\n"
+    assert err == (
+        "no trial has run yet; to start the search, run the same command without --results\n"
+    )
+    assert sweep.main([file]) == 0
+    journal = Path("runs/v/search.log")
+    content = journal.read_bytes() + b'{"op_code"'  # another command writes the next line
+    journal.write_bytes(content)
+    results = result()
+    capsys.readouterr()
+    assert sweep.main([file, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "2 of 2 trials have ended\n"
+    assert sweep.main([file, "--results"]) == 0
+    assert result() == results
+    assert journal.read_bytes() == content
 
 
 def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
