@@ -78,13 +78,20 @@ class SearchRuns:
     def failed_runs(self) -> list[str]:
         """Return the names of the trials whose training failed, in this or in an earlier command.
 
-        A trial whose values do not fit each other is not one of them: it was never started.
+        If the search of a variant has ended and no trial has a score, all its trials are among
+        them: also those that diverged, and those whose values do not fit each other.
         """
-        return [
-            self._folder(variant, trial.number).name
-            for variant, trial in self._trials()
-            if trial.user_attrs.get("status") == "failed"
-        ]
+        failed = []
+        for variant in self.sweep.variants:
+            trials = self.studies[variant.name].get_trials(deepcopy=False)
+            without = all(trial.state.name in ("PRUNED", "FAIL") for trial in trials)
+            no_score = without and len(trials) >= self.plan.trials
+            failed += [
+                self._folder(variant, trial.number).name
+                for trial in trials
+                if no_score or trial.user_attrs.get("status") == "failed"
+            ]
+        return failed
 
     def next_run(self) -> PlannedRun | None:
         """Return an interrupted trial, or a new one; None if all have been started."""

@@ -516,12 +516,12 @@ def test_a_trial_that_was_killed_while_it_got_its_values_gets_them_later(
 def test_a_trial_that_was_killed_before_its_result_was_stored_is_continued(folder, monkeypatch):
     optuna = pytest.importorskip("optuna")
     impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
-    for space, state in ((SPACE, "finished"), (impossible, "failed")):
+    for space, state, code in ((SPACE, "finished", 0), (impossible, "failed", 3)):
         command = [variants("a", search={"trials": 1, "space": space}), "--out", state]
         with monkeypatch.context() as patched:
             patched.setattr(optuna.Study, "tell", kill)
             assert sweep.main(command) == 130
-        assert sweep.main(command) == 0
+        assert sweep.main(command) == code
         (trial,) = json.loads(Path(f"{state}/results.json").read_text())["trials"]
         assert trial["state"] == state
         assert (trial["dev"] is None) == (state == "failed")
@@ -591,6 +591,22 @@ def test_a_search_says_that_it_does_not_repeat_failed_trials(folder, capsys):
         assert started(err) == trained
         assert "1 run ended without a result: fails.trial-0\n" in err
         assert "does not repeat these trials: fix the cause, then search in" in err
+
+
+def test_a_search_without_any_score_has_failed(folder, capsys):
+    pytest.importorskip("optuna")
+    impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
+    for name, space in (("diverges", SPACE), ("a", impossible)):
+        command = [variants(name, search={"trials": 2, "space": space}), "--out", name]
+        for option in ([], ["--results"]):
+            assert sweep.main([*command, *option]) == 3
+            out, err = capsys.readouterr()
+            assert "0 of 2 trials finished" in out
+            trials = f"{name}.trial-0, {name}.trial-1"
+            assert f"2 runs ended without a result: {trials}\n" in err
+    both = variants("diverges", "a", search={"trials": 1, "space": SPACE})
+    assert sweep.main([both]) == 3
+    assert "1 run ended without a result: diverges.trial-0\n" in capsys.readouterr().err
 
 
 def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
