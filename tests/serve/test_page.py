@@ -256,7 +256,10 @@ def test_problems_are_shown_and_go_away(page: Page) -> None:
     page.js("document.querySelector('#text').value = 'a'.repeat(61)")
     page.type("a")
     page.until(lambda: "line 1 has 62 characters, at most 60" in page.find("#message").text)
+    assert page.all(".box.stale")
     page.find("#clear").click()
+    assert page.find("#message").text == ""
+    assert not page.all(".box.stale")
     page.type("pan")
     page.until(lambda: page.lines() == untrained().translate(["pan"]))
     assert page.find("#message").text == ""
