@@ -194,6 +194,32 @@ def test_the_exported_program_translates_like_the_toolkit(
     assert ran.stdout.decode().split("\n")[:-1] == translator.translate(lines)
 
 
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (b"o \xff", "not UTF-8: invalid start byte at byte 3 of the line; convert it with iconv"),
+        (b"o " * 3000, "CTranslate2 cannot translate a line of 3,000 pieces: "),
+        (b"o" * 100_001, "100,001 characters, at most 100,000 are allowed; write one sentence per"),
+    ],
+    ids=["not UTF-8", "pieces", "characters"],
+)
+def test_the_exported_program_names_a_line_that_it_cannot_translate(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: bytes, problem: str
+) -> None:
+    folder = tmp_path / "model"
+    assert export(capsys, run, "--output", folder)[0] == 0
+    ran = subprocess.run(
+        [sys.executable, folder / "translate.py"],
+        input=b"\n".join([LINES[0].encode(), b"", bad, LINES[0].encode(), b""]),
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert len(ran.stdout.splitlines()) == 2
+    (line,) = ran.stderr.decode().splitlines()
+    assert line.startswith(f"translate.py: line 3: {problem}")
+
+
 @pytest.mark.parametrize("kind", SEGMENTERS)
 def test_the_readme_names_the_packages_that_the_program_imports(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

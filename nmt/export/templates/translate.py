@@ -17,6 +17,8 @@ from pathlib import Path
 
 import ctranslate2
 
+LONGEST_LINE = 100_000  # characters
+
 
 class Words:
     """Words as pieces: split by Moses' rules or, in a model of tokenized text, at white space."""
@@ -108,6 +110,10 @@ class Translator:
             tag: what goes before the pieces of the sentence, such as <bt>; None = nothing.
             src: language of the sentence, for the rules of the tokenizer; None = ``src`` of
                 nmt.json.
+
+        Raises:
+            ValueError: the sentence is too long, or the model does not have the tag or the source
+                language.
         """
         self.check_options(tag, src)
         line = "".join(" " if unicodedata.category(c) in ("Cc", "Cs") else c for c in line)
@@ -115,19 +121,27 @@ class Translator:
             line = unicodedata.normalize("NFC", line)
         if all(char.isspace() or unicodedata.category(char) == "Cf" for char in line):
             return ""
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"{len(line):,} characters, at most {LONGEST_LINE:,} are allowed")
         pieces = self.segmenter.encode(line, src or self.settings["src"])
         if tag is not None:
             pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
-        (result,) = self.engine.translate_batch(
-            [pieces],
-            beam_size=decode["beam"],
-            length_penalty=self.settings["length_penalty"],
-            max_input_length=0,  # the default would cut long sentences
-            max_decoding_length=len(pieces) + 1 + decode["max_len_offset"],
-            disable_unk=not decode["allow_unk"],
-            suppress_sequences=[[token] for token in self.settings["suppressed_tokens"]] or None,
-        )
+        suppressed = [[token] for token in self.settings["suppressed_tokens"]]
+        try:
+            (result,) = self.engine.translate_batch(
+                [pieces],
+                beam_size=decode["beam"],
+                length_penalty=self.settings["length_penalty"],
+                max_input_length=0,  # the default would cut long sentences
+                max_decoding_length=len(pieces) + 1 + decode["max_len_offset"],
+                disable_unk=not decode["allow_unk"],
+                suppress_sequences=suppressed or None,
+            )
+        except RuntimeError as error:
+            raise ValueError(
+                f"CTranslate2 cannot translate a line of {len(pieces):,} pieces: {error}"
+            ) from error
         lang = self.settings["tag_targets"].get(tag or "", self.settings["tgt"])
         return self.segmenter.decode(result.hypotheses[0], lang)
 
@@ -153,8 +167,6 @@ if __name__ == "__main__":
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
     parser.add_argument("--src", help="source language, one of those in nmt.json", metavar="LANG")
     args = parser.parse_args()
-    # without a byte-order mark; a carriage return alone does not end a line
-    sys.stdin.reconfigure(encoding="utf-8-sig", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
     try:
@@ -164,5 +176,13 @@ if __name__ == "__main__":
     if args.tag is None and translator.settings["always_tagged"]:
         tags = ", ".join(translator.settings["tags"])
         print(f"note: all training data had a tag; choose one with --tag: {tags}", file=sys.stderr)
-    for line in sys.stdin:
-        print(translator.translate(line, args.tag, args.src), flush=True)
+    for number, data in enumerate(sys.stdin.buffer, 1):
+        try:
+            encoding = "utf-8-sig" if number == 1 else "utf-8"  # without a byte-order mark
+            line = data.removesuffix(b"\n").decode(encoding)
+            print(translator.translate(line, args.tag, args.src), flush=True)
+        except UnicodeDecodeError as error:
+            problem = f"not UTF-8: {error.reason} at byte {error.start + 1} of the line"
+            parser.exit(2, f"{parser.prog}: line {number}: {problem}; convert it with iconv\n")
+        except ValueError as error:
+            parser.exit(2, f"{parser.prog}: line {number}: {error}; write one sentence per line\n")
