@@ -140,9 +140,9 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         fixes = [f"pass smaller sizes, such as {smaller}"] if 4 * size <= len(pairs) else []
         if drops.counts:
             fixes.append("loosen the filters")
+        found = f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'}"
         raise UserError(
-            f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'} too few for "
-            f"{' and '.join(map(str, sizes.values()))} in "
+            f"{found} too few for {' and '.join(map(str, sizes.values()))} in "
             f"{' and '.join(sizes)} (dropped: {drops})",
             at=", ".join(f"--{split}-size" for split in sizes),
             fix=", or ".join(fixes) or "give more text",

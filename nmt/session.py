@@ -17,6 +17,7 @@ from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
 from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
+from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, Terminated
 from nmt.report import final
@@ -331,7 +332,7 @@ class Training:
             f"{task.describe()}: {parameters:,} parameters"
             + (f" ({parameters - frozen:,} of them train)" if frozen else "")
             + f", {len(task.prepared.vocab):,} types, "
-            f"{task.size:,} {task.unit}; {task.device}, {task.precision}"
+            f"{quantity(task.size, task.unit)}; {task.device}, {task.precision}"
             + (f", {world.size} processes" if world.size > 1 else "")
             + f"; run folder {run.path}"
         )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.recipe import add_recipe, recipe_of
 from nmt.data.download import obtain_corpus
+from nmt.data.text import quantity
 from nmt.runtime.signals import raise_on_sigterm
 
 
@@ -44,11 +45,11 @@ def body(args: argparse.Namespace) -> None:
     print(summary(prepared.report))
     train = prepared.train
     if recipe.translates:
-        found = f"pairs with a mean of {train.src_len.mean():.1f} source and "
-        found += f"{train.tgt_len.mean():.1f} target pieces"
+        found = f"{quantity(len(train), 'training pair')} with a mean of "
+        found += f"{train.src_len.mean():.1f} source and {train.tgt_len.mean():.1f} target pieces"
     else:
-        found = f"lines with {train.src_len.sum():,} pieces"
-    print(f"{len(prepared.vocab):,} types; {len(train):,} training {found}")
+        found = f"{quantity(len(train), 'training line')} with {train.src_len.sum():,} pieces"
+    print(f"{len(prepared.vocab):,} types; {found}")
 
 
 if __name__ == "__main__":

@@ -205,7 +205,7 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
     assert sweep.search is not None
     ended, total = source.ended_trials(), sweep.search.trials * len(sweep.variants)
     if args.dry_run:
-        print(f"{len(ended)} of {total} trials have ended")
+        print(f"{len(ended)} of {quantity(total, 'trial')} ended")
         return []
     if len(ended) < total and not args.results:
         with _training(args, out, total) as pool:

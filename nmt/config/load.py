@@ -559,7 +559,7 @@ def _choose(wanted: str | None, path: Path, variants: Sequence[Variant]) -> Vari
     if wanted in names:
         return variants[names.index(wanted)]
     if wanted is None:
-        what = f"lists {len(names)} variants of a recipe"
+        what = f"lists {len(names)} variant{'s' * (len(names) != 1)} of a recipe"
     else:
         what = f'has no variant "{wanted}"{did_you_mean(wanted, names)}'
     width = max(map(len, names))

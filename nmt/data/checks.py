@@ -467,9 +467,9 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
         if any(blank):
             return "source blank" if blank[0] else "target blank"
         if limits is not None and any(_has_more_words(side, limits.words) for side in sides):
-            return f"longer than {quantity(limits.words, 'word', 'd')}"
+            return f"longer than {quantity(limits.words, 'word')}"
     if limits is not None and any(len(side) > limits.characters for side in sides):
-        return f"longer than {limits.characters:,} characters"
+        return f"longer than {quantity(limits.characters, 'character')}"
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nmt.data.text import quantity
 from nmt.errors import UserError
 
 LEARNING_SEED = 0  # of the draw that a segmentation is learned from: all seeds of a recipe share it
@@ -75,7 +76,8 @@ def mixture_of(
         return None
     if np.dot(found, sizes) < 1:
         raise UserError(
-            f"the weights are so small that an epoch has less than one of {sum(sizes):,} examples",
+            "the weights are so small that an epoch has less than one of "
+            f"{quantity(sum(sizes), 'example')}",
             at="weight",
             fix="raise the weights of the entries; with weight: 1, an epoch has each example once",
         )

@@ -161,9 +161,8 @@ def _write(
     )
     report.splits["train"].coverage = unknown or None
     places = training.places(left_out[:MAX_LISTED])
-    report.splits["train"].drop(
-        f"longer than {quantity(data.max_pieces, 'piece')}", places, len(left_out)
-    )
+    reason = f"longer than {quantity(data.max_pieces, 'piece')}"
+    report.splits["train"].drop(reason, places, len(left_out))
     require_training_pairs(report.splits["train"], files)
     vocab.save(folder)
     report.types = len(vocab)

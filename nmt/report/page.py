@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 import nmt
 from nmt.analysis.figures import metric_label
+from nmt.data.text import quantity
 from nmt.errors import NmtError
 from nmt.report import figures
 from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators
@@ -122,7 +123,12 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=number, thousands=thousands, hours=hours, metric=metric_label, plain=plain
+        number=number,
+        thousands=thousands,
+        hours=hours,
+        metric=metric_label,
+        plain=plain,
+        quantity=quantity,
     )
     with figures.style():
         context = _context(runs, progress)

@@ -33,7 +33,7 @@ def parse_device(name: str, count_gpus: Callable[[], int], library: str) -> tupl
         return ("cuda" if count_gpus() else "cpu"), None
     if kind == "cuda" and (index or 0) >= (count := count_gpus()):
         raise MachineError(
-            f'"{name}" does not exist: {library} finds {count} GPUs',
+            f'"{name}" does not exist: {library} finds {count} GPU{"s" * (count != 1)}',
             at="device",
             fix="choose device=cpu, or device=auto to use a GPU only if there is one",
         )

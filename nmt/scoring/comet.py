@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nmt.data.text import quantity
 from nmt.errors import RunError, UserError
 
 TIMEOUT = 3600.0
@@ -128,7 +129,7 @@ class ExternalMetric:
                 output, _ = process.communicate(timeout=self.timeout)
             except subprocess.TimeoutExpired as error:
                 raise RunError(
-                    f"did not end within {self.timeout:g} seconds",
+                    f"did not end within {quantity(self.timeout, 'second', 'g')}",
                     at=self.command,
                     fix="pass a larger --comet-timeout, or use a GPU",
                 ) from error

@@ -29,6 +29,7 @@ from prometheus_client import (
 from starlette.exceptions import HTTPException
 
 import nmt
+from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.serve.guard import Guard
@@ -314,7 +315,8 @@ class Service:
                     raise Refused(
                         504,
                         "timeout",
-                        f"the translation took longer than {self.limits.seconds:g} seconds",
+                        "the translation took longer than "
+                        f"{quantity(self.limits.seconds, 'second', 'g')}",
                         "send fewer lines, or send the request again later",
                         retry=1,
                     )

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from nmt.data.text import quantity
 from nmt.serve.limits import Refused
 
 Result = TypeVar("Result")
@@ -97,7 +98,8 @@ class Batcher(Generic[Result]):
                 raise Refused(
                     429,
                     "queue_full",
-                    f"{waiting:,} lines wait for this model, at most {self._queue:,} may wait",
+                    f"{quantity(waiting, 'line')} in the queue of this model, at most "
+                    f"{self._queue:,} may wait",
                     "send the request again later",
                     retry=1,
                 )

@@ -11,6 +11,7 @@ from types import FrameType
 
 import uvicorn
 
+from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
 from nmt.runtime.signals import handle_signals
 from nmt.serve.app import Service
@@ -55,7 +56,8 @@ class Server(uvicorn.Server):
             self.force_exit = self.should_exit = self.interrupted
             self.interrupted = True
         if not self.guard.stopping:
-            print(f"stopping: {self.guard.active} requests are finished first", file=sys.stderr)
+            requests = quantity(self.guard.active, "request")
+            print(f"stopping: {requests} to finish first", file=sys.stderr)
         self.guard.stopping = True
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from nmt.data.text import quantity
 from nmt.run.folder import RunFolder
 from nmt.runtime.signals import PARENT, StopRequest
 from nmt.sweep.plan import Outcome, PlannedRun
@@ -119,8 +120,8 @@ class Pool:
                     return
                 if stop.requested and not stopping:
                     stopping = True
-                    count = len(self._children)
-                    self.display.say(f"{stop.requested}: {count} runs save their state and end")
+                    count = quantity(len(self._children), "run")
+                    self.display.say(f"{stop.requested}: waiting for {count} to save and end")
                     self._ask_to_end(self._children)
                 time.sleep(POLL)
                 for child in list(self._children):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from nmt.data.text import quantity
 from nmt.run.folder import RunFolder
 from nmt.run.results import as_score, clock, format_number
 from nmt.sweep.plan import Outcome, PlannedRun
@@ -160,7 +161,7 @@ class Display:
         waiting = max(0, self.total - self.counts.total() - len(running))
         states = [(progress.seconds, progress.seconds_left) for progress in running]
         left = estimate_left(self.seconds, states, waiting, self.slots)
-        text = f"{' + '.join(parts)} of {self.total} runs"
+        text = f"{' + '.join(parts)} of {quantity(self.total, 'run')}"
         if left is None or not (running or waiting):
             return text
         return f"{text}; about {clock(left)} left"

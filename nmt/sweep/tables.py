@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nmt.data.text import quantity
 from nmt.run.predictions import not_comparable, prediction_keys
 from nmt.run.results import LOWER_IS_BETTER, format_number
 from nmt.sweep.results import (
@@ -144,7 +145,7 @@ def _trials(result: SearchResult, variant: str) -> Table:
         for trial in ranked
     ]
     finished = sum(trial.dev is not None for trial in ranked)
-    notes = [f"{finished} of {result.total} trials finished"]
+    notes = [f"{finished} of {quantity(result.total, 'trial')} finished"]
     if ranked[0].dev is not None:
         words = " ".join(f"{key}={value}" for key, value in ranked[0].keys.items())
         notes.append(f"best: trial {ranked[0].number} with {words}")

@@ -18,7 +18,7 @@ from nmt.data.masking import MaskedText
 from nmt.data.noising import DenoisedText, WordEdges
 from nmt.data.packing import CausalText, PackedText, TextBatch, TokenStream
 from nmt.data.prepare import EvalSet, Prepared
-from nmt.data.text import count_words
+from nmt.data.text import count_words, quantity
 from nmt.data.vocab import MASK, SPECIALS, UNK
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
@@ -45,7 +45,7 @@ class TextTask(Task[ModelT, BatchT]):
         UserError: a split has nothing to predict.
     """
 
-    unit = "blocks"
+    unit = "block"
     predicted = "src"
 
     def __init__(
@@ -245,7 +245,7 @@ def _require_predictions(texts: Mapping[str, PackedText], recipe: Recipe) -> Non
     tokens = len(texts["train"].stream)
     if tokens < block:
         raise UserError(
-            f"the training text has {tokens:,} pieces, less than one block of {block:,}",
+            f"the training text has {quantity(tokens, 'piece')}, less than one block of {block:,}",
             at="data.train",
             fix=f"add text, or set data.block to at most {tokens}",
         )

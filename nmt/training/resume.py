@@ -78,10 +78,10 @@ def require_same_update(state: TrainState, accumulate: int, processes: int, chan
     known, batches = state.update_batches, accumulate * processes
     if known == batches or not (known or changed):
         return
+    before = f"{known} batch{'es' * (known > 1)}" if known else "an unknown number of batches"
     raise UserError(
-        f"an update of this run has {known or 'an unknown number of'} batches, and would now have "
-        f"{batches}: optim.accumulate = {accumulate}, in {processes} process"
-        f"{'es' * (processes > 1)}",
+        f"an update of this run has {before}, and would now have {batches}: "
+        f"optim.accumulate = {accumulate}, in {processes} process{'es' * (processes > 1)}",
         fix=f"choose optim.accumulate and the number of processes so that their product is {known}"
         if known
         else "set optim.accumulate back",

@@ -52,7 +52,7 @@ def reason_to_finish(recipe: Recipe, state: TrainState, loss_ratio: float) -> st
         return f"train.max_validations = {train.max_validations}"
     since_best = sum(update > (state.best_update or 0) for update, _ in state.history)
     if since_best >= train.stop_patience:
-        return f"no better {recipe.score.select_by} in {since_best} validations"
+        return f"no better {recipe.score.select_by} in {quantity(since_best, 'validation')}"
     lr = learning_rate(recipe, state)
     # below an earlier rate: the low rate at the start of a warm-up does not end a run
     if lr < train.min_lr and lr < _highest_rate(recipe, state):

@@ -122,7 +122,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         device, precision: resolved.
 
     Attributes:
-        unit: name of the rows in messages: pairs or blocks.
+        unit: name of a row in messages: pair or block.
         predicted: side of the training text whose types the model may predict.
     """
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.data.batches import FlatBatch, Update, updates
 from nmt.data.bitext import Split
 from nmt.data.prefetch import Prefetcher
+from nmt.data.text import quantity
 from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
@@ -271,8 +272,8 @@ class Trainer:
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
         in_fp32 = "" if self.precision == "fp32" else "continue with precision=fp32 --resume, or "
         raise Diverged(
-            f"gradients were not finite for {count} updates in a row, up to update "
-            f"{self.state.update} (training {self.task.unit} {rows}, ...)"
+            f"gradients were not finite for {quantity(count, 'update')} in a row, up to update "
+            f"{self.state.update} (training {self.task.unit}s {rows}, ...)"
             + (scale if self.precision == "fp16" else ""),
             fix=f"{in_fp32}train in another folder (out=PATH) with a lower learning rate",
         )

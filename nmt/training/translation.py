@@ -29,7 +29,7 @@ EXAMPLES = 5
 class Translation(Task[Transformer, Batch]):
     """Translate sentences: the loss is over target tokens, the scores are of beam search."""
 
-    unit = "pairs"
+    unit = "pair"
     predicted = "tgt"
     _last_translator: Translator | None = None
 

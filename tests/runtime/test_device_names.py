@@ -28,5 +28,6 @@ def test_other_names_are_errors_before_gpus_are_counted(name):
 
 @pytest.mark.parametrize(("name", "gpus"), [("cuda", 0), ("cuda:1", 1), ("cuda:99", 8)])
 def test_a_gpu_that_the_library_does_not_find_is_an_error(name, gpus):
-    with pytest.raises(MachineError, match=f'"{name}" does not exist: torch 2 finds {gpus} GPUs'):
+    found = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    with pytest.raises(MachineError, match=f'"{name}" does not exist: torch 2 finds {found}\n'):
         parse_device(name, lambda: gpus, "torch 2")

@@ -107,7 +107,7 @@ def test_a_cancelled_job_is_not_translated(model: Model) -> None:
 
 def test_a_full_queue_refuses_a_job(model: Model) -> None:
     model.batcher.submit(["x"] * 15, {})
-    with pytest.raises(Refused, match="15 lines wait for this model, at most 20") as refused:
+    with pytest.raises(Refused, match="15 lines in the queue of this model, at most 20") as refused:
         model.batcher.submit(["x"] * 6, {})
     assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
     model.batcher.submit(["x"] * 5, {})

@@ -606,7 +606,11 @@ def test_a_search_without_any_score_has_failed(folder, capsys):
             assert f"2 runs ended without a result: {trials}\n" in err
     both = variants("diverges", "a", search={"trials": 1, "space": SPACE})
     assert sweep.main([both]) == 3
-    assert "1 run ended without a result: diverges.trial-0\n" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "1 run ended without a result: diverges.trial-0\n" in err
+    assert "\n0 of 1 trial finished\n" in out
+    assert sweep.main([both, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "2 of 2 trials ended\n"
 
 
 def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
@@ -629,7 +633,7 @@ def test_a_search_that_is_only_looked_at_stays_as_it_is(folder, capsys):
         assert sweep.main([file, option]) == 0
         assert not Path("runs").exists()
     out, err = capsys.readouterr()
-    assert out == "0 of 2 trials have ended\n"
+    assert out == "0 of 2 trials ended\n"
     assert err == (
         "no trial has run yet; to start the search, run the same command without --results\n"
     )
@@ -640,7 +644,7 @@ def test_a_search_that_is_only_looked_at_stays_as_it_is(folder, capsys):
     results = result()
     capsys.readouterr()
     assert sweep.main([file, "--dry-run"]) == 0
-    assert capsys.readouterr().out == "2 of 2 trials have ended\n"
+    assert capsys.readouterr().out == "2 of 2 trials ended\n"
     assert sweep.main([file, "--results"]) == 0
     assert result() == results
     assert journal.read_bytes() == content

@@ -341,6 +341,9 @@ def test_early_stopping(start):
     assert trainer.state.best_update == 4
     assert trainer.run_folder.best() == "u000004"
     assert load_checkpoint(trainer.run_folder, "best").state.update == 4
+    trainer = start("train.stop_patience=1", "train.validate_every=1")
+    script_scores(trainer, [3.0, 2.0])
+    assert trainer.run() == "no better bleu in 1 validation"
 
 
 def test_forward_and_backward_use_onednn(start, monkeypatch):

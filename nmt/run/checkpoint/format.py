@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 import nmt
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.run.checkpoint.state import TrainState
 from nmt.runtime.files import disk_errors
@@ -191,7 +192,7 @@ def _read_state(path: Path, manifest: Manifest) -> TrainState:
     try:
         return TrainState.from_json(text)
     except ValidationError as error:
-        raise _foreign(path / STATE, f"{error.error_count()} wrong values") from error
+        raise _foreign(path / STATE, quantity(error.error_count(), "wrong value")) from error
 
 
 def _read_tensors(path: Path, entry: FileEntry) -> dict[str, Tensor]:
