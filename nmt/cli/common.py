@@ -145,20 +145,16 @@ def resamples(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
 
 
-def check_output_file(
-    name: str, flag: str, kind: str, begins: str, inputs: Iterable[str | None] = ()
-) -> None:
+def check_output_file(name: str, flag: str, inputs: Iterable[str | None] = ()) -> None:
     """Check that a file can be written, before the computation of its contents.
 
     Args:
-        name: the file; an existing one of the same kind is replaced.
+        name: the file; an existing one is replaced.
         flag: that names the file.
-        kind: what the command writes, for errors: "a report".
-        begins: how each file of this kind begins.
         inputs: files that are read, which must not be replaced; None = not given.
 
     Raises:
-        UserError: it is an input, a folder or a file of another kind, or its folder does not exist.
+        UserError: it is an input or a folder, or its folder does not exist.
     """
     path, fix = Path(name), f"pass another file to {flag}"
     if path.is_dir():
@@ -170,13 +166,29 @@ def check_output_file(
     for other in map(Path, filter(None, inputs)):
         if path.exists() and other.exists() and path.samefile(other):
             raise UserError("is also an input, which would be overwritten", at=name, fix=fix)
-    if path.is_file():
-        from nmt.runtime.files import disk_errors
 
-        with disk_errors(path), path.open("rb") as file:
-            start = file.read(len(begins))
-        if start not in (b"", begins.encode()):
-            raise UserError(f"exists and is not {kind}", at=name, fix=f"{fix}, or delete it")
+
+def keep_other_file(name: str, flag: str, kind: str, begins: str) -> None:
+    """Raise UserError if an output file exists and is not of the kind that the command writes.
+
+    Args:
+        flag: that names the file.
+        kind: what the command writes: "a report".
+        begins: how each file of this kind begins.
+    """
+    from nmt.runtime.files import disk_errors
+
+    path = Path(name)
+    if not path.is_file():
+        return
+    with disk_errors(path), path.open("rb") as file:
+        start = file.read(len(begins))
+    if start not in (b"", begins.encode()):
+        raise UserError(
+            f"exists and is not {kind}",
+            at=name,
+            fix=f"pass another file to {flag}, or delete this one",
+        )
 
 
 def add_model_options(group: argparse._ArgumentGroup) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nmt.cli.common import check_output_file, enable_gc, run_command
+from nmt.cli.common import check_output_file, enable_gc, keep_other_file, run_command
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def body(args: argparse.Namespace) -> None:
     runs = read_runs(args.paths)  # reports a bad folder before slow imports
     name = runs[0].folder.report_file
     output = Path(args.output or (name if len(runs) == 1 else name.name))
-    check_output_file(str(output), "--output", "a report", "<!DOCTYPE html>")
+    check_output_file(str(output), "--output")
+    keep_other_file(str(output), "--output", "a report", "<!DOCTYPE html>")
     from nmt.report.page import write_report
 
     enable_gc()

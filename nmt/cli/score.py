@@ -7,7 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import check_output_file, enable_gc, resamples, run_command
+from nmt.cli.common import (
+    check_output_file,
+    enable_gc,
+    keep_other_file,
+    resamples,
+    run_command,
+)
 from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -124,8 +130,8 @@ def body(args: argparse.Namespace) -> None:
         from nmt.scoring.sentences import HEADER
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        inputs += [args.src, args.documents]
-        check_output_file(args.sentences, "--sentences", "a table of scores", HEADER, inputs)
+        check_output_file(args.sentences, "--sentences", [*inputs, args.src, args.documents])
+        keep_other_file(args.sentences, "--sentences", "a table of scores", HEADER)
     external = None
     if args.comet_command is not None:
         external = ExternalMetric(args.comet_command, args.comet_timeout)
