@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,11 +124,11 @@ def _print_table(args: argparse.Namespace) -> None:
         print("\t".join(HEADERS))
         for row in rows:
             print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
-    _print_notes(variants, folders)
+    _print_notes(file, variants, folders)
 
 
-def _print_notes(variants: Sequence[Variant], folders: Sequence[str | None]) -> None:
-    """Say if the perplexities of variants of the same base and corpus do not compare."""
+def _print_notes(file: str, variants: Sequence[Variant], folders: Sequence[str | None]) -> None:
+    """Say if other runs of the file exist, or if perplexities of the same corpus do not compare."""
     from nmt.run.predictions import different_predictions, not_comparable
     from nmt.run.results import read_result
 
@@ -138,6 +140,12 @@ def _print_notes(variants: Sequence[Variant], folders: Sequence[str | None]) -> 
     differ = [key for group in of_group.values() for key in different_predictions(group)]
     if differ:
         print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
+    places = [_folder(variant, runs) for variant in variants for runs in folders]
+    if any(next(run.parent.glob(f"{glob.escape(run.name)}.seed-*"), None) for run in places):
+        print(
+            f"note: for the runs of nmt-sweep, run nmt-sweep {shlex.quote(file)} --results",
+            file=sys.stderr,
+        )
 
 
 def _folder(variant: Variant, runs: str | None) -> Path:

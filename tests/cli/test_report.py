@@ -102,6 +102,15 @@ def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path, capsys):
     )
 
 
+def test_runs_of_a_sweep_are_noted(folder, tmp_path, capsys):
+    (tmp_path / "plain.seed-1").mkdir()
+    file = str(folder / "v.yaml")
+    assert report.main(["--table", file, "--runs", str(tmp_path)]) == 0
+    assert f"note: for the runs of nmt-sweep, run nmt-sweep {file} --results" in (
+        capsys.readouterr().err
+    )
+
+
 def test_json_has_full_precision(folder, capsys):
     assert (
         report.main(["--table", str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")])
