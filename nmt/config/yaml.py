@@ -7,6 +7,8 @@ and huge files are errors, so that no text can run code or fill the memory.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -18,14 +20,18 @@ from nmt.errors import UserError
 KeyPath: TypeAlias = Sequence[str]
 MAX_CHARACTERS = 1 << 18
 MAX_DEPTH = 10
+MAX_LINE = 60  # characters of a line in an error
 NONE = ("none", "null", "~", "")  # no value, where a key may have none
 
+# parts of PyYAML's messages
+SECOND_COLON = "mapping values are not allowed"
+NO_COLON = "could not find expected ':'"
 # part of PyYAML's message -> explanation
 EXPLANATIONS = {
     r"character '\t'": "a tab; indent with spaces",
-    "mapping values are not allowed": 'a second ": ", or indentation that matches no line above; '
+    SECOND_COLON: 'a second ": ", or indentation that matches no line above; '
     'put text that contains ": " in quotes',
-    "could not find expected ':'": 'no ": " after the key',
+    NO_COLON: 'no ": " after the key',
     "expected <block end>": "indentation that matches no line above",
     "but found another document": "a second document begins here; a recipe is a single document",
     "expected ',' or": "a comma or a closing bracket is missing",
@@ -173,6 +179,7 @@ def _compose(text: str, file: str) -> Any:
                 _stop(file, event.start_mark, f"nested more than {MAX_DEPTH} levels deep")
         return yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
+        _check_colon(text, file, error)
         message = f"{error.problem or error.context}"
         why = next((why for part, why in EXPLANATIONS.items() if part in message), message)
         _stop(file, error.problem_mark or error.context_mark, f"not YAML: {why}")
@@ -181,6 +188,28 @@ def _compose(text: str, file: str) -> Any:
         at = Location(file, before.count("\n") + 1, error.position - before.rfind("\n"))
         what = f"not YAML: the character U+{ord(text[error.position]):04X} is not allowed"
         raise UserError(what, at=str(at)) from error
+
+
+def _check_colon(text: str, file: str, error: yaml.MarkedYAMLError) -> None:
+    """Raise UserError for a key without ": " if it caused an error on a line after it."""
+    problem, key_mark = error.problem or "", None
+    if NO_COLON in problem:
+        key_mark = error.context_mark
+    elif SECOND_COLON in problem:  # a value before the colon; without ": ", it began as a key
+        with contextlib.suppress(yaml.YAMLError):
+            for token in yaml.scan(text, yaml.SafeLoader):
+                if isinstance(token, yaml.ScalarToken):
+                    key_mark = token.start_mark
+    if not key_mark:
+        return
+    line = re.sub(r"(^|\s)#.*", "", text.splitlines()[key_mark.line]).rstrip()
+    key = line[key_mark.column :]
+    if re.search(r":(\s|$)", line) or (line.lstrip().startswith("- ") and ":" not in key):
+        return
+    shown = key if len(key) <= MAX_LINE else f"{key[:MAX_LINE]}..."
+    before, colon, after = shown.partition(":")
+    need = f"a space after the colon: {before}: {after}" if colon else "a colon"
+    raise UserError(f'"{shown}" needs {need}', at=str(_location(file, key_mark))) from error
 
 
 def _node(
