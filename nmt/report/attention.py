@@ -121,7 +121,12 @@ def _draw(
     left = max(map(_width, tgt)) + 8
     top = max(map(_width, src)) * 0.87 + 12  # labels are turned by 60 degrees
     cells = [
-        (left + column * CELL, top + row * CELL, round(weight, 3), f"{tgt[row]} ← {src[column]}")
+        (
+            left + column * CELL,
+            top + row * CELL,
+            round(weight, 3),
+            f"{_isolated(tgt[row])} ← {_isolated(src[column])}",
+        )
         for row, of_row in enumerate(weights)
         for column, weight in enumerate(of_row)
         if weight >= VISIBLE
@@ -142,6 +147,11 @@ def _draw(
 def _width(label: str) -> float:
     wide = sum(c in WIDE or unicodedata.east_asian_width(c) in "WF" for c in label)
     return CHARACTER * (len(label) + 0.7 * wide)
+
+
+def _isolated(label: str) -> str:
+    """Return a label that does not change the direction of the text around it."""
+    return f"\u2068{label}\u2069"
 
 
 def _display(piece: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -266,6 +267,20 @@ class Outputs:
             compared[0][1] if one else [Part(reference, differs=False)],
             outputs,
         )
+
+
+def text_direction(lines: Iterable[str]) -> str:
+    """Return the direction of most letters of a text, as HTML writes it: rtl or ltr, or auto.
+
+    A single line may begin with a word in another script, by which ``auto`` would decide.
+    """
+    letters = Counter("".join(lines))
+    sizes = {"ltr": 0, "rtl": 0}
+    for char, count in letters.items():
+        kind = unicodedata.bidirectional(char)
+        if kind in ("L", "R", "AL"):
+            sizes["ltr" if kind == "L" else "rtl"] += count
+    return max(sizes, key=sizes.__getitem__) if any(sizes.values()) else "auto"
 
 
 def splits_of(runs: Sequence[ReportedRun]) -> list[str]:

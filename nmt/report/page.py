@@ -19,7 +19,7 @@ from nmt.report import figures
 from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators
 from nmt.report.data_card import NOT_RECORDED, data_cards
 from nmt.report.figures import Panel
-from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of
+from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of, text_direction
 from nmt.report.recipes import key_rows
 from nmt.report.runs import ReportedRun
 from nmt.run.predictions import different_predictions, not_comparable
@@ -67,6 +67,7 @@ class OutputSection:
     Attributes:
         number: of the set in the report, from 1.
         split: the set.
+        src_direction, tgt_direction: rtl, ltr or auto.
         lengths, frequencies: by run.
         panels: figures of both.
         maps: heat maps of attention, by run.
@@ -77,6 +78,8 @@ class OutputSection:
     split: str
     src: str
     tgt: str
+    src_direction: str
+    tgt_direction: str
     lines: int
     faults: list[Fault]
     examples: dict[str, list[Example]]
@@ -377,6 +380,8 @@ def _output_section(
         outputs.split,
         outputs.src_lang,
         outputs.tgt_lang,
+        text_direction(outputs.sources) if examples else "auto",
+        text_direction(outputs.systems.refs),
         len(outputs.systems.refs),
         outputs.faults(),
         examples,

@@ -15,7 +15,7 @@ import pytest
 import nmt
 from nmt.cli import report, train
 from nmt.report.attention import heat_maps, load_translators
-from nmt.report.outputs import Outputs
+from nmt.report.outputs import Outputs, text_direction
 from nmt.report.page import _title, render
 from nmt.report.runs import read_runs
 from nmt.run.folder import RunFolder
@@ -96,11 +96,42 @@ def test_text_of_the_corpus_is_text(plain):
     assert "CC0, see <b>LICENSE</b>" in plain.section("data").text
 
 
-def test_the_direction_of_text_is_that_of_its_script(plain):
+def test_the_direction_of_a_line_is_that_of_the_set(plain):
     cells = re.findall(r"<dd([^>]*)>([^<]*)", plain.section("outputs").source)
     (attributes,) = {attributes for attributes, text in cells if text.replace(".", " .") == HEBREW}
-    assert 'dir="auto"' in attributes
+    assert 'dir="ltr"' in attributes  # most letters of the set are Latin
     assert 'lang="gl"' in attributes
+
+
+@pytest.mark.parametrize(
+    ("lines", "direction"),
+    [
+        (["NATO", "NATO פועלת בלי אישור", "42"], "rtl"),
+        (["ناتو", "a"], "rtl"),
+        (["שלום means peace", "1"], "ltr"),
+        (["1 2 .", ""], "auto"),
+    ],
+)
+def test_most_letters_decide_about_the_direction(lines, direction):
+    assert text_direction(lines) == direction
+
+
+def test_text_from_right_to_left(tmp_path):
+    toy_corpus(tmp_path, {"train": 40, "dev": 4})
+    toy_corpus(tmp_path / "other", {"train": 40})
+    for lang, text in (("gl", "1 2 3 4"), ("he", f"x 3 2 1 {HEBREW}")):
+        (tmp_path / f"other/test.{lang}").write_text(f"{text}\n" * 4, encoding="utf-8")
+    test = {"path": "other/test", "src": "gl", "tgt": "he"}
+    keys = {"data": {"test": test, "checks": "off"}}
+    run = nmt.train(toy_recipe(tmp_path, keys), quiet=True).run
+    (run / "test.hyp").write_text(f"{HEBREW}\n" * 4, encoding="utf-8")
+    page = written(run, tmp_path / "page.html")
+    directions = {(cell["lang"], cell["dir"]) for cell in page.all("dd") if "lang" in cell}
+    assert directions == {("gl", "auto"), ("he", "rtl")}
+    labels = re.findall("<title>(.*)</title></rect>", page.section("attention").source)
+    assert labels
+    for label in labels:
+        assert re.fullmatch(r"\u2068.+\u2069 ← \u2068.+\u2069: [01]\.\d\d", label)
 
 
 # ---------------------------------------------------------------- one run
