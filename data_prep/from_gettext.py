@@ -16,7 +16,7 @@ from typing import Any
 
 from data_prep.command import own_corpus_command
 from data_prep.pairs import Drops, Pair, one_line
-from nmt.errors import UserError
+from nmt.errors import UserError, install_fix
 
 
 def _catalog(path: Path) -> Any:
@@ -26,7 +26,7 @@ def _catalog(path: Path) -> Any:
         raise UserError(
             "gettext catalogs need the package polib",
             at=str(path),
-            fix="run: pip install -e '.[gettext]'",
+            fix=install_fix("gettext"),
         ) from error
     try:
         return (polib.mofile if path.suffix == ".mo" else polib.pofile)(str(path))

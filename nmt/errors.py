@@ -54,6 +54,16 @@ class MachineError(NmtError):
     exit_code = 4
 
 
+def install_fix(extra: str = "") -> str:
+    """Return the fix of a missing package: the command that installs it together with nmt.
+
+    Args:
+        extra: of setup.cfg, which has the package; empty = nmt always needs it.
+    """
+    target = f'".[{extra}]"' if extra else "."
+    return f"in the folder of nmt, run: pip install -c constraints.txt -e {target}"
+
+
 class Terminated(BaseException):
     """SIGTERM ended the command after it saved its work.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.analysis.curves import Curve, RunMetrics, final_mean, running_mean, short_labels
-from nmt.errors import UserError
+from nmt.errors import UserError, install_fix
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
 from nmt.runtime.files import replace_surrogates
@@ -213,9 +213,7 @@ def require_matplotlib() -> ModuleType:
     try:
         import matplotlib
     except ImportError as error:
-        raise UserError(
-            f"matplotlib cannot be imported: {error}", fix="pip install matplotlib"
-        ) from error
+        raise UserError(f"matplotlib cannot be imported: {error}", fix=install_fix()) from error
     return matplotlib
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
-from nmt.errors import UserError
+from nmt.errors import UserError, install_fix
 from nmt.runtime.allocation import limit_onednn_cache
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def body(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise UserError(
             f"nmt-serve needs packages that are not installed: {error}",
-            fix='install them, in the folder of nmt: pip install -e ".[serve]"',
+            fix=install_fix("serve"),
         ) from error
     if key is None and not is_loopback(args.host):
         raise UserError(

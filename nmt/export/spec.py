@@ -12,7 +12,7 @@ from nmt.config.errors import format_value
 from nmt.config.recipe import DecodeConfig, ModelConfig
 from nmt.data.vocab import BOS, EOS, UNK
 from nmt.decoding.codec import MAX_SOURCE_PIECES
-from nmt.errors import UserError
+from nmt.errors import UserError, install_fix
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ def require_ctranslate2() -> ModuleType:
     except ImportError as error:
         raise UserError(
             f"the package ctranslate2 cannot be imported: {error}",
-            fix='install it: pip install "ctranslate2>=4.5"',
+            fix=install_fix("ctranslate2"),
         ) from error
     return ctranslate2
 

@@ -7,7 +7,7 @@ import secrets
 from typing import Any, Protocol
 
 from nmt.config.recipe import Recipe, TrainConfig
-from nmt.errors import MachineError, UserError
+from nmt.errors import MachineError, UserError, install_fix
 from nmt.run.folder import RunFolder
 from nmt.runtime.files import disk_errors, write_atomic
 
@@ -126,17 +126,14 @@ class WeightsAndBiases:
 
 def require_trackers(train: TrainConfig) -> None:
     """Raise UserError if the recipe asks for a tracker whose package is not installed."""
-    wanted = {
-        "tensorboard": ("tensorboard", train.tensorboard == "on", "tensorboard>=2.16"),
-        "wandb": ("wandb", train.wandb is not None, "wandb>=0.19"),
-    }
-    for key, (package, is_wanted, requirement) in wanted.items():
+    wanted = {"tensorboard": train.tensorboard == "on", "wandb": train.wandb is not None}
+    for package, is_wanted in wanted.items():  # each has its key and its extra by its own name
         if is_wanted and importlib.util.find_spec(package) is None:
-            off = "none" if key == "wandb" else "auto"
+            off = "none" if package == "wandb" else "auto"
             raise UserError(
                 f"the package {package} is not installed",
-                at=f"train.{key}",
-                fix=f'install it: pip install "{requirement}"; or set train.{key}={off}',
+                at=f"train.{package}",
+                fix=f"{install_fix(package)}; or set train.{package}={off}",
             )
 
 

@@ -17,7 +17,7 @@ from filelock import FileLock
 from nmt.config.errors import join_or
 from nmt.config.load import SearchPlan, Sweep, Variant, variant_recipe
 from nmt.config.variants import Range
-from nmt.errors import UserError
+from nmt.errors import UserError, install_fix
 from nmt.run.folder import RunFolder
 from nmt.run.results import LOWER_IS_BETTER, read_result
 from nmt.sweep.plan import (
@@ -180,7 +180,7 @@ class SearchRuns:
             raise UserError(
                 "a search needs the package optuna, which is not installed",
                 at=self.file,
-                fix='install it, in the folder of nmt: pip install -e ".[sweep]"',
+                fix=install_fix("sweep"),
             ) from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         lower = variant.recipe.score.select_by in LOWER_IS_BETTER

@@ -191,4 +191,4 @@ def test_docs_list_every_observer_and_figure():
 def test_without_matplotlib_its_package_is_named(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.png")]) == 2
-    assert "-> pip install matplotlib\n" in capsys.readouterr().err
+    assert "pip install -c constraints.txt -e .\n" in capsys.readouterr().err

@@ -147,7 +147,7 @@ def test_a_missing_package_is_an_error_with_its_install_command(
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     code, error = export(capsys, run)
     assert code == 2
-    assert 'pip install "ctranslate2>=4.5"' in error
+    assert 'pip install -c constraints.txt -e ".[ctranslate2]"' in error
 
 
 # fails if the program imports this toolkit

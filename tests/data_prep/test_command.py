@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import os
+import sys
 
 import polib
 import pytest
@@ -310,6 +311,13 @@ def test_gettext(tmp_path, suffix, msgid_lang):
     if msgid_lang == "yy":
         expected = [pair[::-1] for pair in expected]
     assert read_back(out) == sorted(expected)
+
+
+def test_gettext_needs_polib(tmp_path, capsys, monkeypatch):
+    (tmp_path / "a.po").write_text('msgid "x"\nmsgstr "y"\n', "utf-8")
+    monkeypatch.setitem(sys.modules, "polib", None)
+    assert from_gettext.main([str(tmp_path / "a.po"), *langs(tmp_path / "out")]) == 2
+    assert 'run: pip install -c constraints.txt -e ".[gettext]"\n' in capsys.readouterr().err
 
 
 def test_gettext_damage(tmp_path, capsys):

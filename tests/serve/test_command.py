@@ -102,7 +102,7 @@ def test_missing_packages_are_named(
     for name in [name for name in sys.modules if name.startswith("nmt.serve.app")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    assert 'pip install -e ".[serve]"' in refused()
+    assert 'pip install -c constraints.txt -e ".[serve]"' in refused()
 
 
 def test_names_of_models_are_different(run: Path, tmp_path: Path) -> None:

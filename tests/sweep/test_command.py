@@ -660,7 +660,7 @@ def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
     assert "--seeds: a search trains with one seed" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert sweep.main([file]) == 2
-    assert 'pip install -e ".[sweep]"' in capsys.readouterr().err
+    assert 'pip install -c constraints.txt -e ".[sweep]"' in capsys.readouterr().err
 
 
 ERRORS = {
