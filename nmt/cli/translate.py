@@ -314,9 +314,9 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            cut, number = _write(translations, output, output_format.format_line, finished)
+            cut = _write(translations, output, output_format.format_line, finished)
             if corpus is None:  # a corpus is without them, and counts them
-                _note_cut(cut, number)
+                _note_cut(cut, translator.unknown.lines)
     _note_unknown(translator.unknown)
 
 
@@ -361,18 +361,17 @@ def _signature(
 
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
-) -> tuple[int, int]:
+) -> int:
     """Write the translations of each line, from line ``finished`` on.
 
     Returns:
-        How many were cut at the length limit, and of how many lines.
+        How many lines have a translation that was cut at the length limit.
     """
-    cut = written = 0
+    cut = 0
     for number, of_line in enumerate(translations, finished):
         output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
         cut += not of_line[0].finished
-        written += 1
-    return cut, written
+    return cut
 
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
@@ -387,7 +386,7 @@ def _note_tags(translator: Translator, options: SearchOptions) -> None:
 
 
 def _note_cut(cut: int, number: int) -> None:
-    """Print how many translations were cut, if any."""
+    """Print how many translations were cut, if any, among those of lines that are not blank."""
     if cut:
         print(
             "note: the length limit (--max-len-offset) cut "

@@ -56,7 +56,7 @@ class Translator:
         return Translator()
 
     device, precision, always_tagged = "cpu", "fp32", False
-    unknown = types.SimpleNamespace(share=0.0, lines_all_unknown=0)
+    unknown = types.SimpleNamespace(share=0.0, lines=7, lines_all_unknown=0)
 
     def model_hash(self):
         return "capitals"
