@@ -201,7 +201,8 @@ class TextCodec:
         ends = part_ends(list(map(self.segmenter.surface, pieces)), MAX_SOURCE_PIECES)
         if len(ends) > 1:
             print(
-                f"note: line {number} has {len(ids)} pieces; it is translated in {len(ends)} parts",
+                f"note: line {number} has {len(ids):,} pieces; it is translated in {len(ends):,} "
+                "parts",
                 file=sys.stderr,
             )
         prefix, require, forbid = self._encode_constraints(constraints, banned, at)

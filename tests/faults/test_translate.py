@@ -122,8 +122,8 @@ def test_a_line_in_parts_does_not_change_other_lines(
 ) -> None:
     _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
     monkeypatch.setattr(codec, "MAX_SOURCE_PIECES", 50)
-    code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 100 + b"\n5 9\n")
-    assert "note: line 2 has 200 pieces; it is translated in 4 parts" in err
+    code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 500 + b"\n5 9\n")
+    assert "note: line 2 has 1,000 pieces; it is translated in 20 parts" in err
     first, long, last = out.splitlines(keepends=True)
     assert (code, first + last) == (0, alone)
     assert len(long.split()) > 4
