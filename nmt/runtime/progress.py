@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 REDRAW = 1.0  # seconds
 ELAPSED = "{desc}  {elapsed}"  # of a step without parts
+SHARE = "{l_bar}{bar}| {elapsed}<{remaining}"  # of parts without a name
 
 Item = TypeVar("Item")
 
@@ -36,7 +37,7 @@ class TerminalBar(tqdm):
             leave=False,
             disable=None if show else True,  # None: without a terminal
         )
-        if not self.disable:
+        if not self.disable and not self.delay:
             self._assume_size()
             self.refresh()
 
@@ -55,21 +56,28 @@ class TerminalBar(tqdm):
 
 @contextlib.contextmanager
 def progress_bar(
-    action: str, unit: str = "", total: int | None = None, show: bool = True, slow: bool = False
+    action: str,
+    unit: str = "",
+    total: int | None = None,
+    show: bool = True,
+    slow: bool = False,
+    delay: float = 0.0,
 ) -> Iterator[TerminalBar]:
     """Yield a bar; its ``update()`` counts a part of the step.
 
     Args:
         action: what is done.
-        unit: plural of a part, such as ``pairs``; empty = the step has no parts that can be
-            counted, so only the time that it has taken is shown.
+        unit: plural of a part, such as ``pairs``; empty = parts have no name, so only the share of
+            ``total`` is shown, or the time that the step has taken.
         total: number of parts, which gives the time left; None = unknown.
         show: False = show nothing, also on a terminal.
         slow: a part may take seconds. A thread then draws the time every second, so nothing may be
             forked meanwhile.
+        delay: seconds before the bar appears, so that it does not flash in a short step.
     """
-    bar_format = None if unit else ELAPSED
-    with TerminalBar(show, desc=action, unit=f" {unit}", total=total, bar_format=bar_format) as bar:
+    bar_format = None if unit else SHARE if total else ELAPSED
+    options: dict[str, Any] = {"total": total, "bar_format": bar_format, "delay": delay}
+    with TerminalBar(show, desc=action, unit=f" {unit}", **options) as bar:
         if not slow or bar.disable:
             yield bar
             return

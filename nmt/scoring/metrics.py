@@ -24,6 +24,9 @@ from nmt.runtime.progress import TerminalBar, progress_bar
 MODEL_WORDS = "model-words"
 """In a signature: the hypotheses' words are the model's pieces joined, without retokenizing."""
 
+DELAY = 2.0
+"""Seconds after which a bar appears: most scores take less."""
+
 RESAMPLES = 1000
 """Bootstrap resamples, sacreBLEU's default."""
 
@@ -339,7 +342,7 @@ def _shown(metric: SacrebleuMetric, name: str, steps: int, progress: bool) -> It
         steps: how many there are.
         progress: show a bar on a terminal.
     """
-    with progress_bar(f"computing {name}", "lines and resamples", steps, progress) as bar:
+    with progress_bar(f"computing {name}", total=steps, show=progress, delay=DELAY) as bar:
         if not bar.disable:
             for method in ("_compute_segment_statistics", "_compute_score_from_stats"):
                 setattr(metric, method, _counting(getattr(metric, method), bar))

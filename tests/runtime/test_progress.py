@@ -17,7 +17,7 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.data.segmenters import learn_segmenter
 from nmt.runtime import progress
 from nmt.runtime.progress import TerminalBar, counted, progress_bar
-from nmt.scoring import paired_bootstrap, score
+from nmt.scoring import metrics, paired_bootstrap, score
 from tests.toy import LANGS, one_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -82,11 +82,27 @@ def test_scoring_counts_to_the_end(monkeypatch, count):
 
     silent = scores(progress=False)
     stream = terminal(monkeypatch)
+    assert scores(progress=True) == silent
+    assert stream.getvalue() == ""  # it takes less than two seconds
+    monkeypatch.setattr(metrics, "DELAY", 0.0)
     monkeypatch.setattr(TerminalBar, "close", close)
     assert scores(progress=True) == silent
     steps = 3 + 1 + 20 if count == 1 else 3 * (3 + 1) + 20 + 2 * 2 * 20
     assert ended == [(steps, steps)] * len(names)
-    assert "computing ter" in stream.getvalue()
+    assert re.search(r"computing ter: +\d+%\|.*\| 00:00<[\d:?]+\r", stream.getvalue())
+
+
+def test_a_delayed_bar_appears_when_the_step_takes_longer(monkeypatch):
+    stream = terminal(monkeypatch)
+    with progress_bar("computing", total=90, delay=0.2) as bar:
+        for _ in range(45):
+            bar.update()
+        assert stream.getvalue() == ""
+        time.sleep(0.2)
+        for _ in range(45):
+            bar.update()
+    assert re.search(r"computing: +\d+%\|.*\| 00:00<00:0\d\r", stream.getvalue())
+    assert stream.getvalue().split("\r")[-1].strip() == ""  # the bar is removed
 
 
 def test_learning_a_segmentation_is_shown_on_request(monkeypatch):
