@@ -15,6 +15,7 @@ from pathlib import Path
 
 from data_prep.languages import check_choice
 from data_prep.pairs import (
+    WRONG_SCRIPT,
     Drops,
     Filter,
     Pair,
@@ -33,6 +34,7 @@ from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
 MIN_GROUPS = 10  # of --split group
+NEARLY_ALL = 0.9  # share of the pairs
 BY_HAND = "choose dev and test yourself (from_moses --dev PREFIX --test PREFIX)"
 Command = Callable[..., int]  # main(argv=None) -> exit code
 Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
@@ -138,7 +140,12 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         size = max(GROUPS_PER_SPLIT, len(pairs) // 10)
         smaller = " ".join(f"--{split}-size {size}" for split in sizes)
         fixes = [f"pass smaller sizes, such as {smaller}"] if 4 * size <= len(pairs) else []
-        if drops.counts:
+        foreign = drops.counts.get(WRONG_SCRIPT, 0)
+        if foreign > NEARLY_ALL * (len(pairs) + sum(drops.counts.values())):
+            fixes.append(
+                "check whether source and target are swapped, and --script-src and --script-tgt"
+            )
+        elif drops.counts:
             fixes.append("loosen the filters")
         found = f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'}"
         raise UserError(

@@ -76,10 +76,11 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
         if number == 1:
             require_line_feeds(path)
         if not good:
+            option = "--columns" if widest < max(src, tgt) else "--group-column"
             raise UserError(
                 f"no line has {needed} tab-separated columns (at most {widest})",
                 at=str(path),
-                fix="check --columns, and that the columns are separated by tabs",
+                fix=f"check {option}, and that the columns are separated by tabs",
             )
 
 

@@ -17,6 +17,7 @@ from nmt.data.languages import script_of_letter, script_share
 from nmt.data.text import quantity, read_lines, require_line_feeds
 from nmt.errors import UserError
 
+WRONG_SCRIPT = "wrong script"  # reason of a drop
 MAX_PLACES = 50  # places per filter in MANIFEST.json; the count is always exact
 
 
@@ -233,7 +234,7 @@ def wrong_script(src: str | None, tgt: str | None, min_share: float = 0.5) -> Fi
     def is_foreign(text: str, script: str | None) -> bool:
         return script is not None and script_share(text, script.replace(",", " ")) < min_share
 
-    return Filter("wrong script", lambda p: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
+    return Filter(WRONG_SCRIPT, lambda p: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
 
 
 def script_names() -> set[str]:

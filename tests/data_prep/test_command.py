@@ -138,6 +138,14 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
     ("argv", "message"),
     [
         (["pairs.tsv", "--columns", "1,5"], "no line has 5 tab-separated columns (at most 2)"),
+        (
+            ["pairs.tsv", "--columns", "1,5", "--group-column", "3"],
+            "no line has 5 tab-separated columns (at most 2)\n  -> check --columns, and",
+        ),
+        (
+            ["pairs.tsv", "--group-column", "3"],
+            "no line has 3 tab-separated columns (at most 2)\n  -> check --group-column, and",
+        ),
         (["none.tsv"], "none.tsv: No such file"),
         (
             ["pairs.tsv", "--split", "group"],
@@ -165,6 +173,10 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
             "dropped: not 9 to 250 words: 100)\n  -> loosen the filters\n",
         ),
         (["pairs.tsv", "--script-tgt", "ARABIC"], "wrong script: 100"),
+        (
+            ["pairs.tsv", "--script-src", "HEBREW"],
+            "wrong script: 100)\n  -> check whether source and target are swapped, and --script",
+        ),
         (["pairs.tsv", "--script-tgt", "ARABC"], "unknown script 'ARABC'; did you mean ARABIC?"),
         (["pairs.tsv", "--tgt", "xx"], "'xx' and 'xx' cannot be source and target"),
     ],
