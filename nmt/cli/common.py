@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import difflib
 import errno
 import gc
 import io
@@ -54,7 +55,9 @@ def run_command(
         p.add_argument("--debug", action="store_true", help="show the traceback of an error")
         p.add_argument("--version", action="version", version=f"%(prog)s {nmt.__version__}")
         p.add_argument_group("exit codes", EXIT_CODES)
-        args = p.parse_intermixed_args(argv)
+        args, unknown = p.parse_known_intermixed_args(argv)
+        if unknown:
+            p.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(p, unknown)}")
         debug = args.debug
         body(args)
         if sys.stdout:  # None if the caller closed it
@@ -73,6 +76,23 @@ def run_command(
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             _drop_output()  # standard output may be what cannot be written
         return code
+
+
+def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Return what the first unknown option may mean; empty if nothing is close to it."""
+    first = next((word for word in unknown if word.startswith("--")), None)
+    if first is None:
+        return ""
+    name, _, value = first.partition("=")
+    if any(action.dest == "overrides" for action in parser._actions):
+        from nmt.config.recipe import Recipe
+
+        key = name.removeprefix("--")
+        if key.partition(".")[0] in Recipe.model_fields:
+            return f"\n  -> recipe keys have no dashes: {key}={value or 'VALUE'}"
+    options = [option for action in parser._actions for option in action.option_strings]
+    close = difflib.get_close_matches(name, options, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def enable_gc() -> None:

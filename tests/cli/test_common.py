@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import nmt
+from nmt.cli import train, translate
 from nmt.cli.common import run_command
 from nmt.errors import MachineError, RunError, Terminated, UserError
 from nmt.runtime.allocation import keep_freed_memory, limit_onednn_cache
@@ -85,6 +86,7 @@ def test_wrong_options_are_exit_2_and_version_is_printed(capsys):
 
 PROGRAM = """
 import argparse, sys
+from nmt.cli import train, translate
 from nmt.cli.common import run_command
 
 def body(args):
@@ -182,6 +184,7 @@ def shell(redirect: str, program: str, **options: Any) -> subprocess.CompletedPr
 
 CLOSED = """
 import argparse, sys
+from nmt.cli import train, translate
 from nmt.cli.common import run_command
 
 def body(args):
@@ -240,3 +243,31 @@ def test_the_allocator_is_configured_on_linux_only(platform: str, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     monkeypatch.setattr(sys, "platform", platform)
     keep_freed_memory()
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "message"),
+    [
+        (
+            train,
+            ["r.yaml", "--model.dim", "64"],
+            "unrecognized arguments: --model.dim 64\n"
+            "  -> recipe keys have no dashes: model.dim=VALUE\n",
+        ),
+        (
+            train,
+            ["r.yaml", "--seed=3"],
+            "arguments: --seed=3\n  -> recipe keys have no dashes: seed=3\n",
+        ),
+        (train, ["--sugest", "x"], "arguments: --sugest; did you mean --suggest?\n"),
+        (train, ["r.yaml", "--zzz"], "arguments: --zzz\n"),
+        (train, ["r.yaml", "-z"], "arguments: -z\n"),
+        (translate, ["run", "--model.dim", "64"], "arguments: --model.dim 64\n"),
+        (translate, ["run", "--beem=4"], "arguments: --beem=4; did you mean --beam?\n"),
+    ],
+)
+def test_an_unknown_option_has_a_hint(command, argv: list[str], message: str, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(argv)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.endswith(message)
