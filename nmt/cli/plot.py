@@ -67,6 +67,7 @@ def body(args: argparse.Namespace) -> None:
     data = draw(args.figure, runs, args.select, file_format)
     with disk_errors(output, 0, "choose another --output", AGAIN):
         output.write_bytes(data)
+    print(f"wrote {output}")
 
 
 if __name__ == "__main__":

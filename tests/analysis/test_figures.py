@@ -101,9 +101,10 @@ def test_a_layer_without_gradient_keeps_its_number(tmp_path):
 
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 @pytest.mark.parametrize("figure", figures.FIGURES)
-def test_every_figure_becomes_a_file(runs, tmp_path, figure, form, start):
+def test_every_figure_becomes_a_file(runs, tmp_path, capsys, figure, form, start):
     output = tmp_path / f"out.{form}"
     assert main([figure, str(runs[0]), str(runs[0]), "-o", str(output)]) == 0
+    assert capsys.readouterr().out == f"wrote {output}\n"
     assert output.read_bytes().startswith(start)
 
 
