@@ -6,6 +6,7 @@ import argparse
 import functools
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -171,11 +172,22 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """Check flags that depend on each other.
+    """Check flags that depend on each other, and that files of phrases exist.
 
     Raises:
-        UserError: a flag is missing or has no effect.
+        UserError: a flag is missing or has no effect, or a file does not exist.
     """
+    from nmt.decoding.options import as_flag
+
+    meanings = {"forbid_all": "each line is a phrase that no translation may contain"}
+    for name, meaning in {**meanings, **CONSTRAINT_FILES}.items():
+        file = getattr(args, name)
+        if file is not None and not os.path.exists(file):  # perhaps a phrase instead of a file
+            raise UserError(
+                f"there is no file {file}",
+                at=as_flag(name),
+                fix=f"pass the path of a file, in which {meaning}",
+            )
     if args.resume and not (args.input and _output(args) and Path(args.input).is_file()):
         raise UserError(
             "--resume requires a regular --input file and --output or --pairs",

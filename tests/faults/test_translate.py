@@ -353,6 +353,15 @@ def test_constraints_of_lines_come_from_files(translate: Command, tmp_path: Path
     assert "prefix ends before line 3 of the input" in err
 
 
+def test_a_phrase_instead_of_a_file_of_phrases_is_refused(translate: Command) -> None:
+    for phrase in ("ñ1 ñ2", "ñ" * 300):  # longer than a file name may be
+        err = refused(translate, "--require", phrase, stdin=b"3 1\n")
+        assert f"--require: there is no file {phrase}\n" in err
+        assert "path of a file, in which line n lists the phrases that translation n must" in err
+    err = refused(translate, "--forbid-all", "ñ1", stdin=b"3 1\n")
+    assert "--forbid-all: there is no file ñ1\n" in err
+
+
 def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None:
     """An untrained model does not know when to end."""
     code, _, err = translate("--beam", "1", stdin=text_of(LINES))
