@@ -86,16 +86,22 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
             file=sys.stderr,
         )
     elif args.dry_run:
+        flags = [f"--{name}" for name in ("resume", "fresh") if getattr(args, name)]
         print(training.describe(), file=sys.stderr)
+        print(f"ready to train; next: {_train_command(args, world.size, *flags)}", file=sys.stderr)
     else:
         print(training.run(how_to_resume=resume_command(args, world.size)).text)
 
 
 def resume_command(args: argparse.Namespace, processes: int) -> str:
     """Return the command line that continues this run."""
+    return _train_command(args, processes, "--resume")
+
+
+def _train_command(args: argparse.Namespace, processes: int, *flags: str) -> str:
     torchrun = ["torchrun", "--nproc-per-node", str(processes), "-m", "nmt.cli.train"]
     command = torchrun if processes > 1 else ["nmt-train"]
-    return shlex.join([*command, *recipe_words(args), "--resume"])
+    return shlex.join([*command, *recipe_words(args), *flags])
 
 
 if __name__ == "__main__":

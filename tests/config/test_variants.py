@@ -219,7 +219,10 @@ def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
     assert prepare.main(["v.yaml"]) == 2
     assert "rms  RMSNorm" in capsys.readouterr().err
     assert prepare.main(["v.yaml", "--variant", "rms"]) == 0
-    assert train.main(["v.yaml", "--variant", "rms", "--dry-run"]) == 0
+    capsys.readouterr()
+    assert train.main(["v.yaml", "--variant", "rms", "--fresh", "--dry-run"]) == 0
+    next_step = "ready to train; next: nmt-train v.yaml --variant rms --fresh\n"
+    assert capsys.readouterr().err.endswith(next_step)
     assert not Path("runs/v/rms").exists()
     quick = ["train.validate_every=1", "train.max_validations=1"]
     assert train.main(["v.yaml", *quick, "--variant", "rms"]) == 0
