@@ -12,7 +12,7 @@ from nmt.data.words import UNSPACED
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import CorpusFacts, script_name
 from nmt.suggest.sample import EncodedSample, encode_sample
-from nmt.suggest.sizes import CPU, GPU, LONGEST, Size, lengthened, size_for
+from nmt.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for
 
 VALIDATIONS = 8  # of a training with a fixed number of updates
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
@@ -123,8 +123,8 @@ def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, str]:
     if fitted.types != size.types:  # with fewer types, a pass takes longer
         passes = int(UPDATES_SHARE * passes_with(fitted.types))
         fitted = replace(fitted, passes=min(fitted.passes, passes))
-    if fitted.passes == LONGEST * size.passes:
-        return fitted, "longer trainings on so little text were not measured"
+    if fitted.passes == most_passes(size):
+        return fitted, "longer trainings on so little text were not better"
     if fitting < 1:
         return fitted, f"the least, but longer than {hours} here"
     return fitted, f"as many as fit into {hours} here"
@@ -200,7 +200,7 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
         Choice(
             "model.word_dropout",
             size.word_dropout,
-            "for many passes over the data" if size.word_dropout else "few passes need less noise",
+            "for many passes over the data" if size.word_dropout else "costs more than it gives",
         ),
         Choice("optim.kind", "muon", "needs half of Adam's tokens at most (docs/results.md)"),
         Choice("optim.betas", [0.9, 0.98], "of Adam, for all weights that are not matrices"),
@@ -214,14 +214,13 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
         ),
         Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
     ]
-    if size.attn_dropout:
-        choices.insert(0, Choice("model.attn_dropout", size.attn_dropout, long))
+    if size.long:
         choices.append(Choice("decode.beam", size.beam, long))
     choices.append(
         Choice(
             "decode.length_alpha",
             size.length_alpha,
-            long if size.attn_dropout else "0.6 gives short outputs after few updates",
+            long if size.long else "0.6 gives short outputs after few updates",
         )
     )
     return choices, updates

@@ -31,7 +31,8 @@ class Size:
         batch_tokens: ``data.batch_tokens``.
         passes: over the training data. On a GPU at most so many: stop_patience ends the run.
         source: where the row comes from, for a comment in the recipe.
-        word_dropout, attn_dropout, beam, length_alpha: of a recipe for a CPU.
+        word_dropout, beam, length_alpha: of a recipe for a CPU.
+        long: whether ``lengthened`` returned it for a long training.
     """
 
     words: float
@@ -45,9 +46,9 @@ class Size:
     source: str
     long_types: int = 0
     word_dropout: float = 0.0
-    attn_dropout: float = 0.0
     beam: int = 4
     length_alpha: float = 1.0
+    long: bool = False
 
     def holds(self, model: ModelConfig) -> bool:
         """Return whether a model is at most as wide and as deep as that of this row."""
@@ -59,9 +60,9 @@ class Size:
 # gives in a short training, and a large vocabulary makes sentences short.
 CPU = (
     Size(20_000, 128, 4, 3, 0.3, 1000, 512, 40, "smaller than any size measured here", 1000, 0.1),
-    Size(90_000, 192, 4, 3, 0.2, 4000, 1024, 20, "between measured sizes", 2000),
-    Size(400_000, 256, 4, 3, 0.1, 8000, 2048, 16, "as recipes/gl-en-cpu.yaml, measured", 3000),
-    Size(2_000_000, 256, 4, 3, 0.1, 8000, 2048, 6, "as for 10k pairs, fewer passes", 4000),
+    Size(90_000, 192, 4, 3, 0.2, 4000, 1024, 20, "between measured sizes", 3000),
+    Size(400_000, 256, 4, 3, 0.1, 8000, 2048, 16, "as recipes/gl-en-cpu.yaml, measured", 5000),
+    Size(2_000_000, 256, 4, 3, 0.1, 8000, 2048, 6, "as for 10k pairs, fewer passes", 6000),
     Size(10_000_000, 384, 6, 4, 0.1, 8000, 4096, 3, "larger than any size measured here", 8000),
     Size(math.inf, 512, 8, 6, 0.1, 16000, 4096, 2, "Transformer base", 16000),
 )
@@ -82,10 +83,11 @@ GPU = (
 TOO_LARGE = 200
 
 
-# Of a row of CPU, in multiples of its passes. recipes/best/gl-en.yaml has 5 times the passes of
-# recipes/gl-en-cpu.yaml, and the settings of lengthened(). Nothing longer was measured. With twice
-# the passes, the settings of a short training are hardly better (docs/results.md).
-LONG, LONGEST = 3, 5
+# Of a row of CPU, in multiples of its passes. recipes/best/gl-en.yaml has the settings of
+# lengthened() and 44 passes, 2.75 times those of recipes/gl-en-cpu.yaml. With twice the passes, the
+# settings of a short training are hardly better; 78 passes with more noise are worse
+# (docs/results.md).
+LONG, LONGEST = 2, 2.75
 
 
 def size_for(words: int, sizes: Sequence[Size]) -> Size:
@@ -100,9 +102,9 @@ def lengthened(size: Size, passes: int) -> Size:
     types, larger batches, more dropout and a larger beam.
 
     Args:
-        passes: at least 1; more than LONGEST times the row's are reduced to that number.
+        passes: at least 1; more than ``most_passes`` are reduced to that number.
     """
-    passes = min(passes, LONGEST * size.passes)
+    passes = min(passes, most_passes(size))
     if passes < LONG * size.passes:
         return replace(size, passes=passes)
     return replace(
@@ -110,12 +112,16 @@ def lengthened(size: Size, passes: int) -> Size:
         passes=passes,
         types=size.long_types,
         batch_tokens=2 * size.batch_tokens,
-        dropout=round(size.dropout + 0.2, 1),
-        word_dropout=0.1,
-        attn_dropout=0.1,
+        dropout=round(size.dropout + 0.1, 1),
         beam=8,
         length_alpha=1.4,
+        long=True,
     )
+
+
+def most_passes(size: Size) -> int:
+    """Return how many passes over the data a training with a row of CPU may have."""
+    return int(LONGEST * size.passes)
 
 
 def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | None:

@@ -103,7 +103,7 @@ def test_hours_set_the_passes_on_a_cpu():
 
 
 def test_a_long_training_gets_fewer_types_more_dropout_larger_batches_and_a_larger_beam():
-    recipe = Recipe.model_validate(passes_in(facts_of(), 78.5).values())
+    recipe = Recipe.model_validate(passes_in(facts_of(), 50).values())
     best = load_recipe(Path(__file__).parents[2] / "recipes" / "best" / "gl-en.yaml")
     assert recipe.segment.vocab_size == best.segment.merges
     assert recipe.model == best.model
@@ -115,9 +115,9 @@ def test_a_long_training_gets_fewer_types_more_dropout_larger_batches_and_a_larg
 
 def test_a_training_is_not_longer_than_the_longest_that_was_measured():
     found = passes_in(facts_of(), 1000)
-    assert found.updates == pytest.approx(80 * found.updates_per_pass, rel=0.06)
+    assert found.updates == pytest.approx(44 * found.updates_per_pass, rel=0.06)
     written = words_of(text(facts_of(), found))
-    assert "longer trainings on so little text were not measured" in written
+    assert "longer trainings on so little text were not better" in written
 
 
 def test_hours_that_are_too_few_for_one_pass_get_advice():
