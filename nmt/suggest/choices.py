@@ -124,7 +124,7 @@ def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, str]:
         passes = int(UPDATES_SHARE * passes_with(fitted.types))
         fitted = replace(fitted, passes=min(fitted.passes, passes))
     if fitted.passes == most_passes(size):
-        return fitted, "longer trainings on so little text were not better"
+        return fitted, "more were not better for gl-en (docs/results.md)"
     if fitting < 1:
         return fitted, f"the least, but longer than {hours} here"
     return fitted, f"as many as fit into {hours} here"

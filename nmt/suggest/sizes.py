@@ -84,9 +84,9 @@ TOO_LARGE = 200
 
 
 # Of a row of CPU, in multiples of its passes. recipes/best/gl-en.yaml has the settings of
-# lengthened() and 44 passes, 2.75 times those of recipes/gl-en-cpu.yaml. With twice the passes, the
-# settings of a short training are hardly better; 78 passes with more noise are worse
-# (docs/results.md).
+# lengthened() and 44 passes, 2.75 times those of recipes/gl-en-cpu.yaml. On that corpus, the
+# settings of a short training are hardly better with twice the passes, and 78 passes with more
+# noise are not better (docs/results.md). Other corpora were not measured.
 LONG, LONGEST = 2, 2.75
 
 

@@ -117,7 +117,7 @@ def test_a_training_is_not_longer_than_the_longest_that_was_measured():
     found = passes_in(facts_of(), 1000)
     assert found.updates == pytest.approx(44 * found.updates_per_pass, rel=0.06)
     written = words_of(text(facts_of(), found))
-    assert "longer trainings on so little text were not better" in written
+    assert "more were not better for gl-en (docs/results.md)" in written
 
 
 def test_hours_that_are_too_few_for_one_pass_get_advice():
