@@ -1,8 +1,9 @@
 """Train and use translation models for low-resource languages.
 
-Public names: ``train``, ``TrainingResult``, ``Translator``, ``load_recipe``, ``Transformer`` and
-``Recipe``; docs/python-api.md has examples. A name is imported when it is first used. So importing
-the package is fast, and the commands can configure the allocator before torch is imported.
+Public names: ``train``, ``TrainingResult``, ``Translator``, ``load_translator``, ``load_recipe``,
+``Transformer`` and ``Recipe``; docs/python-api.md has examples. A name is imported when it is first
+used. So importing the package is fast, and the commands can configure the allocator before torch is
+imported.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from nmt.config.load import load_recipe as load_recipe
     from nmt.config.recipe import Recipe as Recipe
     from nmt.decoding.translator import Translator as Translator
+    from nmt.export.engines import load_translator as load_translator
     from nmt.model.transformer import Transformer as Transformer
     from nmt.session import TrainingResult as TrainingResult
     from nmt.session import train as train
@@ -25,6 +27,7 @@ _MODULES = {
     "load_recipe": "nmt.config.load",
     "Transformer": "nmt.model.transformer",
     "Translator": "nmt.decoding.translator",
+    "load_translator": "nmt.export.engines",
     "train": "nmt.session",
     "TrainingResult": "nmt.session",
 }

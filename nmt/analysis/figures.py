@@ -92,10 +92,9 @@ def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figu
     for (label, _, run), row in zip(_labeled(runs), grid, strict=True):
         for stack, axes in zip(stacks, row, strict=True):
             curves = run.by_layer("grad_l1", stack, module)
-            logged = ", ".join(run.modules("grad_l1", stack)) or "none"
-            _require(
-                len(curves), run, f"grad_l1 of {module}; logged: {logged}", _observe("grad_l1")
-            )
+            logged = ", ".join(run.modules("grad_l1", stack))
+            fix = f"--select one of {logged}" if logged else _observe("grad_l1")
+            _require(len(curves), run, f"grad_l1 of {module} in the {stack}", fix)
             for layer, curve in curves.items():
                 color = _layer_color(layer, 1 + max(curves))
                 axes.plot(*running_mean(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
@@ -193,11 +192,20 @@ def draw(name: str, runs: Sequence[RunMetrics], selected: str | None, file_forma
         file_format: png, svg or pdf.
 
     Raises:
-        UserError: matplotlib is missing, or a run has not logged what the figure shows.
+        UserError: matplotlib is missing, the figure cannot show what is selected, or a run has not
+            logged it.
     """
     matplotlib = require_matplotlib()
     data = BytesIO()
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    if selected and name in ("gradients", "stability"):
+        raise UserError(f"figure {name} has nothing to select", at="--select", fix="leave it out")
+    if selected and name in ("changes", "gains") and selected not in OBSERVED_LABELS:
+        raise UserError(
+            f"{selected} is not one of {', '.join(OBSERVED_LABELS)}",
+            at="--select",
+            fix="choose one",
+        )
     with matplotlib.rc_context(STYLE):
         figure = FIGURES[name](runs, selected)
         figure.savefig(data, format=file_format, dpi=160, metadata=without_date.get(file_format))

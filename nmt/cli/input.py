@@ -144,14 +144,14 @@ class StreamLines(Iterator[str]):
 
     def ready(self) -> bool:
         """Return whether the next line, or the end, arrives within PAUSE seconds."""
-        while not self._complete and not self._ended:
+        while self._incomplete_line():
             if not self._readable(PAUSE):
                 return False
             self._read()
         return True
 
     def __next__(self) -> str:
-        while not self._complete and not self._ended and len(self._incomplete) <= LONGEST_LINE:
+        while self._incomplete_line():
             self._readable(None)  # reads of a non-blocking stream do not wait
             self._read()
         if not self._complete and not self._incomplete:
@@ -174,6 +174,10 @@ class StreamLines(Iterator[str]):
                 fix="convert the text to UTF-8, for example with iconv",
             ) from error
         return text.removeprefix("\ufeff") if self._number == 1 else text
+
+    def _incomplete_line(self) -> bool:
+        """Return whether the next line needs more input; a line that is too long does not."""
+        return not (self._complete or self._ended or len(self._incomplete) > LONGEST_LINE)
 
     def _readable(self, seconds: float | None) -> bool:
         try:

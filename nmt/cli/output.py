@@ -17,6 +17,7 @@ from nmt.cli.resume_translation import (
     Signature,
     check_partial,
     delete_signature,
+    has_resumable_lines,
     is_resumable,
     partial_path,
     prepare_partial,
@@ -88,8 +89,9 @@ def locked_output(
             accepted = force or signature_of_output(output) is not None  # see is_complete
         else:
             accepted = force or resume
+        interrupted = files is None and has_resumable_lines(partial)
         for path in outputs:
-            _check_replaceable(path, accepted)
+            _check_replaceable(path, accepted, interrupted)
         check_partial(partial, resume, force)
         yield
     finally:
@@ -114,8 +116,12 @@ def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
     return True
 
 
-def _check_replaceable(output: Path, force: bool) -> None:
-    """Refuse an existing output, unless ``force`` is set and the file may be replaced."""
+def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> None:
+    """Refuse an existing output, unless ``force`` is set and the file may be replaced.
+
+    Args:
+        interrupted: whether a partial output can be resumed, which ``force`` would delete.
+    """
     if not output.exists():
         return
     if not output.is_file():
@@ -132,24 +138,33 @@ def _check_replaceable(output: Path, force: bool) -> None:
         )
     if not force:
         raise UserError(
-            "exists already", at=str(output), fix=f"{CHOOSE_ANOTHER}, or add --force to replace it"
+            "exists already",
+            at=str(output),
+            fix=f"rename or delete it, then {RESUME}"
+            if interrupted
+            else f"{CHOOSE_ANOTHER}, or add --force to replace it",
         )
 
 
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below checkpoints, dev, tensorboard and wandb; in
-    other folders that a user makes there, anything may be replaced.
+    Files of a run folder are those at its top and below checkpoints, dev, parent, tensorboard and
+    wandb; in other folders that a user makes there, anything may be replaced.
     """
-    from nmt.export.metadata import is_export
-    from nmt.run.folder import RunFolder
+    from nmt.run.folder import RunFolder, is_export
 
     path = output.parent.resolve() / output.name
     for folder in path.parents:
         parts = path.relative_to(folder).parts
         run = RunFolder(folder)
-        own = len(parts) == 1 or parts[0] in ("checkpoints", "dev", "tensorboard", "wandb")
+        own = len(parts) == 1 or parts[0] in (
+            "checkpoints",
+            "dev",
+            "parent",
+            "tensorboard",
+            "wandb",
+        )
         if own and run.config_file.is_file() and run.checkpoints_dir.is_dir():
             return folder
     return path.parent if is_export(path.parent) else None
@@ -232,9 +247,10 @@ def open_output(
         return
     partial = partial_path(Path(name))
     finished = prepare_partial(partial, signature, resume, line_number)
-    flag, effect = (
-        ("--resume", "continues") if is_resumable(signature) else ("--force", "starts over")
-    )
+    if is_resumable(signature):
+        flag, effect = "--resume instead of --force" if force else "--resume", "continues"
+    else:
+        flag, effect = "--force", "starts over"
     with disk_errors(partial, elsewhere=CHOOSE_ANOTHER):
         file = open(partial, "ab")  # noqa: SIM115, closed below
     output = Output(file, partial, f"run the same command with {flag}")

@@ -120,8 +120,8 @@ class SyntheticCorpus:
         """
         from nmt.config.recipe import DecodeConfig
         from nmt.decoding.options import as_flag, search_options
-        from nmt.export.metadata import is_export, read_metadata
-        from nmt.run.folder import RunFolder
+        from nmt.export.metadata import read_metadata
+        from nmt.run.folder import RunFolder, is_export
 
         run = Path(args.run[0])
         trained = read_metadata(run)[0] if is_export(run) else RunFolder.open(run).recipe()

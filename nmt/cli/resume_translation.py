@@ -60,6 +60,13 @@ def is_resumable(signature: Signature) -> bool:
     return signature["input"] is not None
 
 
+def has_resumable_lines(partial: Path) -> bool:
+    """Return whether a partial output has lines of a translation that can be resumed."""
+    signature = _read_signature(signature_path(partial))
+    resumable = signature is not None and is_resumable(signature)
+    return resumable and partial.is_file() and partial.stat().st_size > 0
+
+
 def check_partial(partial: Path, resume: bool, force: bool) -> None:
     """Refuse to overwrite an existing partial output without permission.
 

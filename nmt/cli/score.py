@@ -11,6 +11,7 @@ from nmt.cli.common import (
     check_output_file,
     enable_gc,
     keep_other_file,
+    positive,
     resamples,
     run_command,
 )
@@ -105,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--comet-timeout",
-        type=_seconds,
+        type=positive,
         default=TIMEOUT,
         metavar="S",
         help="seconds that the command may take for one system; default: %(default).0f",
@@ -150,31 +151,33 @@ def body(args: argparse.Namespace) -> None:
         buckets=args.buckets,
         progress=True,
     )
-    if args.sentences:
-        _write_sentences(args, systems, documents)
     failure = None
     if external is not None:
         try:
             result = result.with_external(external)
         except RunError as error:
             failure = error  # the other scores are printed first
-    if args.json:
-        print(result.json(), flush=True)
-    else:
-        print(result.table() if sys.stdout.isatty() else result.tsv(), flush=True)
-    if failure:
-        raise failure
+    try:
+        if args.json:
+            print(result.json(), flush=True)
+        else:
+            print(result.table() if sys.stdout.isatty() else result.tsv(), flush=True)
+        if failure:
+            raise failure
+    finally:  # after the scores, so that a full disk does not lose them
+        if args.sentences:
+            _write_sentences(args, systems, documents)
 
 
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
     from pathlib import Path
 
     from nmt.data.text import quantity
-    from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
     from nmt.scoring.sentences import sentence_table
 
     rows = sentence_table(systems, args.metrics, documents)
-    text = "".join(row + "\n" for row in rows)
+    text = replace_surrogates("".join(row + "\n" for row in rows))
     write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
     count = len(systems.texts) * len(systems.refs)
     lines = quantity(count, "line")
@@ -222,16 +225,6 @@ def _read_systems(args: argparse.Namespace) -> Systems:
     return from_files(
         args.hyp, refs, args.tgt_lang or "", args.tokenized, args.src, args.train or []
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if 0 < value < float("inf"):
-        return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
 
 
 def _metrics(text: str) -> list[str]:

@@ -100,8 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Check the arguments, load the models, and serve them."""
-    from nmt.export.metadata import is_export
-    from nmt.run.folder import RunFolder
+    from nmt.run.folder import RunFolder, is_export
 
     limit_onednn_cache(COMPILED_PRODUCTS)
     limits = _limits(args)
@@ -179,8 +178,7 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
 
     A name is that of the folder. An export inside a run folder also has the name of the run.
     """
-    from nmt.export.metadata import is_export
-    from nmt.run.folder import CONFIG
+    from nmt.run.folder import CONFIG, is_export
 
     names: dict[str, str] = {}
     for run in runs:
@@ -199,7 +197,9 @@ def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
     """Return the translator of a folder, ready for the first request, and its engine."""
     from nmt.export.engines import engine_name, load_translator
 
-    translator = load_translator([path], args.engine, args.device, args.checkpoint, args.precision)
+    translator = load_translator(
+        path, args.device, args.checkpoint, args.precision, engine=args.engine
+    )
     engine = engine_name(translator)
     if engine != "ctranslate2":
         from nmt.model.cpu import kernels

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from nmt.cli.common import positive
+from nmt.cli.common import enable_gc, positive
 from nmt.errors import MachineError, UserError
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     from nmt.config.recipe import Recipe
     from nmt.runtime.device import resolve_device
 
+    enable_gc()
     device = resolve_device("auto")
     gpu = device.type == "cuda"
     suggestion = suggest(paths, facts, gpu)

@@ -210,10 +210,15 @@ def _output(args: argparse.Namespace) -> str | None:
     return args.pairs if args.output is None else args.output
 
 
+def _parallel_options(args: argparse.Namespace) -> list[str]:
+    """Return the options that name a file with one line for each line of the input."""
+    options = ("score_target", *CONSTRAINT_FILES)
+    return [option for option in options if getattr(args, option) is not None]
+
+
 def _parallel_files(args: argparse.Namespace) -> list[str]:
     """Return the files with one line for each line of the input."""
-    names = (args.score_target, *(getattr(args, name) for name in CONSTRAINT_FILES))
-    return [name for name in names if name is not None]
+    return [getattr(args, option) for option in _parallel_options(args)]
 
 
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -350,7 +355,7 @@ def _load(args: argparse.Namespace) -> Translator:
     workers = all_cores() if args.workers is None else args.workers
     # the scores of the two engines differ slightly: see docs/export.md
     engine = "torch" if args.engine == "auto" and args.scores else args.engine
-    return load_translator(args.run, engine, args.device, args.checkpoint, args.precision, workers)
+    return load_translator(args.run, args.device, args.checkpoint, args.precision, workers, engine)
 
 
 def _signature(
@@ -368,7 +373,9 @@ def _signature(
         "precision": translator.precision,
         **({"pairs": True} if args.pairs else {}),  # the lines have another format
     }
-    return file_signature(translator.model_hash(), str(translator.device), chosen, *inputs)
+    if options_of_files := _parallel_options(args):
+        chosen["files"] = options_of_files
+    return file_signature(translator.model_hash(), translator.device.type, chosen, *inputs)
 
 
 def _write(

@@ -45,7 +45,9 @@ class State(Protocol):
 
 @dataclass
 class Beams:
-    """The hypotheses of the sentences still searched, best first.
+    """The hypotheses of the sentences still searched, in the order of their scores.
+
+    Samples are in the order of their draws. Groups follow one another.
 
     Attributes:
         ids: [B, K, T] int64.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
@@ -26,7 +25,7 @@ from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
 from nmt.decoding.mbr import MbrRanker
 from nmt.decoding.options import SearchOptions, check_scoring_options, search_options
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.folder import EXPORT_FILE, RunFolder
+from nmt.run.folder import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,23 +118,20 @@ class Translator:
         checkpoint: str = "best",
         precision: str = "fp32",
         workers: int = 1,
-        engine: str | None = None,
     ) -> Translator:
-        """Return the translator of a run folder, of several as an ensemble, or of an export.
+        """Return the translator of a run folder, or of several as an ensemble.
+
+        ``nmt.load_translator`` loads exported folders too, and chooses the library that searches.
 
         Args:
             run: a run folder from nmt-train; or several, as an ensemble, with the same vocabulary,
-                segmenter and languages; or an exported folder from nmt-export, which CTranslate2
-                searches without torch. The ``decode`` keys of the first folder apply.
+                segmenter and languages. The ``decode`` keys of the first folder apply.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
             precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
-            engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if
-                it finds the same translations faster (beam 1). None = ctranslate2 for an exported
-                folder, else torch.
 
         Raises:
             UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
@@ -145,13 +141,6 @@ class Translator:
         runs = [run] if isinstance(run, str | Path) else run
         if not runs:
             raise UserError("no run folder is given", fix="give one, or several as an ensemble")
-        # by name, because the package of exports is built on this one
-        if engine is not None:
-            engines = importlib.import_module("nmt.export.engines")
-            return engines.load_translator(runs, engine, device, checkpoint, precision, workers)
-        if any((Path(one) / EXPORT_FILE).is_file() for one in runs):
-            backend = importlib.import_module("nmt.export.backend")
-            return backend.open_exported(runs, device, checkpoint, precision, workers)
         for one in runs:  # report a bad folder before torch is imported, which takes seconds
             RunFolder.open(one).require_translation()
 
@@ -402,6 +391,7 @@ class Translator:
         self,
         sources: Sequence[np.ndarray],
         stop: Callable[[], None] = lambda: None,
+        tgt: str | None = None,
         **options: Any,
     ) -> list[Translation]:
         """Return the best translation of encoded sentences; that of an empty one is blank.
@@ -409,12 +399,14 @@ class Translator:
         Args:
             sources: ids of each sentence, without EOS.
             stop: called between batches; may raise an exception to stop.
+            tgt: target language, for the tokenizer's rules; None = that of the translator.
         """
         checked = self.check_options(options)
         inputs = [SearchInput(ids, line) for line, ids in enumerate(sources, 1) if len(ids)]
+        codec = self.codec if tgt is None else self.codec.for_target(tgt)
         results = [BLANK] * len(sources)
         for one, hypotheses in zip(inputs, self.search(inputs, checked, stop), strict=True):
-            results[one.line - 1] = self.codec.decode_line([hypotheses], [one])[0]
+            results[one.line - 1] = codec.decode_line([hypotheses], [one])[0]
         return results
 
     def check_options(

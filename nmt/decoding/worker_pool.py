@@ -27,6 +27,7 @@ from typing import Any, Generic, TypeVar
 
 from nmt.errors import MachineError, UserError
 from nmt.runtime.cpus import available_cpus, num_threads, within_limit
+from nmt.runtime.signals import handle_signals
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -206,20 +207,17 @@ def _end(workers: dict[Connection, Any], owner: int) -> None:
 def _deferred_signals() -> Iterator[None]:
     """Deliver signals after the context: Python loses exceptions that handlers raise in a fork."""
     received: list[int] = []
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda number, frame: received.append(number))
     try:
-        with warnings.catch_warnings():
+        with (
+            handle_signals(lambda n, frame: received.append(n), signal.SIGINT, signal.SIGTERM),
+            warnings.catch_warnings(),
+        ):
             # Python 3.12 warns that threads of the parent do not run in a fork; none is needed
             warnings.simplefilter("ignore", DeprecationWarning)
             yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for sent in received:
-            signal.raise_signal(sent)
+        for number in received:
+            signal.raise_signal(number)
 
 
 def _serve(

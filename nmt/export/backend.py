@@ -22,7 +22,7 @@ from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
-from nmt.export.metadata import is_export, read_metadata
+from nmt.export.metadata import read_metadata
 from nmt.export.spec import (
     SPECIALS,
     check_supported,
@@ -31,6 +31,7 @@ from nmt.export.spec import (
     require_ctranslate2,
 )
 from nmt.model import MASKED_LOGIT
+from nmt.run.folder import is_export
 from nmt.runtime.cpus import num_threads
 from nmt.runtime.device_names import parse_device
 
@@ -254,12 +255,14 @@ def open_exported(
     precision: str,
     workers: int,
 ) -> Translator:
-    """Return what ``load_exported`` returns, for the arguments of ``Translator.load``.
+    """Return what ``load_exported`` returns, for the arguments of ``load_translator``.
 
     Raises:
         UserError: several folders, or a precision, which CTranslate2 does not support here; or an
             error of ``load_exported``.
     """
+    if not runs:
+        raise UserError("no folder is given", fix="give one")
     if len(runs) > 1:
         raise UserError(
             "CTranslate2 does not support ensembles",

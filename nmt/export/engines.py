@@ -13,14 +13,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import nmt
 from nmt.decoding.codec import SearchInput
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import NmtError, UserError
 from nmt.export.backend import CTranslate2Search, ExportedTranslator, open_exported
-from nmt.export.metadata import is_export, read_metadata
+from nmt.export.metadata import read_metadata
 from nmt.export.spec import largest_offset
+from nmt.run.folder import is_export
 
 ENGINES = ("auto", "torch", "ctranslate2")
 # options that CTranslate2 gets, or that change nothing for it; others must have their defaults
@@ -88,7 +90,7 @@ class AutoTranslator(Translator):
             raise UserError("CTranslate2 does not support ensembles")
         if self.device.type != "cpu" or self.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
-        digest = hashlib.sha256(self.model_hash().encode())
+        digest = hashlib.sha256(f"{nmt.__version__} {self.model_hash()}".encode())
         for settings in (self.model.config, self.decode):
             digest.update(settings.model_dump_json().encode())
         folder = cache_folder() / digest.hexdigest()[:32]
@@ -121,19 +123,22 @@ def cache_folder() -> Path:
 
 
 def load_translator(
-    runs: Sequence[str | Path],
-    engine: str | None = None,
+    run: str | Path | Sequence[str | Path],
     device: str = "auto",
     checkpoint: str = "best",
     precision: str = "fp32",
     workers: int = 1,
+    engine: str | None = None,
 ) -> Translator:
-    """Return the translator of run folders or of an exported folder.
+    """Return the translator of a run folder, of several as an ensemble, or of an exported folder.
 
     Args:
-        runs: one folder, or several run folders for an ensemble.
-        engine: one of ENGINES; None = ctranslate2 for an exported folder, else torch.
+        run: a run folder from nmt-train; several, for an ensemble; or an exported folder from
+            nmt-export, which CTranslate2 searches without torch.
         device, checkpoint, precision, workers: see ``Translator.load``.
+        engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if it
+            finds the same translations faster (beam 1). None = ctranslate2 for an exported folder,
+            else torch.
 
     Raises:
         UserError: the engine is unknown or does not support what is asked for, or a folder cannot
@@ -142,16 +147,16 @@ def load_translator(
     """
     if engine not in (*ENGINES, None):
         raise UserError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}", fix="choose one")
-    if engine == "ctranslate2":
+    runs = [run] if isinstance(run, str | Path) else run
+    exported = [one for one in runs if is_export(Path(one))]
+    if engine == "ctranslate2" or (exported and engine != "torch"):
         return open_exported(runs, device, checkpoint, precision, workers)
-    if engine == "torch":
-        for run in runs:
-            if is_export(Path(run)):
-                raise UserError(
-                    "an exported folder has no weights for torch",
-                    at=str(run),
-                    fix="pass the run folder from nmt-train, or choose engine ctranslate2",
-                )
+    if exported:
+        raise UserError(
+            "an exported folder has no weights for torch",
+            at=str(exported[0]),
+            fix="pass the run folder from nmt-train, or choose engine ctranslate2",
+        )
     kind = AutoTranslator if engine == "auto" else Translator
     return kind.load(runs, device, checkpoint, precision, workers)
 

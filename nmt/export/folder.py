@@ -23,7 +23,7 @@ from nmt.data.vocab import BOS, PAD
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
-from nmt.export.metadata import METADATA, Metadata
+from nmt.export.metadata import Metadata
 from nmt.export.spec import (
     LONGEST_SOURCE,
     SPECIALS,
@@ -34,6 +34,7 @@ from nmt.export.spec import (
     largest_offset,
     require_ctranslate2,
 )
+from nmt.run.folder import EXPORT_FILE
 from nmt.runtime.files import atomic_folder
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -99,13 +100,15 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         always_tagged=translator.always_tagged,
         sources=list(translator.sources or [translator.src]),
     )
-    (folder / METADATA).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
+    (folder / EXPORT_FILE).write_text(
+        json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"
+    )
     readme = _readme(segmenter, metadata, positions)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
 
 
-def check_output(output: Path, force: bool, marker: str = METADATA) -> None:
+def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
     """Check that a folder can be written here without deleting other files.
 
     Args:

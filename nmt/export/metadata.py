@@ -11,8 +11,6 @@ from nmt.config.recipe import DecodeConfig
 from nmt.errors import UserError
 from nmt.run.folder import EXPORT_FILE
 
-METADATA = EXPORT_FILE
-
 
 @dataclass(frozen=True)
 class Metadata:
@@ -49,18 +47,13 @@ class Metadata:
     sources: list[str] = field(default_factory=list)
 
 
-def is_export(folder: Path) -> bool:
-    """Return whether nmt-export wrote this folder."""
-    return (folder / METADATA).is_file()
-
-
 def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
     """Return the contents of nmt.json, and its decode settings as a DecodeConfig.
 
     Raises:
         UserError: the file is damaged, or another version wrote other settings into it.
     """
-    path = folder / METADATA
+    path = folder / EXPORT_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if "never" in values:  # written by version 0.2

@@ -370,8 +370,9 @@ def _output_section(
         if isinstance(translator, str):
             problem: str | None = translator
         else:
-            shown = [example for group in examples.values() for example in group]
-            of_run, problem = heat_maps(run, translator, outputs, shown)
+            # a line of a small set can be in several groups
+            shown = {example.line: example for group in examples.values() for example in group}
+            of_run, problem = heat_maps(run, translator, outputs, list(shown.values()))
             maps += of_run
         if problem:
             notes.append(f"The attention of {run.label} is not shown: {problem}")

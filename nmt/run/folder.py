@@ -178,6 +178,11 @@ def children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
 
 
+def is_export(folder: Path) -> bool:
+    """Return whether nmt-export wrote this folder."""
+    return (folder / EXPORT_FILE).is_file()
+
+
 def not_a_run_folder(path: Path, fix: str | None = None) -> UserError:
     """Return the error for a path that is not a run folder; it names run folders inside it."""
     if path.is_file():
@@ -187,6 +192,13 @@ def not_a_run_folder(path: Path, fix: str | None = None) -> UserError:
             fix=fix
             or "pass a folder that nmt-train wrote; for a file of text, use the option of the "
             "command, such as --input or --hyp",
+        )
+    if is_export(path):
+        return UserError(
+            "an exported folder, not a run folder",
+            at=str(path),
+            fix="pass the run folder that was exported; in Python, nmt.load_translator loads "
+            "exported folders",
         )
     runs = [str(p) for p in children(path) if (p / CONFIG).is_file()] if path.is_dir() else []
     if runs and fix is None:

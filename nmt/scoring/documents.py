@@ -14,7 +14,7 @@ from pathlib import Path
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 
-METRICS = ("bleu", "chrf", "chrf++")
+DOCUMENT_METRICS = ("bleu", "chrf", "chrf++")
 """Metrics that are computed on documents. TER would take hours on lines of a thousand words."""
 
 

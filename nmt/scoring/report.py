@@ -12,8 +12,7 @@ from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.scoring.buckets import FrequencyBucket, LengthBucket
 from nmt.scoring.comet import ExternalMetric
-from nmt.scoring.documents import METRICS as DOCUMENT_METRICS
-from nmt.scoring.documents import join_documents
+from nmt.scoring.documents import DOCUMENT_METRICS, join_documents
 from nmt.scoring.metrics import (
     METRICS,
     SIGNIFICANCE_LEVEL,

@@ -46,7 +46,7 @@ from nmt.serve.schema import (
 )
 
 STATIC = Path(__file__).with_name("static")
-DISCONNECT_INTERVAL = 0.2  # seconds between two looks whether the client is still there
+DISCONNECT_INTERVAL = 0.2  # seconds between two checks that the client is connected
 SECONDS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 LINES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
 ERRORS: dict[int | str, dict[str, Any]] = {

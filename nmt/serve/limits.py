@@ -36,7 +36,7 @@ class Refused(Exception):
         code: a word for programs; it does not change between versions.
         message: what is wrong, for people.
         fix: the next step.
-        retry: seconds after which the same request may succeed; None = it never does.
+        retry: seconds after which the same request may succeed; None = no time is known.
     """
 
     def __init__(

@@ -38,7 +38,9 @@ class Line(BaseModel):
     """The result of one line."""
 
     source_words: list[Word]
-    translations: list[Translation] = Field(description="best first")
+    translations: list[Translation] = Field(
+        description="best first; samples in the order of their draws"
+    )
 
 
 class TranslateResponse(BaseModel):

@@ -19,7 +19,7 @@ from nmt.runtime.signals import PARENT, StopRequest
 from nmt.sweep.plan import Outcome, PlannedRun
 from nmt.sweep.progress import Display, RunProgress
 
-POLL = 0.2  # seconds between two looks at the processes
+POLL = 0.2  # seconds between two checks of the processes
 SAVING = 120.0  # seconds that a run of a killed sweep may take to save its state
 TRAIN = (sys.executable, "-m", "nmt.cli.train")
 MESSAGE = re.compile(r"^nmt-train: ", re.MULTILINE)  # where the error of a command begins
@@ -125,7 +125,7 @@ class Pool:
                     self._ask_to_end(self._children)
                 time.sleep(POLL)
                 for child in list(self._children):
-                    self._look_at(child, source, stopping)
+                    self._check_child(child, source, stopping)
                 self.display.draw([child.progress for child in self._children])
         finally:
             for child in self._children:
@@ -171,7 +171,7 @@ class Pool:
         self._children.append(_Child(RunProgress(run), process, log, slot))
         self.display.started(run)
 
-    def _look_at(self, child: _Child, source: Source, stopping: bool) -> None:
+    def _check_child(self, child: _Child, source: Source, stopping: bool) -> None:
         """Read how far a run is, and prune it if its source says so; note if it has ended."""
         code = child.process.poll()
         child.progress.read()

@@ -230,7 +230,8 @@ def _updates(system: SystemResult) -> str:
 
 def _printed(result: SweepResult, system: SystemResult) -> str:
     """Return what a paper prints for the score of the differences."""
-    name = "ppl" if result.metric == "ppl" else result.split
+    names = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
+    name = "ppl" if result.metric == "ppl" else names.get((result.split, result.metric), "")
     value = system.paper.get(name)
     return value if isinstance(value, str) else _number(value)
 

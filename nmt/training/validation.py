@@ -97,8 +97,8 @@ def evaluate(
     nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device, check)
     sources = [split.corpus.src(row) for row in range(len(split.corpus))]
     segmenter, moses = translator.segmenter, translator.segmenter.moses
-    hypotheses = translator.translate_ids(sources, check)
-    texts = [segmenter.decode(h.pieces, tgt) for h in hypotheses]
+    hypotheses = translator.translate_ids(sources, check, tgt)
+    texts = [h.text for h in hypotheses]
     words = [segmenter.decode_tokenized(h.pieces, tgt) for h in hypotheses]
     all_lines = [split.ref_lines, *split.other_refs]
     references, *others = (

@@ -10,6 +10,7 @@ import pytest
 
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.export.engines import load_translator
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "run-0.2"
 RUN, OTHER = FIXTURES / "plain" / "run", FIXTURES / "fastbpe" / "run"
@@ -20,10 +21,10 @@ def test_a_run_twice_translates_as_once():
     assert Translator.load([RUN, RUN]).translate(lines) == Translator.load(RUN).translate(lines)
 
 
-@pytest.mark.parametrize("engine", ["torch", "auto"])
+@pytest.mark.parametrize("engine", ["torch", "auto", "ctranslate2"])
 def test_an_empty_list_of_runs_is_an_error(engine: str) -> None:
-    with pytest.raises(UserError, match="no run folder is given"):
-        Translator.load([], engine=engine)
+    with pytest.raises(UserError, match="folder is given"):
+        load_translator([], engine=engine)
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "config.yaml"])

@@ -48,7 +48,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_search_gives_the_translations_of_torch(
     run: Path, cache: Path, options: dict, exports: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    auto = Translator.load(run, "cpu", engine="auto")
+    auto = load_translator(run, "cpu", engine="auto")
     assert isinstance(auto, AutoTranslator)
     capsys.readouterr()
     expected = [of[0] for of in Translator.load(run, "cpu").stream(LINES, **options)]
@@ -63,7 +63,7 @@ def test_each_search_gives_the_translations_of_torch(
 def test_a_length_limit_above_that_of_the_export_is_for_torch(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    auto = Translator.load(run, "cpu", engine="auto")
+    auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
     for offset, note in ((1535, ""), (1534, NOTE)):
         auto.translate([""], beam=1, max_len_offset=offset)
@@ -80,7 +80,7 @@ def test_another_process_may_make_the_export_meanwhile(
         export(translator, output)
 
     monkeypatch.setattr(folder, "export", export_after_another)
-    auto = Translator.load(run, "cpu", engine="auto")
+    auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
     auto.translate(LINES, beam=1)
     assert capsys.readouterr().err == NOTE
@@ -88,14 +88,14 @@ def test_another_process_may_make_the_export_meanwhile(
 
 def test_the_export_is_kept_and_belongs_to_the_weights(run: Path, cache: Path) -> None:
     def search() -> set[tuple[str, int]]:
-        Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1)
+        load_translator(run, "cpu", engine="auto").translate(LINES, beam=1)
         return {(path.name, path.stat().st_mtime_ns) for path in cache.iterdir()}
 
     assert cache_folder() == cache
     first = search()
     assert search() == first
     other = run_folder(made(seed=2), cache.parent / "other")
-    Translator.load(other, "cpu", engine="auto").translate(LINES, beam=1)
+    load_translator(other, "cpu", engine="auto").translate(LINES, beam=1)
     assert len(list(cache.iterdir())) == 2
 
 
@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_exported_is_searched_by_torch_with_a_note(
 ) -> None:
     run = run_folder(made(ffn_norm=True), tmp_path / "run")
     expected = Translator.load(run, "cpu").translate(LINES, beam=1)
-    assert Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
+    assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
     assert "note: engine torch, because " in capsys.readouterr().err
 
 
@@ -114,16 +114,18 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(
     cache.parent.parent.mkdir()
     cache.parent.touch()  # a file where the folder would be
     expected = Translator.load(run, "cpu").translate(LINES, beam=1)
-    assert Translator.load(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
+    assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
     assert "note: engine torch, because " in capsys.readouterr().err
 
 
 def test_names_of_engines(run: Path, tmp_path: Path) -> None:
-    assert engine_name(load_translator([run], "torch", "cpu")) == "torch"
-    assert engine_name(load_translator([run], "ctranslate2", "cpu")) == "ctranslate2"
-    assert engine_name(load_translator([run], "auto", "cpu")).startswith("torch; ctranslate2 for")
+    assert engine_name(load_translator(run, "cpu", engine="torch")) == "torch"
+    assert engine_name(load_translator(run, "cpu", engine="ctranslate2")) == "ctranslate2"
+    assert engine_name(load_translator(run, "cpu", engine="auto")).startswith(
+        "torch; ctranslate2 for"
+    )
     with pytest.raises(UserError, match="'x' is not one of auto, torch, ctranslate2"):
-        Translator.load(run, engine="x")
+        load_translator(run, engine="x")
 
 
 def test_a_new_search_option_is_searched_by_torch() -> None:

@@ -18,6 +18,7 @@ from nmt.data.text import find_side
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.backend import ExportedTranslator
+from nmt.export.engines import load_translator
 from nmt.run.folder import RunFolder
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
@@ -87,7 +88,8 @@ def test_the_example_of_the_card_prints_what_the_card_says(hub: Path) -> None:
     )
     assert ran.stdout == shown
     assert len(shown.splitlines()) == 2
-    assert shown == "".join(f"{line}\n" for line in Translator.load(hub).translate(["1 2 3", "7"]))
+    lines = load_translator(hub).translate(["1 2 3", "7"])
+    assert shown == "".join(f"{line}\n" for line in lines)
 
 
 def test_the_example_has_the_tag_that_the_dev_set_has(
@@ -129,7 +131,7 @@ def test_commands_and_library_read_the_folder(
     trained: Path, hub: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = lines_of_digits(20, seed=9)
-    loaded = Translator.load(hub)
+    loaded = load_translator(hub)
     assert isinstance(loaded, ExportedTranslator)
     found = loaded.translate(lines, beam=1)
     assert found == Translator.load(trained, "cpu").translate(lines, beam=1)
@@ -140,15 +142,17 @@ def test_commands_and_library_read_the_folder(
     assert capsys.readouterr().out.splitlines() == found
     for given_runs, options in (([hub, trained], {}), (hub, {"precision": "bf16"})):
         with pytest.raises(UserError, match="CTranslate2"):
-            Translator.load(given_runs, **options)
+            load_translator(given_runs, **options)
 
 
 def test_an_export_is_not_searched_by_torch(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate.main([str(hub), "--engine", "torch"]) == 2
     assert "an exported folder has no weights for torch" in capsys.readouterr().err
     with pytest.raises(UserError, match="an exported folder has no weights for torch"):
-        Translator.load(hub, engine="torch")
-    assert isinstance(Translator.load(hub, engine="ctranslate2"), ExportedTranslator)
+        load_translator(hub, engine="torch")
+    assert isinstance(load_translator(hub, engine="ctranslate2"), ExportedTranslator)
+    with pytest.raises(UserError, match="an exported folder, not a run folder"):
+        Translator.load(hub)
 
 
 def test_files_of_the_folder(hub: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt import Translator
+from nmt import Translator, load_translator
 from nmt.cli import average, export, plot, report, score, translate
 from nmt.cli.prepare import main as prepare_command
 from nmt.cli.train import main
@@ -415,7 +415,7 @@ def test_no_translation_has_the_mask_of_the_parent(tmp_path):
         translator.transformer.out_bias[translator.vocab.reserved_ids] = 100.0
     assert "<mask>" not in translator.translate(["1 2 3"])[0]
     write_folder(translator, tmp_path / "exported", None)
-    exported = Translator.load(tmp_path / "exported", "cpu")
+    exported = load_translator(tmp_path / "exported", "cpu")
     assert "<mask>" not in exported.translate(["1 2 3"])[0]
 
 
