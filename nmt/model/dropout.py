@@ -20,13 +20,13 @@ class DropoutRng:
     """The random generator that all dropout layers of a model share."""
 
     def __init__(self) -> None:
-        self.seed(0, 0, 0)
+        self._bits = np.random.SFC64(np.random.SeedSequence([0, 0, 0]))
 
     def seed(self, seed: int, epoch: int, batch: int) -> None:
         """Seed the masks of one batch by the run's seed, the epoch and the batch's number."""
         sequence = np.random.SeedSequence([seed, epoch, batch])
         self._bits = np.random.SFC64(sequence)
-        if torch.cuda.is_available():
+        if torch.cuda.is_initialized():  # as it is where a model computes on a GPU
             torch.cuda.manual_seed_all(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
     def mask(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:

@@ -14,13 +14,14 @@ from nmt.run.lock import FolderLock
 from nmt.run.results import read_summary
 from nmt.runtime.files import OTHER_RUN, TEMPORARY, disk_errors, write_atomic
 
-# Keys that a resumed run may change: they decide how long and where it runs, not what it learns.
+# Keys that a resumed run may change: they decide how long, where and how exactly it runs.
 # The content of corpora is compared separately, so the paths of their entries may change.
 FREE_ON_RESUME = frozenset(
     {
         "out",
         "device",
-        "precision",  # like the device, it decides how sums are rounded
+        "precision",  # like the device, it changes rounding, and may change dropout masks
+        "graphs",  # without them, batches are not padded, so dropout masks differ
         "time_limit",
         "data.train",
         "data.dev",

@@ -1,8 +1,8 @@
 """Allow one training per run folder.
 
 ``lock`` is locked by the operating system, which frees it when the process ends in any way.
-``lock.json`` names the owner for other users. The owner reads it before each write, to notice that
-its folder was moved, deleted or taken over.
+``lock.json`` names the owner for other users. The owner reads it before it writes a checkpoint,
+to notice that its folder was moved, deleted or taken over.
 """
 
 from __future__ import annotations

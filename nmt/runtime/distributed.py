@@ -1,4 +1,4 @@
-"""Data-parallel training: one model, several processes, one GPU each, as torchrun starts them."""
+"""Connect the processes of one training, as torchrun starts them: one GPU each, or all on CPUs."""
 
 from __future__ import annotations
 

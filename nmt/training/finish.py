@@ -13,6 +13,7 @@ import torch
 
 import nmt
 from nmt.run.checkpoint import (
+    checkpoint_name,
     find_problem,
     latest,
     load_checkpoint,
@@ -43,6 +44,8 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
     finished = reason_to_finish(recipe, state, trainer.interval.loss_ratio) is not None
+    if state.best_update is not None:  # an earlier end may have chosen an average
+        run.set_best(checkpoint_name(state.best_update))
     replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
     averaging = recipe.train.average > 1 and state.history
     average_score = _average(trainer) if averaging else None

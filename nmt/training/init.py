@@ -56,6 +56,7 @@ class Parent:
         weights_hash: SHA-256 of the checkpoint's weights.
         scores: dev score of the checkpoint, and test scores if it is the run's best; by name.
         tensors: weights by parameter name, on the CPU.
+        notes: why the checkpoint is not the one that the recipe asks for.
     """
 
     path: Path
@@ -65,6 +66,7 @@ class Parent:
     weights_hash: str
     scores: dict[str, float]
     tensors: dict[str, Tensor]
+    notes: list[str]
 
     @classmethod
     def of(cls, recipe: Recipe) -> Parent | None:
@@ -78,7 +80,8 @@ class Parent:
             return None
         run = open_parent(recipe)
         which = checkpoint_of_parent(run, recipe.init.checkpoint)
-        found = load_checkpoint(run, which, with_optimizer=False)
+        notes: list[str] = []
+        found = load_checkpoint(run, which, with_optimizer=False, note=notes.append)
         text = TextOfParent.of(run)
         if found.state.text_hash not in ("", text_hash(text.vocab, text.segmenter)):
             raise UserError(
@@ -94,6 +97,7 @@ class Parent:
             weights_hash=weights_hash(found.path),
             scores=_scores(run, found.path.name, found.state),
             tensors=found.model,
+            notes=notes,
         )
 
     def text_for(self, recipe: Recipe) -> TextOfParent | None:
@@ -248,14 +252,16 @@ def require_same_function(config: ModelConfig, parent: Parent) -> None:
 def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
     """Raise UserError if ``init.from`` now leads to another model than when the run began.
 
-    The path may change, and the parent may be gone, because a resumed run does not need it.
+    A resumed run does not need its parent, which may be gone if ``init.from`` did not change.
     """
     assert recipe.init.parent is not None
     try:
         before = json.loads(run.init_file.read_text(encoding="utf-8"))
         now = weights_hash(RunFolder(recipe.init.parent).checkpoints_dir / before["checkpoint"])
-    except (OSError, ValueError, KeyError, TypeError, UserError):
-        return  # cannot be compared
+    except UserError:
+        now = None  # this run does not have the checkpoint
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # init.json is missing or damaged
     if now != before.get("weights_hash"):
         raise UserError(
             f"{recipe.init.parent} is not the parent that this run started from, "
@@ -366,6 +372,7 @@ def _record(
 
 def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, taken: Transfer) -> list[str]:
     lines = [f"starting from {parent.path} ({parent.describe()})"]
+    lines += [f"  note: {note}" for note in parent.notes]
     lines.append(
         f"  weights: {len(taken.tensors) + len(taken.rows)} of {len(shapes)} tensors from the "
         "parent"

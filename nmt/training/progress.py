@@ -191,7 +191,7 @@ class Progress:
             more = "" if of_validation is not None else "+"
             left = self.time_left.seconds(self.state, self.time_left.update_seconds or 1 / updates)
             if self._activity:  # a part of a validation is done
-                left -= min(of_validation or 0.0, self._now() - self._began)
+                left = max(0.0, left - min(of_validation or 0.0, self._now() - self._began))
             parts.append(f"{clock(left)}{more} left")
             parts += [f"{updates:.3g} updates/s", f"{tokens:,.0f} tok/s"]
         if self.loss is not None:
@@ -307,11 +307,9 @@ class LogInterval:
         self.lower_of_two = 0.0  # of the losses of the last two lines
         self.start_clock(before.seconds)
 
-    def restart(self) -> None:
-        """Begin a new interval, after a log line or a validation."""
-        self.smoothed = self.nll = 0.0
-        self.tokens, self.updates_before = 0, self.state.update
-        self.start_clock()
+    def elapsed(self) -> float:
+        """Return the training seconds of the interval so far."""
+        return time.monotonic() - self.since
 
     def start_clock(self, seconds: float = 0.0) -> None:
         """Count time from now, in addition to ``seconds`` of earlier."""
@@ -324,7 +322,7 @@ class LogInterval:
             nll=float(self.nll),
             tokens=self.tokens,
             updates_before=self.updates_before,
-            seconds=time.monotonic() - self.since,
+            seconds=self.elapsed(),
             lowest_loss=self.lowest_loss,
             loss_ratio=self.loss_ratio,
         )
@@ -337,7 +335,7 @@ class LogInterval:
 
     def close(self, lr: float, norm: Tensor, time_left: TimeLeft) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
-        seconds = time.monotonic() - self.since
+        seconds = self.elapsed()
         loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         self.lowest_loss = max(min(self.lowest_loss, loss), SMALLEST_LOSS)
@@ -357,7 +355,9 @@ class LogInterval:
             "tokens_per_second": self.tokens / seconds,
             "seconds_left": time_left.seconds(self.state, update_seconds),
         }
-        self.restart()
+        self.smoothed = self.nll = 0.0
+        self.tokens, self.updates_before = 0, update
+        self.start_clock()
         return record
 
     def diverged(self, types: int) -> bool:
@@ -399,6 +399,6 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
 
 def _bar(share: float) -> str:
     """Return a horizontal bar that is full at 1."""
-    eighths = round(max(0.0, min(1.0, share)) * BAR_WIDTH * 8)
+    eighths = round(max(0.0, min(share, 1.0)) * BAR_WIDTH * 8)  # in this order, NaN gives 0
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")

@@ -298,10 +298,14 @@ class Trainer:
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
         """
+        trained = self.interval.elapsed()
         with self.progress.validation():
-            self._validate()
+            try:
+                self._validate(trained)
+            finally:
+                self.interval.start_clock(trained)  # a validation is not training time
 
-    def _validate(self) -> None:
+    def _validate(self, trained: float) -> None:
         measured = None
         self.parallel.update_complete()
         if self.world.is_main:
@@ -326,12 +330,11 @@ class Trainer:
         record = {"kind": "dev", **place, **values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
-        self.interval.restart()
+        self.interval.start_clock(trained)
         self.save()
         if self.world.is_main:
             self.view.record(record)
             self.on_validation(Validation(state.update, state.epoch, values, improved))
-        self.interval.start_clock()
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
         """Return what the current model scores on dev or test.

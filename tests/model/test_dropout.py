@@ -66,3 +66,18 @@ def test_masks_are_equal_in_every_dtype(dtype):
     found = rng.mask(torch.Size((DRAWS,)), 0.1, dtype)
     assert found.equal(exact.to(dtype))
     assert set(exact.tolist()) == {0.0, 1 / 0.9}
+
+
+def test_a_new_model_does_not_seed_the_generators_of_gpus(monkeypatch):
+    """Of a program that loads a model and draws numbers itself."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    rng = DropoutRng()
+    rng.seed(1, 2, 3)  # without a GPU in use
+    assert not seeded
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    DropoutRng()
+    assert not seeded
+    rng.seed(1, 2, 3)
+    assert len(seeded) == 1

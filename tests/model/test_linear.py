@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor
@@ -46,6 +48,15 @@ def test_linear_equals_torch_s_linear_layer(dtype, bias):
     ):
         assert found.dtype == expected.dtype
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("frozen", range(3))
+def test_no_gradient_of_a_frozen_parameter_is_computed(frozen):
+    x, weight, _ = (part.detach() for part in inputs(torch.float32))
+    needed = tuple(i != frozen for i in range(3))
+    context = SimpleNamespace(saved_tensors=(x, weight), needs_input_grad=needed)
+    grads = module._FusedLinear.backward(context, torch.ones(len(x), len(weight)))
+    assert [grad is not None for grad in grads] == list(needed)
 
 
 def test_autocast_decides_the_dtype_and_gradients_have_that_of_the_weights():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 import time
 
@@ -10,7 +11,7 @@ import pytest
 
 from nmt.config.load import load_recipe
 from nmt.run.checkpoint import TrainState
-from nmt.training.progress import LiveLine, LiveView, Pace, Progress, TimeLeft, Validation
+from nmt.training.progress import LiveLine, LiveView, Pace, Progress, TimeLeft, Validation, _bar
 from tests.training.helpers import CountReads
 
 SPAN = ["train.validate_every=100", "train.max_validations=10"]  # 1,000 updates
@@ -80,6 +81,25 @@ def test_the_pace_of_slow_updates():
         clock.seconds += 80
         pace.step(40)
     assert pace.per_second() == (1 / 80, 0.5)
+
+
+def test_the_time_left_is_not_negative_during_a_validation(recipe):
+    clock, state = Clock(), TrainState(update=150, seconds=3597.0, history=[(100, 1.0)])
+    limited = load_recipe(recipe, [*SPAN, "time_limit=1"])
+    progress = Progress(limited, state, has_test=False, now=clock)
+    progress.time_left.logged(1.0, 1)
+    progress.time_left.logged(1.0, 1)
+    progress.time_left.validated(60.0)
+    for _ in range(10):
+        clock.seconds += 1
+        progress.pace.step(500)
+    with progress.validation():
+        clock.seconds += 30
+        assert "0:00 left" in progress.status()
+
+
+def test_a_score_that_is_not_a_number_has_no_bar():
+    assert [_bar(share) for share in (math.nan, 0.0, 2.0)] == ["", "", _bar(1.0)]
 
 
 def test_the_live_line_and_the_log_agree_on_the_time_left(recipe):

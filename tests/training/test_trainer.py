@@ -6,6 +6,7 @@ import json
 import math
 import re
 import subprocess
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
 from nmt.scoring import Score
+from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
 from nmt.training.progress import LogInterval, TimeLeft, Validation
@@ -448,6 +450,35 @@ def test_a_run_that_ends_by_its_rules_is_finished_also_if_its_time_is_over(
     assert read_summary(trainer.run_folder)["status"] == "finished"
 
 
+def test_log_lines_include_the_updates_before_a_validation(start):
+    """As if no validation had come between them."""
+    keys = ["train.log_every=3", "train.max_validations=3", "model.dropout=0.3"]
+    found = []
+    for every in (2, 6):
+        trainer = start(*keys, f"train.validate_every={every}")
+        trainer.run()
+        logged = records(trainer.run_folder.path, "train")[:2]
+        found.append([(record["update"], record["loss"], record["ppl"]) for record in logged])
+    assert [update for update, *_ in found[0]] == [3, 6]
+    assert found[0] == found[1]
+
+
+def test_an_interval_does_not_count_the_time_of_a_validation(start, monkeypatch):
+    trainer = start("train.validate_every=2", "train.log_every=50")
+    clock = SimpleNamespace(seconds=100.0)
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: clock.seconds)
+    trainer.interval.start_clock(3.0)
+
+    def evaluate(*_: Any, **__: Any) -> Any:
+        clock.seconds += 1000
+        raise Stopped
+
+    trainer.evaluate = evaluate  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        trainer.validate()
+    assert trainer.interval.elapsed() == 3.0
+
+
 @pytest.mark.parametrize(("dev_of_average", "taken"), [(9.0, True), (5.0, True), (4.9, False)])
 def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, taken):
     trainer = start("train.average=2", "train.validate_every=2")
@@ -467,3 +498,16 @@ def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, take
     )
     assert (trainer.run_folder.dev_dir / "u000006-avg2.hyp").is_file()
     assert summary["dev"] == (dev_of_average if taken else 5.0)
+
+
+def test_a_second_end_chooses_between_the_checkpoint_and_the_new_average(start):
+    """An average that was the best at the first end is not the best because of that."""
+    trainer = start("train.average=2", "train.validate_every=2")
+    script_scores(trainer, [5.0, 3.0, 4.0, 9.0, 1.0])
+    reason = str(trainer.run())
+    finish(trainer, reason)
+    assert trainer.run_folder.best() == "u000006-avg2"
+    script_scores(trainer, [1.0])
+    finish(trainer, reason)
+    summary = read_summary(trainer.run_folder)
+    assert (summary["best"], summary["dev"]) == ("u000002", 5.0)

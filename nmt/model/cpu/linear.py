@@ -68,6 +68,11 @@ class _FusedLinear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        return grad @ weight, grad.t() @ x, grad.sum(0)
+        for_x, for_weight, for_bias = ctx.needs_input_grad  # frozen parameters need none
+        return (
+            grad @ weight if for_x else None,
+            grad.t() @ x if for_weight else None,
+            grad.sum(0) if for_bias else None,
+        )
