@@ -110,9 +110,9 @@ def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
     read_pairs = counted(read(args, drops), "reading", "pairs")
     pairs = list(apply_filters(read_pairs, filters_from(args), drops))
     splits = _split(pairs, args, drops)
-    notes = [
-        f"Split: {args.split}. Dev and test have no near-duplicates of train or of each other."
-    ]
+    notes = [f"Split: {args.split}."]
+    if args.dev_size or args.test_size:
+        notes[0] += " Dev and test have no near-duplicates of train or of each other."
     write_corpus(Corpus(args.out.name, splits, drops, (), notes), request)
 
 

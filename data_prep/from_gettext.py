@@ -59,9 +59,12 @@ def _without_mnemonics(one: str, other: str) -> tuple[str, str]:
 
 
 def _catalogs(given: Path) -> list[Path]:
+    """Return the catalogs of a folder; of a catalog and its compiled form, the catalog."""
     if not given.is_dir():
         return [given]
-    return sorted(path for path in given.rglob("*") if path.suffix in (".po", ".mo"))
+    catalogs = set(given.rglob("*.po"))
+    compiled = {path for path in given.rglob("*.mo") if path.with_suffix(".po") not in catalogs}
+    return sorted(catalogs | compiled)
 
 
 def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:

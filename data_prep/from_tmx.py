@@ -66,9 +66,8 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
                 element.clear()
                 seen |= sides.keys()
                 if all(lang in sides for lang in wanted):
-                    yield Pair(
-                        sides[wanted[0]], sides[wanted[1]], f"{path.name}:unit {number}", path.name
-                    )
+                    place = f"{path.name}:unit {number}"
+                    yield Pair(sides[wanted[0]], sides[wanted[1]], place, str(path))
                 else:
                     drops.add("unit lacks a language", f"{path.name}:unit {number}")
         except ET.ParseError as error:

@@ -71,7 +71,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
                 drops.add(f"fewer than {needed} columns", place)
                 continue
             good += 1
-            group = cells[args.group_column - 1] if args.group_column else path.name
+            group = cells[args.group_column - 1] if args.group_column else str(path)
             yield Pair(one_line(cells[src - 1]), one_line(cells[tgt - 1]), place, group)
         if number == 1:
             require_line_feeds(path)

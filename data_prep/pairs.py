@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.data.filters import MIN_SCRIPT_SHARE
 from nmt.data.languages import script_of_letter, script_share
 from nmt.data.text import quantity, read_lines, require_line_feeds
 from nmt.errors import UserError
@@ -99,6 +100,9 @@ def read_aligned(
                 number - (side is None) + sum(1 for _ in rest)
                 for side, rest in zip((one, other), sides, strict=True)
             ]
+            for path, count in zip((src, tgt), counts, strict=True):
+                if count == 1:
+                    require_line_feeds(path)
             raise UserError(
                 f"{src.name} has {quantity(counts[0], 'line')} and {tgt.name} has {counts[1]:,}",
                 at=str(src.parent),
@@ -223,8 +227,8 @@ def length_ratio(max_ratio: float) -> Filter:
     return Filter(f"length ratio over {max_ratio:g}", drops)
 
 
-def wrong_script(src: str | None, tgt: str | None, min_share: float = 0.5) -> Filter:
-    """Drop pairs if less than ``min_share`` of a side's letters are in its script.
+def wrong_script(src: str | None, tgt: str | None) -> Filter:
+    """Drop pairs if less than MIN_SCRIPT_SHARE of a side's letters are in its script.
 
     Args:
         src, tgt: one of ``script_names()``, or several with commas (HIRAGANA,KATAKANA,CJK); None
@@ -232,7 +236,9 @@ def wrong_script(src: str | None, tgt: str | None, min_share: float = 0.5) -> Fi
     """
 
     def is_foreign(text: str, script: str | None) -> bool:
-        return script is not None and script_share(text, script.replace(",", " ")) < min_share
+        if script is None:
+            return False
+        return script_share(text, script.replace(",", " ")) < MIN_SCRIPT_SHARE
 
     return Filter(WRONG_SCRIPT, lambda p: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
 

@@ -68,8 +68,10 @@ def _read_overrides(
             problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice'))
         elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
             require_utf8(text, str(COMMAND_LINE))
+            of_value: list[Problem] = []
             try:
-                given[path] = read_value(text, COMMAND_LINE)
+                given[path] = read_value(text, COMMAND_LINE, of_value)
+                problems += [Problem(COMMAND_LINE, f"{override}: {p.text}") for p in of_value]
             except UserError as error:
                 problems.append(Problem(COMMAND_LINE, f"{override}: {error.what}"))
         else:

@@ -190,7 +190,7 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
         ]
     search = None
     if file.search is not None:
-        space = _search_space(document, variants, problems)
+        space = _search_space(document, path.resolve().parent, variants, problems)
         search = SearchPlan(file.search.trials, file.search.prune, space)
     raise_problems(problems, str(path))
     baseline = file.baseline or next(iter(file.variants))
@@ -212,13 +212,19 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
 
 
 def _search_space(
-    document: Node, variants: Sequence[Variant], problems: list[Problem]
+    document: Node, folder: Path, variants: Sequence[Variant], problems: list[Problem]
 ) -> dict[str, Range | list[str]]:
-    """Return the values of each key of a search; each value alone must give a valid recipe."""
+    """Return the values of each key of a search; each value alone must give a valid recipe.
+
+    Args:
+        folder: where relative paths are resolved.
+    """
     node = document.find(("search", "space"))
     assert node is not None
     space: dict[str, Range | list[str]] = {}
-    for name, values in node.group.items():
+    for name, given in node.group.items():
+        key = name.split(".")
+        values = absolute_paths(nest(key, given), folder).find(key) or given
         ends = [values.group[end] for end in ("low", "high") if end in values.group]
         tried = values.value if isinstance(values.value, list) else ends
         before = len(problems)

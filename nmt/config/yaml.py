@@ -136,8 +136,11 @@ def read_yaml(text: str, file: str, problems: list[Problem]) -> Node:
     return Node(_mapping(node, file, "", problems), at, at)
 
 
-def read_value(text: str, at: Location) -> Node:
+def read_value(text: str, at: Location, problems: list[Problem]) -> Node:
     """Read the YAML of one value, such as ``[0.9, 0.98]``; every node is placed ``at``.
+
+    Args:
+        problems: receives keys that are set twice or are not words.
 
     Raises:
         UserError: the text is not YAML.
@@ -150,7 +153,7 @@ def read_value(text: str, at: Location) -> Node:
             return Node({key: place(inner) for key, inner in node.value.items()}, at, at)
         return Node(node.value, at, at)
 
-    return place(_node(_compose(text, "value"), at, "value", "", []))
+    return place(_node(_compose(text, "value"), at, "value", "", problems))
 
 
 def _compose(text: str, file: str) -> Any:

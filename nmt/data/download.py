@@ -33,9 +33,10 @@ def obtain_corpus(recipe: Recipe) -> None:
 
     check_choice(name, CORPORA, "corpus", "data.download")
     langs = (recipe.src, recipe.tgt)
-    own = [entry.path for entry in recipe.data.train if entry.langs(recipe) == langs]
-    folder = Path((own or [recipe.data.dev[0].path])[0]).parent
-    # a corpus of another folder, such as synthetic pairs, is not what the module writes
+    own = [Path(entry.path).parent for entry in recipe.data.train if entry.langs(recipe) == langs]
+    of_dev = Path(recipe.data.dev[0].path).parent
+    # another folder, such as that of synthetic pairs, is not what the module writes
+    folder = of_dev if of_dev in own or not own else own[0]
     missing = [path for path in map(Path, missing_files(recipe)) if path.parent == folder]
     if not missing:
         return

@@ -178,6 +178,7 @@ class SplitReport:
             training data, by the vocabulary of the parent (``init.vocab: parent``).
         forms: of each training corpus, if there are several.
         blank: blank lines of text of one language, which stay; None = this is a parallel corpus.
+        dropped_later: pairs that were dropped after the checks, which ``suspicious`` includes.
     """
 
     pairs: int
@@ -190,11 +191,18 @@ class SplitReport:
     coverage: dict[str, Coverage] | None = None
     forms: list[CorpusForm] | None = None
     blank: int | None = None
+    dropped_later: int = 0
+
+    @property
+    def checked(self) -> int:
+        """Return how many pairs the checks saw."""
+        return self.kept + self.dropped_later
 
     def drop(self, reason: str, places: list[str], count: int) -> None:
         """Count pairs as dropped that were kept before; ``places``: the first of them."""
         if count:
             self.kept -= count
+            self.dropped_later += count
             self.dropped[reason] = Finding(count, places)
 
     def describe_drops(self) -> str:
@@ -349,15 +357,12 @@ def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig)
     return found
 
 
-def failures(
-    report: CorpusReport, max_overlap: float, segment: SegmentConfig | None = None
-) -> list[str]:
+def failures(report: CorpusReport, max_overlap: float, segment: SegmentConfig) -> list[str]:
     """Return the findings that make scores meaningless, one sentence each.
 
     Args:
         max_overlap: share of a held-out split that may be in the training data.
-        segment: keys of the segmentation, which may be the cause of unknown pieces; None = it is
-            not.
+        segment: keys of the segmentation, which may be the cause of unknown pieces.
     """
     found = [
         f"{name}: {overlap.share:.1%} of the {report.unit}s ({overlap.pairs:,}) are also in the "
@@ -383,7 +388,7 @@ def failures(
     return found + (_form_problems(report) if _is_mixed(report) else [])
 
 
-def _cause_of_unknown(segment: SegmentConfig | None, size: int, unit: str) -> str:
+def _cause_of_unknown(segment: SegmentConfig, size: int, unit: str) -> str:
     """Return the likely cause of many unknown pieces, and what to do.
 
     SentencePiece merges until it has ``vocab_size`` types. In a small corpus it ends with pieces
@@ -393,9 +398,9 @@ def _cause_of_unknown(segment: SegmentConfig | None, size: int, unit: str) -> st
         size: number of training pairs, or lines, each a ``unit``.
     """
     check = "check that its language and script are those of the training data"
-    if segment is not None and segment.kind == "sentencepiece" and segment.file is None:
-        if segment.vocab_size > size:
-            smaller = max(SMALLEST_VOCAB, size // 200 * 100)
+    if segment.kind == "sentencepiece" and segment.file is None:
+        smaller = max(SMALLEST_VOCAB, size // 200 * 100)
+        if segment.vocab_size > max(size, smaller):
             return (
                 f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for "
                 f"{quantity(size, unit)}, so most pieces are complete words: set "
@@ -460,8 +465,9 @@ def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
     for key, finding in split.suspicious.items():
         if split.forms and key in ENTRY_SUSPICIONS:
             continue  # each entry has its own sentence
-        if finding.count / split.kept > SUSPICIONS[key].threshold:
-            found.append(f"{name}: {_suspicious(finding, split.kept, SUSPICIONS[key], unit)}")
+        if finding.count / split.checked > SUSPICIONS[key].threshold:
+            text = _suspicious(finding, split.checked, SUSPICIONS[key], unit)
+            found.append(f"{name}: {text}")
     has_references = name != "train" and unit == "pair"
     if split.not_in_nfc.count and (has_references or not nfc):
         found.append(

@@ -15,6 +15,7 @@ import itertools
 import lzma
 import os
 import re
+import shlex
 import stat
 import unicodedata
 import zlib
@@ -33,10 +34,9 @@ OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
+UNPACK = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}  # commands
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
-
-CR_FIX = "convert the line endings: tr '\\r' '\\n' < {} > NEW, and use the new file"
 
 # first bytes of files that are not text, and how to fix them
 _MAGIC = {
@@ -170,7 +170,7 @@ def read_lines(
                     raise UserError(
                         f"this line has over {LONGEST_LINE:,} bytes",
                         at=f"{path}:{number}",
-                        fix=CR_FIX.format(path)
+                        fix=_cr_fix(str(path))
                         if line.count(b"\r") > 1
                         else "use a text file with one sentence per line",
                     )
@@ -214,6 +214,14 @@ def require_line_feeds(path: Path) -> None:
     check_only_line(next(read_lines(path, clean=False)), str(path))
 
 
+def _cr_fix(file: str) -> str:
+    """Return the advice for a file whose lines end with CR."""
+    quoted, unpack = shlex.quote(file), UNPACK.get(Path(file).suffix)
+    convert = "tr '\\r' '\\n'"
+    command = f"{unpack} {quoted} | {convert}" if unpack else f"{convert} < {quoted}"
+    return f"convert the line endings: {command} > NEW, and use the new file"
+
+
 def check_only_line(line: str, name: str, file: str | None = None) -> None:
     """Raise UserError if the only line of a text has carriage returns inside.
 
@@ -227,7 +235,7 @@ def check_only_line(line: str, name: str, file: str | None = None) -> None:
             f"has one line with {quantity(inside, 'carriage return')} inside: its lines end with "
             "CR, not LF",
             at=f"{name}:1",
-            fix=CR_FIX.format(file or name),
+            fix=_cr_fix(file or name),
         )
 
 

@@ -155,10 +155,11 @@ class Vocab:
         counts = []
         number = 0
         try:
-            with open(path, encoding="utf-8", newline="\n") as file:
-                for number, line in enumerate(file, 1):
+            with open(path, "rb") as file:
+                for number, data in enumerate(file, 1):
                     if number > MAX_TYPES:
                         break
+                    line = data.decode("utf-8")
                     text, *numbers = line.removesuffix("\n").split("\t")
                     if not (text and line.endswith("\n") and len(numbers) == 2):
                         raise ValueError("not TYPE, tab, count, tab, count")
@@ -167,7 +168,7 @@ class Vocab:
                     types[text] = None
                     counts.append([_count(count) for count in numbers])
         except UnicodeDecodeError as error:
-            raise UserError("not UTF-8", at=f"{path}:{number + 1}", fix=restore) from error
+            raise UserError("not UTF-8", at=f"{path}:{number}", fix=restore) from error
         except ValueError as error:
             raise UserError(str(error), at=f"{path}:{number}", fix=restore) from error
         except OSError as error:

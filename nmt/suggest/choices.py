@@ -139,7 +139,7 @@ def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
     if paths.test is not None:
         choices.append(Choice("data.test", paths.test, "scored once, at the end"))
     if facts.tokenized:
-        choices.append(Choice("data.tokenized", True, "the text has spaces before its full stops"))
+        choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
     if facts.report.splits["train"].not_in_nfc.count:
         choices.append(
             Choice("data.normalize", "nfc", "Unicode writes some letters of the text in two ways")
@@ -239,10 +239,17 @@ def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:
         Choice("model.word_dropout", 0.1, "T appendix A"),
         Choice("schedule.kind", "inverse_sqrt", "with Adam, as T trains"),
         Choice("schedule.warmup_updates", 8000, "T"),
-        Choice("train.validate_every", every, "about one pass over the data"),
+        Choice("train.validate_every", every, _passes_between(every / per_pass)),
         Choice("train.max_validations", passes, f"at most {passes * every:,} updates"),
         Choice("train.stop_patience", patience, "ends earlier: validations without a better score"),
     ], passes * every
+
+
+def _passes_between(passes: float) -> str:
+    """Return how many passes over the data are between two validations."""
+    if 0.9 < passes < 1.1:
+        return "about one pass over the data"
+    return f"about {passes:.1g} passes over the data"
 
 
 def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:

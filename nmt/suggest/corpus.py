@@ -141,7 +141,8 @@ def _held_out(prefix: str, split: str, src: str, tgt: str) -> str | None:
 def _next_to(prefix: str, name: str) -> str:
     """Return the prefix of a set next to the training text: ``corpus/dev`` of ``corpus/train``."""
     path = Path(prefix)
-    return str(path.with_name(path.name.replace("train", name) if "train" in path.name else name))
+    own = re.sub(r"(?<![^\W\d_])train(ing)?(?![^\W\d_])", name, path.name)  # a word of its name
+    return str(path.with_name(own if own != path.name else name))
 
 
 def _has_side(prefix: str, lang: str) -> bool:

@@ -16,6 +16,7 @@ from nmt.data.languages import script_of_letter
 from nmt.data.report import (
     ALREADY_TOKENIZED,
     ESCAPES,
+    NOT_TOKENIZED,
     SUSPICIONS,
     CorpusReport,
     all_warnings,
@@ -130,11 +131,16 @@ def _bare_recipe(paths: CorpusPaths, tokenized: bool) -> Recipe:
 
 def looks_tokenized(sides: Sides) -> bool:
     """Return whether the checks find that the text is tokenized, from the first pairs."""
-    check = SplitCheck(tokenized=False)
-    check.add(islice(read_pairs(sides), SAMPLE), "train")
-    return any(
-        check.suspicious[name].count > SUSPICIONS[name].threshold * check.kept
-        for name in (ALREADY_TOKENIZED, ESCAPES)
+    pairs = list(islice(read_pairs(sides), SAMPLE))
+
+    def is_frequent(sign: str, tokenized: bool) -> bool:
+        check = SplitCheck(tokenized=tokenized)
+        check.add(pairs, "train")
+        return check.suspicious[sign].count > SUSPICIONS[sign].threshold * check.kept
+
+    # text of web pages has escapes too, but no spaces before its full stops
+    return is_frequent(ALREADY_TOKENIZED, tokenized=False) or (
+        is_frequent(ESCAPES, tokenized=False) and not is_frequent(NOT_TOKENIZED, tokenized=True)
     )
 
 

@@ -185,7 +185,7 @@ def duration(seconds: float) -> str:
 
 def _comment(line: str) -> list[str]:
     return textwrap.wrap(
-        line,
+        " ".join(line.split()),  # a quoted text may have U+2028, which ends a line of YAML
         WIDTH,
         initial_indent="#   ",
         subsequent_indent="#     ",

@@ -54,6 +54,11 @@ def test_overrides_take_entries():
     assert read("  train: a\n  dev: b\n", "data.dev={path: /x, src: pt}").data.dev[0].src == "pt"
 
 
+def test_a_key_that_an_override_sets_twice_is_an_error():
+    with pytest.raises(UserError, match='key "weight" is set twice'):
+        read("  train: a\n  dev: b\n", "data.train={path: /x, weight: 2, weight: 300}")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -102,6 +102,14 @@ def test_overrides_change_every_variant(folder: Path):
     assert {v.recipe.model.dim for v in sweep.variants} == {64}
 
 
+def test_paths_of_a_search_are_relative_to_its_file(folder: Path, monkeypatch):
+    path = write(SEARCH + "    segment.codes: [a.codes, sub/b.codes]\n")
+    monkeypatch.chdir("/")
+    search = load_sweep(folder / path).search
+    assert search is not None
+    assert search.space["segment.codes"] == [f"{folder}/a.codes", f"{folder}/sub/b.codes"]
+
+
 def test_a_search_has_ranges_and_lists(folder: Path):
     search = load_sweep(write(SEARCH)).search
     assert search is not None

@@ -103,8 +103,8 @@ def test_overlap_counts_distinct_pairs_of_the_held_out_split():
     assert overlap["dev"].examples[0] == "train:1: fonte 0 ||| source 0"
     assert overlap["test"] == Overlap(0, 0.0, [], NOTHING, NOTHING)
     report = reported(overlap)
-    assert failures(report, max_overlap=0.75) == []
-    (failure,) = failures(report, max_overlap=0.7)
+    assert failures(report, 0.75, FastBpeConfig()) == []
+    (failure,) = failures(report, 0.7, FastBpeConfig())
     assert failure.startswith("dev: 75.0% of the pairs (3) are also in the training data")
     assert "train:1: fonte 0 ||| source 0" in failure
 
@@ -134,7 +134,7 @@ def test_held_out_side_in_the_training_data_is_a_warning():
     assert targets.examples[2] == f"train:4: {LONG[5][1]} ~ {LONG[0][1]}"
     assert (found.sources.same, found.sources.near) == (0, 4)
     report = reported(overlap)
-    assert failures(report, max_overlap=0.0) == []
+    assert failures(report, 0.0, FastBpeConfig()) == []
     messages = warnings(report, max_overlap=0.05)
     share = "80.0% of 5 {} texts of at least 4 words are also in the training data"
     assert messages[0].startswith(f"dev: {share.format('source')}: 0 exactly, 4 nearly, for")
@@ -202,6 +202,20 @@ def test_small_held_out_split_is_a_warning():
     assert warnings(reported(train=report), max_overlap=0.05) == []
 
 
+def test_shares_count_the_pairs_that_the_checks_saw():
+    split = checked([("a" * 80, "b")] * 90 + PLAIN[:1] * 10).report()
+    split.drop("longer than 256 pieces", ["train:1"], 90)
+    (found,) = (w for w in warnings(reported(train=split), 0.05) if "3 times as long" in w)
+    assert "90 pairs (90.0%)" in found
+
+
+def test_a_small_corpus_is_profiled_also_after_a_large_one():
+    check = SplitCheck()
+    check.add([(f"fonte {i}", f"source {i}") for i in range(5001)], "large")
+    check.add([(f"outra {i}", f"other {i}") for i in range(400)], "small")
+    assert all(profile.enough for profile in check.profiles["small"])
+
+
 def coverage(unknown: float, lacking: float) -> Coverage:
     return Coverage(unknown, lacking, ["zz", "qq"])
 
@@ -211,7 +225,7 @@ def test_pieces_that_training_lacks():
         split = checked(PLAIN).report()
         split.coverage = {"src": src, "tgt": tgt}
         report = reported(dev=split)
-        return failures(report, 0.0), warnings(report, 0.0)
+        return failures(report, 0.0, FastBpeConfig()), warnings(report, 0.0)
 
     fine = coverage(0, 0.002)
     assert messages(fine, fine) == ([], [])
@@ -232,6 +246,7 @@ def test_pieces_that_training_lacks():
             3000,
             "so most pieces are complete words: set segment.vocab_size=1500",
         ),
+        (SentencePieceConfig(vocab_size=500), 250, "check that its language"),
         (SentencePieceConfig(), 300, "too large for 300 pairs, .* set segment.vocab_size=500; if"),
         (SentencePieceConfig(), 8000, "qq; check that its language .* training data$"),
         (SentencePieceConfig(model="x.model"), 300, "segment.codes or segment.model fits"),
@@ -277,6 +292,7 @@ def test_report_has_the_names_of_its_file_format():
         "duplicates": 0,
         "not in NFC": {"count": 0, "lines": []},
         "normalized": {},
+        "dropped_later": 0,
     }
     assert set(values["splits"]["dev"]["coverage"]["src"]) == {"unknown", "lacking", "pieces"}
     assert set(values["overlap"]["dev"]) == {"pairs", "share", "examples", "sources", "targets"}

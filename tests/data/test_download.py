@@ -1,11 +1,12 @@
 """A missing corpus is downloaded by the data_prep module that the recipe names."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from data_prep.remote import DownloadError, RemoteFile
-from data_prep.write import check_request
+from data_prep.write import Request, check_request
 from nmt.config.load import load_recipe
 from nmt.data import download
 from nmt.errors import UserError
@@ -88,6 +89,20 @@ def test_a_missing_corpus_of_another_folder_is_not_downloaded(tmp_path, monkeypa
     test_existing_files_are_not_downloaded(tmp_path, monkeypatch)
     both = f"data.train=[{tmp_path}/data/gl-en/train, {tmp_path}/data/bt]"
     download.obtain_corpus(load_recipe(tmp_path / "toy.yaml", ["data.download=ted_talks", both]))
+
+
+def test_a_corpus_is_downloaded_next_to_its_dev_set(tmp_path, monkeypatch):
+    """Also if synthetic pairs are listed first."""
+    requests: list[Request] = []
+    module = SimpleNamespace(prepare=requests.append)
+    monkeypatch.setattr(download.importlib, "import_module", lambda name: module)
+    recipe(tmp_path, "ted_talks")
+    both = f"data.train=[{tmp_path}/synthetic/bt, {tmp_path}/data/gl-en/train]"
+    with contextlib.suppress(UserError):
+        download.obtain_corpus(
+            load_recipe(tmp_path / "toy.yaml", ["data.download=ted_talks", both])
+        )
+    assert [request.out for request in requests] == [tmp_path / "data/gl-en"]
 
 
 def test_a_misspelled_corpus_gets_a_suggestion(tmp_path):

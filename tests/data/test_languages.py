@@ -102,6 +102,13 @@ def lines(text: str) -> LanguageProfile:
     return found
 
 
+def test_lines_without_letters_have_no_letter_pairs():
+    profile = LanguageProfile()
+    for _ in range(600):
+        profile.add("123 , 4")
+    assert not profile.enough
+
+
 def test_the_script_of_a_language():
     russian = lines("всё смешалось в доме Облонских")
     english = lines("the house of the family was in confusion")

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import sentencepiece as spm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -369,6 +370,20 @@ def test_sentencepiece_errors_name_recipe_keys(byte_fallback: bool):
     config = SentencePieceConfig(vocab_size=int(needed), byte_fallback=byte_fallback)
     assert learned(config, tokenized=False)
     assert "--" not in message
+
+
+def test_pieces_that_no_text_has_are_not_in_the_vocabulary(tmp_path: Path):
+    """A line of vocab.txt cannot contain a tab or a line feed."""
+    (tmp_path / "text").write_text("low lower lowest\n" * 20)
+    spm.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "spm"), vocab_size=290,
+        byte_fallback=True, user_defined_symbols=["\t", "\n"], hard_vocab_limit=False,
+        model_type="bpe", minloglevel=2,
+    )  # fmt: skip
+    config = SentencePieceConfig(model=str(tmp_path / "spm.model"), byte_fallback=True)
+    pieces = learned(config, tokenized=False).alphabet()
+    assert len(pieces) > 256
+    assert not any("\t" in piece or "\n" in piece for piece in pieces)
 
 
 def test_byte_fallback_needs_a_model_with_bytes(tmp_path: Path):

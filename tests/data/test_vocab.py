@@ -80,6 +80,14 @@ def test_error_of_a_bad_file_has_the_line(tmp_path: Path, text: str, message: st
         Vocab.load(tmp_path)
 
 
+def test_the_error_of_a_bad_byte_has_its_line(tmp_path: Path):
+    lines = [f"piece{i}\t1\t2\n".encode() for i in range(1000)]
+    lines[300] = b"caf\xe9\t1\t2\n"
+    (tmp_path / "vocab.txt").write_bytes(b"".join(lines))
+    with pytest.raises(UserError, match=r"vocab\.txt:301: not UTF-8"):
+        Vocab.load(tmp_path)
+
+
 def test_missing_or_huge_file_is_an_error(tmp_path: Path, monkeypatch):
     with pytest.raises(UserError, match=r"vocab\.txt"):
         Vocab.load(tmp_path)

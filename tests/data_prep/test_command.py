@@ -94,6 +94,7 @@ def test_nothing_to_hold_out_needs_no_groups(tmp_path):
     none = ["--dev-size", "0", "--test-size", "0"]
     assert from_tsv.main([str(path), "--split", "group", *langs(out), *none]) == 0
     assert manifest(out)["pairs"] == {"train": 9}
+    assert "Dev and test" not in json.dumps(manifest(out))
 
 
 def test_one_pair_is_not_in_the_plural(tmp_path, capsys):
@@ -262,7 +263,11 @@ def test_carriage_returns_as_line_ends_are_an_error(tmp_path, capsys):
     for path in tmp_path.glob("all.*"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
     options = langs(tmp_path / "out", "--dev-size", "0", "--test-size", "0")
-    for main, name in ((from_tsv.main, "a.tsv"), (from_moses.main, "all")):
+    moses(tmp_path, "one-side", texts(9))
+    path = tmp_path / "one-side.xx"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
+    given = ((from_tsv.main, "a.tsv"), (from_moses.main, "all"), (from_moses.main, "one-side"))
+    for main, name in given:
         assert main([str(tmp_path / name), *options]) == 2
         assert " inside: its lines end with CR" in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
@@ -272,6 +277,16 @@ def tmx(pairs):
     side = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
     units = "".join(f"<tu>{side.format('XX-AA', s)}{side.format('yy', t)}</tu>" for s, t in pairs)
     return f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>'
+
+
+def test_files_of_one_name_are_groups_of_their_own(tmp_path):
+    paths = []
+    for i in range(100):
+        paths.append(tmp_path / f"talk{i}" / "memory.tmx")
+        paths[-1].parent.mkdir()
+        paths[-1].write_text(tmx(list(texts(200))[2 * i : 2 * i + 2]), "utf-8")
+    argv = [*map(str, paths), "--split", "group", *langs(tmp_path / "out")]
+    assert from_tmx.main(argv) == 0
 
 
 def test_tmx_text_has_no_formatting_codes(tmp_path):
@@ -323,6 +338,13 @@ def test_gettext(tmp_path, suffix, msgid_lang):
     if msgid_lang == "yy":
         expected = [pair[::-1] for pair in expected]
     assert read_back(out) == sorted(expected)
+
+
+def test_a_compiled_catalog_next_to_its_source_is_not_read(tmp_path):
+    """The same messages would be in two groups."""
+    for name in ("a.po", "a.mo", "b.mo"):
+        (tmp_path / name).touch()
+    assert from_gettext._catalogs(tmp_path) == [tmp_path / "a.po", tmp_path / "b.mo"]
 
 
 def test_gettext_needs_polib(tmp_path, capsys, monkeypatch):

@@ -27,6 +27,7 @@ from nmt.data.batches import make_batches
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.report import Finding, all_warnings
 from nmt.data.segmenters import bpe
+from nmt.data.text import OPENERS, require_line_feeds
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
 
@@ -339,6 +340,17 @@ def test_cr_line_ends_are_an_error(corpus: Corpus, name: str):
     assert f"{corpus.folder / name}.gl:1: has one line with" in message
     assert "end with CR, not LF" in message
     assert f"tr '\\r' '\\n' < {corpus.folder / name}.gl" in message
+
+
+@pytest.mark.parametrize(("suffix", "unpack"), [("", "tr"), (".gz", "gzip -dc")])
+def test_the_advice_for_cr_line_ends_converts_the_file(tmp_path: Path, suffix: str, unpack: str):
+    path = tmp_path / f"my corpus{suffix}"
+    with OPENERS[suffix](path, "wb") as file:
+        file.write(b"one\rtwo\r")
+    with pytest.raises(UserError, match=re.escape(f"endings: {unpack}")) as error:
+        require_line_feeds(path)
+    command = error.value.fix.partition(": ")[2].partition(" > NEW")[0]
+    assert subprocess.run(command, shell=True, capture_output=True).stdout == b"one\ntwo\n"
 
 
 def test_one_dev_pair_is_a_warning(corpus: Corpus):

@@ -41,7 +41,14 @@ def test_one_given_language_decides_the_direction(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("train", "dev"), [("train", "valid"), ("gl-en.train", "gl-en.validation"), ("all", "dev")]
+    ("train", "dev"),
+    [
+        ("train", "valid"),
+        ("gl-en.train", "gl-en.validation"),
+        ("all", "dev"),
+        ("training", "dev"),
+        ("constrained", "dev"),
+    ],
 )
 def test_other_names_of_a_dev_set(tmp_path, train, dev):
     write(tmp_path, *(f"{name}.{lang}" for name in (train, dev) for lang in ("gl", "en")))

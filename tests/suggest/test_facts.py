@@ -129,6 +129,7 @@ def test_tokenized_text_is_recognized(tmp_path, monkeypatch):
     assert corpus(tmp_path, ["o gato come ."], ["the cat eats ."]).tokenized
     assert corpus(tmp_path, ["o gato come"], ["the cat &apos;s house"]).tokenized
     assert not corpus(tmp_path, ["o gato come."], ["the cat eats."]).tokenized
+    assert not corpus(tmp_path, ["o gato come."], ["the cat &amp; dog eat."]).tokenized
 
 
 def test_words_of_a_target_without_spaces_are_those_of_the_source():

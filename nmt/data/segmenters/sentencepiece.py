@@ -171,11 +171,13 @@ class SentencePiece(Segmenter):
     def alphabet(self) -> list[str]:
         """Return all pieces of a model with byte fallback, which can encode any text."""
         model = self._processor
-        return [
+        pieces = (
             model.id_to_piece(i)
             for i in range(model.get_piece_size() if self._bytes else 0)
             if not (model.is_control(i) or model.is_unknown(i))
-        ]
+        )
+        # a text cannot give these pieces, and a line of vocab.txt cannot contain them
+        return [piece for piece in pieces if not {"\t", "\n"} & set(piece)]
 
     def files(self) -> dict[str, bytes]:
         """Return the model."""
