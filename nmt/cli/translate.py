@@ -375,7 +375,8 @@ def _signature(
     }
     if options_of_files := _parallel_options(args):
         chosen["files"] = options_of_files
-    return file_signature(translator.model_hash(), translator.device.type, chosen, *inputs)
+    device = str(translator.device).partition(":")[0]
+    return file_signature(translator.model_hash(), device, chosen, *inputs)
 
 
 def _write(

@@ -122,7 +122,9 @@ def test_a_run_folder_whose_name_is_not_utf8(runs, tmp_path):
     ("argv", "message"),
     [
         (["depth", "PLAIN"], "analysis.observe=[grad_l1]"),
-        (["depth", "WATCHED", "--select", "ffn.fc3"], "logged: self_attn.qkv"),
+        (["depth", "WATCHED", "--select", "ffn.fc3"], "--select one of self_attn.qkv"),
+        (["gains", "WATCHED", "--select", "gain"], "gain is not one of grad_l1, grad_l2, gains"),
+        (["gradients", "WATCHED", "--select", "gains"], "figure gradients has nothing to select"),
         (["gains", "PLAIN"], "analysis.observe=[gains]"),
         (["curves", "WATCHED", "--select", "rouge"], "--select one of ppl"),
         (["curves", "NOWHERE"], "not a run folder"),

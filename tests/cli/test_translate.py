@@ -331,6 +331,15 @@ def test_a_chunk_ends_when_the_input_pauses() -> None:
     assert list(found) == [["a", "b"], ["c", "d", "e"]]
 
 
+def test_a_line_that_does_not_end_is_not_read_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.cli.input.LONGEST_LINE", 1000)
+    with open("/dev/zero", "rb") as file:
+        lines = StreamLines(file, "x")
+        assert lines.ready()
+        with pytest.raises(UserError, match="x:1: the line has over 1,000 bytes"):
+            next(lines)
+
+
 def test_fast_lines_fill_their_chunks() -> None:
     read, write = os.pipe()
     writer = threading.Thread(target=lambda: (os.write(write, b"x\n" * 20_000), os.close(write)))
@@ -601,6 +610,30 @@ def test_a_file_that_appears_during_the_translation_is_kept(
         assert command(*argv, "--resume")[0] == 0
     assert target.read_text() == text.upper()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_the_lines_of_an_interrupted_force_are_not_lost(command: Any, tmp_path: Path) -> None:
+    source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
+    source.write_text("a\nfail\n")
+    target.write_text("old")
+    argv = ["--input", source, "--output", target]
+    _, err = command(*argv, "--force")
+    assert f"{part}; the same command with --resume instead of --force continues" in err
+    code, err = command(*argv, "--resume")
+    assert (code, part.read_text()) == (2, "A\n")
+    assert err.endswith("-> rename or delete it, then run the same command with --resume\n")
+    assert "--force" not in err
+
+
+def test_a_resumed_translation_reads_each_file_for_its_option(command: Any, tmp_path: Path) -> None:
+    source, target, lines = tmp_path / "in", tmp_path / "out", tmp_path / "lines"
+    source.write_text("a\nfail\n")
+    lines.write_text("\n\n")
+    argv = ["--input", source, "--output", target]
+    assert command(*argv, "--prefix", lines)[0] != 0
+    code, err = command(*argv, "--require", lines, "--resume")
+    assert code == 2
+    assert "it was started with files ['prefix'] (now ['require'])" in err
 
 
 def test_the_lock_file_of_a_killed_command_does_not_block(command: Any, tmp_path: Path) -> None:

@@ -267,7 +267,11 @@ def test_the_input_is_never_overwritten(
 def test_files_of_a_run_folder_are_never_replaced(translate: Command, run: Path) -> None:
     """Neither those of the model that translates nor those of another one."""
     [weights] = run.glob("checkpoints/u000002/model.safetensors")
-    for target in (run / "vocab.txt", run / "config.yaml", run / "best", run / "test.hyp", weights):
+    parent = run / "parent" / "vocab.txt"  # of init.vocab: parent
+    parent.parent.mkdir()
+    parent.write_text("a\t1\t1\n")
+    files = (run / "vocab.txt", run / "config.yaml", run / "best", run / "test.hyp")
+    for target in (*files, weights, parent):
         before = target.read_bytes()
         for folder in ({}, {"run": run}):
             err = refused(translate, "--output", target, "--force", stdin=b"3\n", **folder)

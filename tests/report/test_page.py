@@ -182,13 +182,22 @@ def test_examples_are_compared_word_by_word(plain):
 def test_attention_is_drawn_for_three_sentences(plain):
     attention = plain.section("attention")
     assert len(attention.all("figure")) == 3
-    for svg in re.findall(r"<svg.*?</svg>", attention.source, re.DOTALL):
+    figures = re.findall(r"<svg.*?</svg>", attention.source, re.DOTALL)
+    assert len(set(figures)) == 3
+    for svg in figures:
         rows: dict[str, float] = {}
         for y, weight in re.findall(r' y="([^"]+)"[^>]*fill-opacity="([^"]+)"', svg):
             rows[y] = rows.get(y, 0) + float(weight)
         assert rows
         for total in rows.values():  # but for weights that are too small to see
             assert 0.7 < total < 1.01
+
+
+def test_a_line_in_several_groups_of_examples_has_one_heat_map(tmp_path):
+    toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 2})
+    run = nmt.train(toy_recipe(tmp_path, {"data": {"checks": "off"}}), quiet=True).run
+    page = written(run, tmp_path / "page.html")
+    assert len(page.section("attention").all("figure")) == 2
 
 
 def test_attention_is_that_of_the_source_as_each_run_got_it(folder):

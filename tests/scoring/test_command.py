@@ -216,4 +216,6 @@ def test_a_full_disk_is_explained_without_an_option_that_does_not_exist(
     monkeypatch.setattr("nmt.runtime.files.write_synced", full)
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu"]
     assert main([*argv, "--resamples", "0", "--sentences", str(tmp_path / "x.tsv")]) == 4
-    assert "free some space, then run the same command again\n" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "free some space, then run the same command again\n" in printed.err
+    assert "\tbleu\t42.59" in printed.out  # the scores are not lost

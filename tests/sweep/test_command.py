@@ -410,6 +410,15 @@ def test_the_table_says_that_a_low_ter_is_better(folder, capsys):
     assert "difference to a on test; lower is better" in capsys.readouterr().out
 
 
+def test_a_printed_score_stands_next_to_the_same_metric(folder, capsys):
+    paper = {"about": "lower rate", "paper": {"test": 18.47}, "schedule": {"lr": 0.001}}
+    file = variants(variants={"a": {"about": "as the recipe"}, "b": paper})
+    assert sweep.main([file]) == 0
+    assert "18.47" not in capsys.readouterr().out  # papers print tokenized BLEU
+    assert sweep.main([file, "--results", "--metric", "tokenized_bleu"]) == 0
+    assert "18.47" in capsys.readouterr().out
+
+
 def test_a_dry_run_prints_commands_that_train_the_same(folder, capsys):
     file = variants("a", "b")
     options = [file, "model.dim=32", "--hours", "0.5", "--dry-run"]
