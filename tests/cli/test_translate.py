@@ -331,11 +331,15 @@ def test_a_chunk_ends_when_the_input_pauses() -> None:
     assert list(found) == [["a", "b"], ["c", "d", "e"]]
 
 
-def test_a_line_that_does_not_end_is_not_read_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nmt.cli.input.LONGEST_LINE", 1000)
-    with open("/dev/zero", "rb") as file:
+    (tmp_path / "x").write_bytes(b"a" * 10_000_000)
+    with open(tmp_path / "x", "rb") as file:
         lines = StreamLines(file, "x")
         assert lines.ready()
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) < 1_000_000
         with pytest.raises(UserError, match="x:1: the line has over 1,000 bytes"):
             next(lines)
 
