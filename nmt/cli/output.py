@@ -28,6 +28,7 @@ from nmt.cli.resume_translation import (
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import AGAIN, RESUME, disk_errors
 
+RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 
 
@@ -149,8 +150,8 @@ def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> 
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below checkpoints, dev, parent, tensorboard and
-    wandb; in other folders that a user makes there, anything may be replaced.
+    Files of a run folder are those at its top and below RUN_SUBFOLDERS; in other folders that a
+    user makes there, anything may be replaced.
     """
     from nmt.run.folder import RunFolder, is_export
 
@@ -158,13 +159,7 @@ def _model_folder(output: Path) -> Path | None:
     for folder in path.parents:
         parts = path.relative_to(folder).parts
         run = RunFolder(folder)
-        own = len(parts) == 1 or parts[0] in (
-            "checkpoints",
-            "dev",
-            "parent",
-            "tensorboard",
-            "wandb",
-        )
+        own = len(parts) == 1 or parts[0] in RUN_SUBFOLDERS
         if own and run.config_file.is_file() and run.checkpoints_dir.is_dir():
             return folder
     return path.parent if is_export(path.parent) else None

@@ -249,7 +249,8 @@ def _passes_between(passes: float) -> str:
     """Return how many passes over the data are between two validations."""
     if 0.9 < passes < 1.1:
         return "about one pass over the data"
-    return f"about {passes:.1g} passes over the data"
+    number = f"{passes:.0f}" if passes >= 10 else f"{passes:.2g}"
+    return f"about {number} passes over the data"
 
 
 def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:

@@ -156,6 +156,15 @@ def test_a_gpu_gets_the_papers_training():
     assert found.updates == 200 * train.validate_every
 
 
+@pytest.mark.parametrize(
+    ("words", "pairs", "passes"), [(1_200_000, None, "one pass"), (60_000, 300, "50 passes")]
+)
+def test_the_distance_of_validations_is_told_in_passes(words, pairs, passes):
+    facts = facts_of(words, pairs)
+    (reason,) = (c.why for c in suggest(PATHS, facts, gpu=True).choices if "validate" in c.key)
+    assert reason == f"about {passes} over the data"
+
+
 def test_a_gpu_validates_after_50_to_2000_updates():
     small = values(facts_of(60_000, pairs=300), gpu=True).train
     assert (small.validate_every, small.max_validations, small.stop_patience) == (50, 1000, 50)
