@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
@@ -15,7 +16,7 @@ from nmt.suggest.choices import Budget, Suggestion, advice, suggest
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import CorpusFacts, SideFacts
 from nmt.suggest.sizes import CPU, GPU
-from nmt.suggest.text import Expectation, duration, recipe_text
+from nmt.suggest.text import Expectation, _comment, duration, recipe_text
 from nmt.training.speed import Setting
 from tests.toy import lines_of_digits, reverse
 
@@ -154,6 +155,11 @@ def test_a_gpu_gets_the_papers_training():
     found = suggest(PATHS, facts_of(1_200_000), gpu=True)
     assert train.validate_every == pytest.approx(found.updates_per_pass, rel=0.06)
     assert found.updates == 200 * train.validate_every
+
+
+def test_a_line_separator_in_a_quoted_text_does_not_end_a_comment():
+    (line,) = _comment("Check: train:3: Hello\u2028data: {x: 1")
+    assert yaml.safe_load(f"{line}\na: 1") == {"a": 1}
 
 
 @pytest.mark.parametrize(
