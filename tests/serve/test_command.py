@@ -152,9 +152,9 @@ class Process:
         )
         return connection
 
-    def metric(self, name: str) -> float:
+    def metric(self, name: str, headers: Mapping[str, str] | None = None) -> float:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        connection.request("GET", "/metrics")
+        connection.request("GET", "/metrics", headers=dict(headers or {}))
         found = re.search(rf"^{name} (.*)$", connection.getresponse().read().decode(), re.M)
         assert found
         return float(found[1])
@@ -210,10 +210,15 @@ def test_an_exported_folder_is_served_without_torch_until_ctrl_c(
     export(untrained(), tmp_path / "model")
     server = start(tmp_path / "model", **{KEY_VARIABLE: KEY})
     assert server.send("o can").getresponse().status == 401
-    answer = server.send("o can", headers={"X-API-Key": KEY}).getresponse()
+    with_key = {"X-API-Key": KEY}
+    answer = server.send("o can", headers=with_key).getresponse()
     (line,) = json.loads(answer.read())["lines"]
     expected = load_exported(tmp_path / "model", "cpu").translate(["o can"])
     assert [one["text"] for one in line["translations"]] == expected
+    # the client has the answer a moment before the server stops counting the request
+    deadline = time.monotonic() + SECONDS
+    while server.metric("nmt_active_requests", with_key):
+        assert time.monotonic() < deadline
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(SECONDS) == 130
     assert server.process.stderr.read() == (
