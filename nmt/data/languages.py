@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import log
 from typing import TypeAlias
 
-from nmt.data.tokenizer import base_language
+from nmt.data.language_codes import base_language
 from nmt.data.words import LETTERS
 
 MIN_LETTER_PAIRS = 500  # fewer do not identify a language
@@ -49,8 +49,8 @@ _SCRIPTS = {
     "HANGUL": "ko",
     "HIRAGANA KATAKANA CJK": "ja",
     "CJK": "zh",
-    "LATIN": "en de fr es pt it nl sv da no nb nn fi is pl cs sk sl hr hu ro et lv lt tr vi id tl "
-    "gl ca eu ga cy mt sw zu xh yo ig so",
+    "LATIN": "en de fr es pt it nl sv da no nb nn fi is pl cs sk sl hr hu ro et lv lt tr vi id "
+    "fil tl gl ca eu ga cy mt sw zu xh yo ig so",
 }
 _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.split()}
 

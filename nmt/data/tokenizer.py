@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import regex
 
+from nmt.data.language_codes import base_language
+
 if TYPE_CHECKING:
     from sacremoses import MosesDetokenizer, MosesTokenizer
 
@@ -70,11 +72,6 @@ class Moses:
             text, words: the hypothesis as plain and as tokenized text.
         """
         return self.detokenize_reference(words, lang) if self.tokenized else text
-
-
-def base_language(lang: str) -> str:
-    """Return a language code without its region, in lower case: ``pt-BR`` -> ``pt``."""
-    return re.split("[-_]", lang)[0].lower()
 
 
 @functools.cache

@@ -15,8 +15,8 @@ import yaml
 
 import nmt
 from nmt.config.recipe import Recipe
+from nmt.data.language_codes import base_language
 from nmt.data.text import quantity
-from nmt.data.tokenizer import base_language
 from nmt.scoring.metrics import METRICS
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from string import Template
 
 import nmt
+from nmt.data.language_codes import base_language
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
 from nmt.decoding.translator import Translator
@@ -79,6 +80,8 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     spec.save(str(folder))
     vocab.save(folder)
     save_segmenter(segmenter, folder)
+    sources = list(translator.sources or [translator.src])
+    languages = {translator.src, translator.tgt, *sources, *translator.tag_targets.values()}
     metadata = Metadata(
         version=nmt.__version__,
         src=translator.src,
@@ -98,7 +101,8 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         tags=vocab.tags,
         tag_targets=dict(translator.tag_targets),
         always_tagged=translator.always_tagged,
-        sources=list(translator.sources or [translator.src]),
+        sources=sources,
+        rules={lang: base_language(lang) for lang in sorted(languages)},
     )
     (folder / EXPORT_FILE).write_text(
         json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"

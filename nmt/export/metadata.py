@@ -31,6 +31,7 @@ class Metadata:
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
         always_tagged: whether a tag was before each source of the training data.
         sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
+        rules: code by which sacremoses knows each language of the model, for translate.py.
     """
 
     version: str
@@ -45,6 +46,7 @@ class Metadata:
     tag_targets: dict[str, str] = field(default_factory=dict)
     always_tagged: bool = False
     sources: list[str] = field(default_factory=list)
+    rules: dict[str, str] = field(default_factory=dict)
 
 
 def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:

@@ -17,6 +17,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
 
+from nmt.data.language_codes import base_language
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
@@ -74,7 +75,7 @@ def bleu_tokenizer(tgt_lang: str) -> str:
     This is sacreBLEU's choice, except that it is ``char`` for Japanese and Korean if MeCab is not
     installed: 13a would treat a complete sentence as one word.
     """
-    language = tgt_lang.replace("_", "-").split("-")[0].lower()
+    language = base_language(tgt_lang)
     if language in ("ja", "ko"):
         name = f"{language}-mecab"
         try:

@@ -194,6 +194,25 @@ def test_the_exported_program_translates_like_the_toolkit(
     assert ran.stdout.decode().split("\n")[:-1] == translator.translate(lines)
 
 
+def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = (run / "config.yaml").read_text()
+    longer = config.replace("src: gl\n", "src: glg\n").replace("tgt: en\n", "tgt: eng_Latn\n")
+    (run / "config.yaml").write_text(longer)
+    folder = tmp_path / "model"
+    assert export(capsys, run, "--output", folder)[0] == 0
+    assert json.loads((folder / "nmt.json").read_text())["rules"] == {"eng_Latn": "en", "glg": "gl"}
+    words = ["I", "don", "&apos;t", "know", ",", "it", "&apos;s", "Ann", "&apos;s", "."]
+    program = (
+        f"from translate import *; print(Translator('.').segmenter.decode({words}, 'eng_Latn'))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True
+    )
+    assert (ran.stdout, ran.stderr) == ("I don't know, it's Ann's.\n", "")
+
+
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [

@@ -53,6 +53,25 @@ def test_region_of_a_language_code_is_ignored(lang: str):
     assert RAW.tokenize("A Dra. Ana", lang) == ["A", "Dra.", "Ana"]
 
 
+@pytest.mark.parametrize(
+    ("code", "short", "line"),
+    [
+        ("eng_Latn", "en", "I don't know the boys' dogs, it's Mr. Smith's."),
+        ("ita", "it", "Non c'è l'amico d'Anna."),
+        ("FRA", "fr", "L'homme d'ici n'est pas là."),
+        ("zho-Hans", "zh", "他说:你好,世界。"),
+        ("cmn", "zh", "他说:你好,世界。"),
+    ],
+)
+def test_codes_of_three_letters_have_the_rules_of_the_language(code: str, short: str, line: str):
+    assert RAW.tokenize(line, code) == RAW.tokenize(line, short)
+    assert there_and_back(line, code) == there_and_back(line, short)
+
+
+def test_contractions_of_eng_come_back():
+    assert there_and_back("I don't know, it's Ann's.", "eng_Latn") == "I don't know, it's Ann's."
+
+
 def test_language_without_rules_gets_the_english_abbreviations():
     assert RAW.tokenize("Habari, Dr. Juma!", "sw") == ["Habari", ",", "Dr.", "Juma", "!"]
 

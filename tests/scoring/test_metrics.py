@@ -102,7 +102,7 @@ def test_a_correct_short_line_has_the_full_score() -> None:
     assert [s.values for s in found] == [[pytest.approx(100), 0]] * 3 + [[0, 100]]
 
 
-@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_TW"])
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_TW", "zho_Hans", "cmn"])
 def test_chinese_uses_sacrebleus_tokenizer(tmp_path: Path, language: str) -> None:
     refs = CHINESE * 3
     hyps = [line[:-1] for line in refs]
@@ -117,12 +117,13 @@ def test_japanese_without_mecab_is_scored_by_characters(monkeypatch: pytest.Monk
     from sacrebleu.tokenizers import tokenizer_ja_mecab
 
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
-    (found,) = score(["彼は本を読んだ"], ["彼が本を読んだ"], ["bleu"], "ja")
-    assert "tok:char" in found.signature
-    assert 0 < found.value < 100
+    for language in ("ja", "jpn_Jpan"):
+        (found,) = score(["彼は本を読んだ"], ["彼が本を読んだ"], ["bleu"], language)
+        assert "tok:char" in found.signature
+        assert 0 < found.value < 100
 
 
-@pytest.mark.parametrize("language", ["en", "no", "vi", "gl", ""])
+@pytest.mark.parametrize("language", ["en", "no", "vi", "gl", "eng_Latn", "chr", ""])
 def test_other_languages_use_13a(language: str) -> None:
     assert bleu_tokenizer(language) == "13a"
 

@@ -29,8 +29,9 @@ class Words:
         tokenized = settings["segmentation"]["tokenized"]
         sources = set() if tokenized else {settings["src"], *settings["sources"]}
         targets = {settings["tgt"], *settings["tag_targets"].values()}
-        self.tokenizers = {lang: MosesTokenizer(base_language(lang)) for lang in sources}
-        self.detokenizers = {lang: MosesDetokenizer(base_language(lang)) for lang in targets}
+        rules = settings["rules"]
+        self.tokenizers = {lang: MosesTokenizer(rules[lang]) for lang in sources}
+        self.detokenizers = {lang: MosesDetokenizer(rules[lang]) for lang in targets}
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Split a line into pieces."""
@@ -155,11 +156,6 @@ class Translator:
                 f"the model was not trained to translate {src}; its source languages: "
                 + ", ".join(sources)
             )
-
-
-def base_language(code: str) -> str:
-    """Return a language code as sacremoses expects it: pt for pt_BR."""
-    return code.replace("_", "-").split("-")[0].lower()
 
 
 if __name__ == "__main__":
