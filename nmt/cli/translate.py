@@ -52,7 +52,7 @@ CONSTRAINT_FILES = {
 OPTION_GROUPS = {
     "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
     "constraints": ("forbid_all", *CONSTRAINT_FILES),
-    "minimum Bayes risk": ("mbr", "candidates"),
+    "choice among candidates": ("mbr", "reverse_weight", "reverse_tag", "candidates"),
     "scores and alignment": ("token_scores", "align"),
 }
 
@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
     from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import SearchOptions, as_flag
+    from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
 
     of_recipe = [as_flag(name) for name in DecodeConfig.model_fields]
     search = p.add_argument_group(
@@ -152,11 +152,20 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"choices": get_args(choices[0])}
         elif float in types:
             kind = {"type": float, "metavar": "X"}
-        elif name in ("tag", "src"):
-            kind = {"metavar": "TAG" if name == "tag" else "LANG"}
+        elif name in ("tag", "reverse_tag", "src"):
+            kind = {"metavar": "LANG" if name == "src" else "TAG"}
         elif str in types:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
         group_of.get(name, search).add_argument(as_flag(name), default=None, help=meaning, **kind)
+    groups["choice among candidates"].add_argument(
+        "--reverse",
+        action="append",
+        metavar="RUN",
+        help="run folder of a model of the reverse direction; output the candidate with the "
+        "highest sum of its score and --reverse-weight (default: "
+        f"{DEFAULT_REVERSE_WEIGHT}) times the score of the source given it; several are an "
+        "ensemble",
+    )
     for name, meaning in CONSTRAINT_FILES.items():
         group_of[name].add_argument(as_flag(name), metavar="FILE", help=meaning)
     scores = groups["scores and alignment"]
@@ -193,6 +202,17 @@ def _check_flags(args: argparse.Namespace) -> None:
             "--resume requires a regular --input file and --output or --pairs",
             fix="add them, or leave out --resume",
         )
+    for flag, given in (
+        ("--reverse-weight", args.reverse_weight),
+        ("--reverse-tag", args.reverse_tag),
+    ):
+        if given and not args.reverse:
+            raise UserError(
+                f"{flag} requires --reverse",
+                fix="add --reverse RUN, the run folder of a model of the reverse direction",
+            )
+    if args.reverse and args.score_target is not None:
+        raise UserError("--reverse does not apply to given translations", fix="leave --reverse out")
     for flag, writes_scores in (
         ("--token-scores", args.token_scores),
         ("--score-target", args.score_target),
@@ -224,9 +244,11 @@ def _parallel_files(args: argparse.Namespace) -> list[str]:
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the search options of the command line, None if not set."""
     from nmt.data.text import read_lines
-    from nmt.decoding.options import SearchOptions
+    from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions
 
     options = {name: getattr(args, name) for name in SearchOptions.model_fields}
+    if args.reverse and args.reverse_weight is None:
+        options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT
     if args.forbid_all is not None:
         lines = read_lines(Path(args.forbid_all))
         options["forbid_all"] = tuple(phrase for phrase in lines if phrase.strip())
@@ -355,7 +377,9 @@ def _load(args: argparse.Namespace) -> Translator:
     workers = all_cores() if args.workers is None else args.workers
     # the scores of the two engines differ slightly: see docs/export.md
     engine = "torch" if args.engine == "auto" and args.scores else args.engine
-    return load_translator(args.run, args.device, args.checkpoint, args.precision, workers, engine)
+    return load_translator(
+        args.run, args.device, args.checkpoint, args.precision, workers, engine, args.reverse
+    )
 
 
 def _signature(
@@ -368,11 +392,16 @@ def _signature(
     if _output(args) is None or not all(name and Path(name).is_file() for name in inputs):
         return stream_signature()
     chosen = {
-        **options.model_dump(exclude={"batch_tokens"}),  # the batch size changes no line
+        # the batch size changes no line
+        **options.model_dump(exclude={"batch_tokens", "reverse_weight", "reverse_tag"}),
         "scores": args.scores,
         "precision": translator.precision,
         **({"pairs": True} if args.pairs else {}),  # the lines have another format
     }
+    if args.reverse:  # without it, outputs that earlier versions began can be resumed
+        assert translator.reverse is not None
+        model = translator.reverse.model_hash()
+        chosen["reverse"] = [model, options.reverse_weight, options.reverse_tag]
     if options_of_files := _parallel_options(args):
         chosen["files"] = options_of_files
     device = str(translator.device).partition(":")[0]

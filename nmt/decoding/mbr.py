@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.decoding.codec import Translation
 
 # text -> its n-grams; (n-grams of a hypothesis, of a reference) -> score from 0 to 100
 Extract = Callable[[str], Any]
@@ -77,6 +80,12 @@ class MbrRanker:
 
     def __init__(self, utility: str, tgt: str) -> None:
         self.extract, self.compare = UTILITIES[utility](tgt)
+
+    def rank_lines(
+        self, lines: Sequence[tuple[int, str]], candidates: Sequence[Sequence[Translation]]
+    ) -> list[list[int]]:
+        """Return the indices of the distinct candidates of each line, best first."""
+        return [self.rank([one.text for one in of_line]) for of_line in candidates]
 
     def rank(self, texts: Sequence[str]) -> list[int]:
         """Return the indices of the distinct texts, highest expected utility first.

@@ -18,6 +18,8 @@ from nmt.config.schema import option
 from nmt.data.text import clean_line
 from nmt.errors import UserError
 
+DEFAULT_REVERSE_WEIGHT = 0.5  # of a reverse model that is given without a weight
+
 
 class SearchOptions(DecodeConfig):
     """The recipe's ``decode`` keys, and options that a recipe does not have."""
@@ -89,24 +91,44 @@ class SearchOptions(DecodeConfig):
         "metric",
         "Kumar 2004",
     )
-    candidates: int = option(16, "number of candidates that mbr compares", "O", ge=2, le=1000)
+    reverse_weight: float = option(
+        0.0,
+        "weight of the score of the source given the candidate, by a model of the reverse "
+        "direction, next to 1 for the score of the candidate; 0 = off",
+        "Yee 2019",
+        ge=0,
+        le=1000,
+    )
+    reverse_tag: str | None = option(
+        None, "tag that the reverse model needs for the source language, such as <2gl>", "O"
+    )
+    candidates: int = option(
+        16, "number of candidates that mbr or a reverse model compares", "O", ge=2, le=1000
+    )
+
+    @property
+    def reranks(self) -> bool:
+        """Return whether the best hypothesis of a search may not be the translation."""
+        return self.mbr is not None or self.reverse_weight > 0
 
     @property
     def wanted(self) -> int:
         """Return the number of hypotheses that the search must find for each line."""
-        return self.candidates if self.mbr else self.n_best
+        return self.candidates if self.reranks else self.n_best
 
 
-# option -> the option that it requires
+# option -> the options of which it requires one
 REQUIRES = {
-    "temperature": "sample", "top_k": "sample", "top_p": "sample", "seed": "sample",
-    "diversity": "groups", "candidates": "mbr",
+    "temperature": ("sample",), "top_k": ("sample",), "top_p": ("sample",), "seed": ("sample",),
+    "diversity": ("groups",), "candidates": ("mbr", "reverse_weight"),
+    "reverse_tag": ("reverse_weight",),
 }  # fmt: skip
 # pairs that exclude each other, and why
 EXCLUDES = {
     ("sample", "beam"): "samples are drawn one by one; {n_best} sets their number",
     ("sample", "groups"): "groups divide a beam, and sampling has no beam",
     ("sample", "require"): "required phrases need a beam search",
+    ("mbr", "reverse_weight"): "both choose among the candidates",
     ("groups", "require"): "required phrases divide the beam in another way",
 }
 # the options of given translations, which are not searched
@@ -160,7 +182,7 @@ def search_options(
     beam = options.beam
     if wanted > beam:
         if "beam" in given:
-            needs = "candidates" if options.mbr else "n_best"
+            needs = "candidates" if options.reranks else "n_best"
             raise UserError(
                 f"{spell(needs)} ({wanted}) must not exceed {spell('beam')} ({beam})",
                 fix=f"set {spell('beam')} to at least {wanted}",
@@ -214,10 +236,11 @@ def _check_combinations(
                 fix=f"leave out {first} or {second}",
             )
     for name, needed in REQUIRES.items():
-        if name in given and needed not in on:
+        if name in given and on.isdisjoint(needed):
+            choice = " or ".join(map(spell, needed))
             raise UserError(
-                f"{spell(name)} requires {spell(needed)}",
-                fix=f"add {spell(needed)}, or leave {spell(name)} out",
+                f"{spell(name)} requires {choice}",
+                fix=f"add {choice}, or leave {spell(name)} out",
             )
 
 

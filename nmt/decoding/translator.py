@@ -21,9 +21,15 @@ from nmt.decoding.codec import (
     text_hash,
 )
 from nmt.decoding.constraints import LineConstraints, require_list, with_constraints
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
+from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.mbr import MbrRanker
-from nmt.decoding.options import SearchOptions, check_scoring_options, search_options
+from nmt.decoding.noisy_channel import NoisyChannelRanker
+from nmt.decoding.options import (
+    DEFAULT_REVERSE_WEIGHT,
+    SearchOptions,
+    check_scoring_options,
+    search_options,
+)
 from nmt.errors import Diverged, RunError, UserError
 from nmt.run.folder import RunFolder
 
@@ -37,6 +43,10 @@ if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
+# number and text of each line, candidates of each -> indices of the candidates of each, best first
+Ranking: TypeAlias = Callable[
+    [Sequence[tuple[int, str]], Sequence[Sequence[Translation]]], list[list[int]]
+]
 BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
 
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
@@ -55,12 +65,15 @@ class Translator:
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
         always_tagged: whether a tag was before each source of the training data.
         sources: source languages of the training data; empty = not known.
+        reverse: model of the reverse direction, which chooses among the candidates of a search;
+            None = the best hypothesis of the search is the translation.
     """
 
     recipe: Recipe | None = None
     tag_targets: Mapping[str, str] = {}
     always_tagged = False
     sources: Sequence[str] = ()
+    reverse: Translator | None = None
 
     def __init__(
         self,
@@ -118,6 +131,7 @@ class Translator:
         checkpoint: str = "best",
         precision: str = "fp32",
         workers: int = 1,
+        reverse: str | Path | Sequence[str | Path] | None = None,
     ) -> Translator:
         """Return the translator of a run folder, or of several as an ensemble.
 
@@ -132,6 +146,8 @@ class Translator:
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
+            reverse: a run folder of the reverse direction, or several as an ensemble, to choose
+                among candidates (``reverse_weight``); of their best checkpoint.
 
         Raises:
             UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
@@ -171,6 +187,8 @@ class Translator:
         translator.recipe, translator.tag_targets = first.recipe, first.recipe.tag_targets
         translator.always_tagged = first.recipe.always_tagged
         translator.sources = first.recipe.sources
+        if reverse is not None:
+            translator.reverse = Translator.load(reverse, device, precision=precision)
         return translator
 
     @property
@@ -286,17 +304,19 @@ class Translator:
         ready: Callable[[], bool],
     ) -> Iterator[list[Translation]]:
         codec = self._codec_of(options)
-        ranker = MbrRanker(options.mbr, codec.tgt) if options.mbr else None
+        rank = self._ranking(codec, options)
         banned = codec.patterns(options.forbid_all, "forbid_all")
         for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
             parts = [codec.encode_line(*item, banned, options.tag, options.src) for item in chunk]
             progress(sum(not of_line for of_line in parts))  # blank lines
             results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
-            if ranker is not None:
+            if rank is not None:
+                candidates = list(map(codec.decode_line, hypotheses, parts))
+                orders = rank([(number, line) for number, line, _ in chunk], candidates)
                 hypotheses = [
-                    self._rerank(ranker, codec, *line, options.n_best)
-                    for line in zip(hypotheses, parts, strict=True)
+                    [[of_part[index] for index in order[: options.n_best]] for of_part in of_line]
+                    for of_line, order in zip(hypotheses, orders, strict=True)
                 ]
             if options.align or options.token_scores:
                 from nmt.decoding.forced import add_scores_and_alignment
@@ -309,18 +329,13 @@ class Translator:
             else:
                 yield from map(codec.decode_line, hypotheses, parts)
 
-    def _rerank(
-        self,
-        ranker: MbrRanker,
-        codec: TextCodec,
-        hypotheses: list[list[Hypothesis]],
-        parts: list[SearchInput],
-        count: int,
-    ) -> list[list[Hypothesis]]:
-        """Return the ``count`` hypotheses of each part of a line with the highest utility."""
-        texts = [one.text for one in codec.decode_line(hypotheses, parts)]
-        chosen = ranker.rank(texts)[:count]
-        return [[of_part[index] for index in chosen] for of_part in hypotheses]
+    def _ranking(self, codec: TextCodec, options: SearchOptions) -> Ranking | None:
+        """Return what orders the candidates of lines; None = the search does."""
+        if options.mbr:
+            return MbrRanker(options.mbr, codec.tgt).rank_lines
+        if options.reverse_weight and self.reverse is not None:
+            return NoisyChannelRanker(self.reverse, codec, options).rank
+        return None
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
@@ -387,6 +402,27 @@ class Translator:
                 )
             yield from scored
 
+    def score_ids(
+        self, pairs: Sequence[tuple[np.ndarray, np.ndarray, int]], options: SearchOptions
+    ) -> list[float]:
+        """Return the score of each target given its source: log-probability / length penalty.
+
+        Args:
+            pairs: ids of source and target, without EOS, and a line number for errors.
+            options: ``length_alpha`` and ``batch_tokens``.
+
+        Raises:
+            RunError: scores are NaN or infinite.
+        """
+        from nmt.decoding.forced import EncodedPairs, forced_decode
+
+        with self._finite_scores():
+            found = forced_decode(self.model, EncodedPairs(pairs), options, self._forced_batcher)
+        return [
+            sum(one.log_probs) / length_penalty(len(one.log_probs), options.length_alpha)
+            for one in found
+        ]
+
     def translate_ids(
         self,
         sources: Sequence[np.ndarray],
@@ -421,7 +457,16 @@ class Translator:
             UserError: an option that is not allowed, options that exclude each other, or a tag
                 or a source language that the model does not have.
         """
+        if self.reverse is not None and given.get("reverse_weight") is None:
+            given = {**given, "reverse_weight": DEFAULT_REVERSE_WEIGHT}
         options = search_options(self.decode, given, constraints)
+        if options.reverse_weight:
+            if self.reverse is None:
+                raise UserError(
+                    "reverse_weight requires a model of the reverse direction",
+                    fix="load it with --reverse RUN, in Python with reverse=RUN",
+                )
+            NoisyChannelRanker(self.reverse, self._codec_of(options), options)  # checks the model
         self.codec.tag_ids(options.tag)  # an unknown one is an error
         if self.sources and options.src not in (None, *self.sources):
             raise UserError(

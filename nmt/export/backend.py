@@ -37,7 +37,7 @@ from nmt.runtime.device_names import parse_device
 
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "mbr", "candidates", "tag", "src",
+    "no_repeat_ngram", "mbr", "reverse_weight", "reverse_tag", "candidates", "tag", "src",
 }  # fmt: skip
 
 

@@ -129,6 +129,7 @@ def load_translator(
     precision: str = "fp32",
     workers: int = 1,
     engine: str | None = None,
+    reverse: str | Path | Sequence[str | Path] | None = None,
 ) -> Translator:
     """Return the translator of a run folder, of several as an ensemble, or of an exported folder.
 
@@ -139,6 +140,7 @@ def load_translator(
         engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if it
             finds the same translations faster (beam 1). None = ctranslate2 for an exported folder,
             else torch.
+        reverse: see ``Translator.load``; a run folder, also with engine ctranslate2.
 
     Raises:
         UserError: the engine is unknown or does not support what is asked for, or a folder cannot
@@ -150,7 +152,10 @@ def load_translator(
     runs = [run] if isinstance(run, str | Path) else run
     exported = [one for one in runs if is_export(Path(one))]
     if engine == "ctranslate2" or (exported and engine != "torch"):
-        return open_exported(runs, device, checkpoint, precision, workers)
+        translator = open_exported(runs, device, checkpoint, precision, workers)
+        if reverse is not None:
+            translator.reverse = Translator.load(reverse, device)
+        return translator
     if exported:
         raise UserError(
             "an exported folder has no weights for torch",
@@ -158,7 +163,7 @@ def load_translator(
             fix="pass the run folder from nmt-train, or choose engine ctranslate2",
         )
     kind = AutoTranslator if engine == "auto" else Translator
-    return kind.load(runs, device, checkpoint, precision, workers)
+    return kind.load(runs, device, checkpoint, precision, workers, reverse)
 
 
 def engine_name(translator: Translator) -> str:

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from nmt.decoding.options import SearchOptions
 
-EXCLUDED = {"batch_tokens"}  # the operator of the server decides about memory
+# the operator of the server decides about memory; the server loads no reverse model
+EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag"}
 
 
 class Word(BaseModel):

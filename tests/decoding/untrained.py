@@ -43,10 +43,19 @@ def learned(
 
 
 def untrained(
-    seed: int = 2, eos_bias: float = 3.5, segment: Any = None, **decode: Any
+    seed: int = 2,
+    eos_bias: float = 3.5,
+    segment: Any = None,
+    words: tuple[Segmenter, Vocab] | None = None,
+    **decode: Any,
 ) -> Translator:
-    """Return a translator from Galician to English; ``eos_bias`` makes its outputs shorter."""
-    segmenter, vocab = learned(segment or FastBpeConfig(merges=50), PAIRS)
+    """Return a translator from Galician to English; ``eos_bias`` makes its outputs shorter.
+
+    Args:
+        segment: keys of the segmenter that it learns.
+        words: a segmenter and a vocabulary instead.
+    """
+    segmenter, vocab = words or learned(segment or FastBpeConfig(merges=50), PAIRS)
     config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2)
     model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
     generator = torch.Generator().manual_seed(seed)
