@@ -416,6 +416,7 @@ class Translator:
         """
         from nmt.decoding.forced import EncodedPairs, forced_decode
 
+        self.model.eval()
         with self._finite_scores():
             found = forced_decode(self.model, EncodedPairs(pairs), options, self._forced_batcher)
         return [
