@@ -286,7 +286,8 @@ def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     operation = api["paths"]["/translate"]["post"]
     assert {"200", "401", "404", "413", "422", "429", "503", "504"} == set(operation["responses"])
     properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
-    assert set(properties) == {"text", "model", *SearchOptions.model_fields} - {"batch_tokens"}
+    excluded = {"batch_tokens", "reverse_weight", "reverse_tag"}
+    assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded
 
 
 def test_metrics_count_requests_and_lines_but_no_text(client: TestClient) -> None:
