@@ -220,7 +220,7 @@ class SyntheticCorpus:
             report = json.loads(self.report_file.read_text(encoding="utf-8"))
             translation = report["translation"]
             return bool(
-                {**translation, **signature} == translation
+                all(translation.get(name) == value for name, value in signature.items())
                 and report["filters"] == dataclasses.asdict(self._thresholds)
                 and report["files"] == {path.name: file_digest(path) for path in self.sides}
             )

@@ -187,8 +187,8 @@ def _complete_lines(file: BinaryIO) -> Iterator[bytes]:
 
 def _require_equal(partial: Path, stored: Signature, current: Signature) -> None:
     differences = [
-        f"another {name}"
-        if name in ("model", "input")
+        f"another {name.replace('_', ' ')}"
+        if name in ("model", "input", "reverse_model")
         else f"{name.replace('_', '-')} {stored.get(name)} (now {current.get(name)})"
         for name in {**stored, **current}
         if stored.get(name) != current.get(name)

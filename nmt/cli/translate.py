@@ -163,8 +163,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="run folder of a model of the reverse direction; output the candidate with the "
         "highest sum of its score and --reverse-weight (default: "
-        f"{DEFAULT_REVERSE_WEIGHT}) times the score of the source given it; several are an "
-        "ensemble",
+        f"{DEFAULT_REVERSE_WEIGHT}) times the score of the source given it; its best "
+        "checkpoint is used, and several are an ensemble",
     )
     for name, meaning in CONSTRAINT_FILES.items():
         group_of[name].add_argument(as_flag(name), metavar="FILE", help=meaning)
@@ -211,6 +211,11 @@ def _check_flags(args: argparse.Namespace) -> None:
                 f"{flag} requires --reverse",
                 fix="add --reverse RUN, the run folder of a model of the reverse direction",
             )
+    if args.candidates and not (args.mbr or args.reverse):
+        raise UserError(
+            "--candidates requires --mbr or --reverse",
+            fix="add one of them, or leave out --candidates",
+        )
     if args.reverse and args.score_target is not None:
         raise UserError("--reverse does not apply to given translations", fix="leave --reverse out")
     for flag, writes_scores in (
@@ -391,17 +396,19 @@ def _signature(
     inputs = [args.input, *_parallel_files(args)]
     if _output(args) is None or not all(name and Path(name).is_file() for name in inputs):
         return stream_signature()
-    chosen = {
+    chosen: dict[str, Any] = {
         # the batch size changes no line
         **options.model_dump(exclude={"batch_tokens", "reverse_weight", "reverse_tag"}),
         "scores": args.scores,
         "precision": translator.precision,
         **({"pairs": True} if args.pairs else {}),  # the lines have another format
     }
-    if args.reverse:  # without it, outputs that earlier versions began can be resumed
-        assert translator.reverse is not None
-        model = translator.reverse.model_hash()
-        chosen["reverse"] = [model, options.reverse_weight, options.reverse_tag]
+    reverse = translator.reverse if args.reverse and options.reverse_weight else None
+    chosen |= {  # None as in the outputs of earlier versions, which do not have these values
+        "reverse_model": None if reverse is None else reverse.model_hash(),
+        "reverse_weight": None if reverse is None else options.reverse_weight,
+        "reverse_tag": options.reverse_tag,
+    }
     if options_of_files := _parallel_options(args):
         chosen["files"] = options_of_files
     device = str(translator.device).partition(":")[0]

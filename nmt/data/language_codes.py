@@ -17,6 +17,8 @@ def base_language(lang: str) -> str:
     code = re.split("[-_]", lang)[0].lower()
     if len(code) != 3:
         return code
+    if code == "tgl":  # the library would return fil, Filipino
+        return "tl"
     from langcodes import standardize_tag  # here: the import is slow, and most codes are short
 
     try:

@@ -49,9 +49,18 @@ _SCRIPTS = {
     "HANGUL": "ko",
     "HIRAGANA KATAKANA CJK": "ja",
     "CJK": "zh",
-    "LATIN": "en de fr es pt it nl sv da no nb nn fi is pl cs sk sl hr hu ro et lv lt tr vi id "
-    "fil tl gl ca eu ga cy mt sw zu xh yo ig so",
+    "LATIN": "en de fr es pt it nl sv da no nb nn fi is pl cs sk sl hr hu ro et lv lt tr vi id tl "
+    "fil gl ca eu ga cy mt sw zu xh yo ig so",
 }
+# ISO 15924, as in uzn_Cyrl
+_SCRIPT_OF_SUBTAG = {
+    "Arab": "ARABIC", "Armn": "ARMENIAN", "Beng": "BENGALI", "Cyrl": "CYRILLIC",
+    "Deva": "DEVANAGARI", "Ethi": "ETHIOPIC", "Geor": "GEORGIAN", "Grek": "GREEK",
+    "Gujr": "GUJARATI", "Hang": "HANGUL", "Hans": "CJK", "Hant": "CJK", "Hebr": "HEBREW",
+    "Jpan": "HIRAGANA KATAKANA CJK", "Khmr": "KHMER", "Knda": "KANNADA", "Laoo": "LAO",
+    "Latn": "LATIN", "Mlym": "MALAYALAM", "Mymr": "MYANMAR", "Sinh": "SINHALA", "Taml": "TAMIL",
+    "Telu": "TELUGU", "Thai": "THAI", "Tibt": "TIBETAN",
+}  # fmt: skip
 _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.split()}
 
 
@@ -127,9 +136,13 @@ class LanguageOdds:
 def script_of(lang: str) -> str | None:
     """Return the script of a language for ``script_share``; None if it has several or is unknown.
 
+    A code with a script, such as uzn_Cyrl, is of this script.
+
     A script is the first word of the Unicode names of its letters, such as LATIN. Japanese has
     three, separated by spaces.
     """
+    if subtag := re.search("[-_]([A-Za-z]{4})(?![A-Za-z])", lang):
+        return _SCRIPT_OF_SUBTAG.get(subtag[1].title())
     return _SCRIPT.get(base_language(lang))
 
 

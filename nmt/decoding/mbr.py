@@ -82,7 +82,7 @@ class MbrRanker:
         self.extract, self.compare = UTILITIES[utility](tgt)
 
     def rank_lines(
-        self, lines: Sequence[tuple[int, str]], candidates: Sequence[Sequence[Translation]]
+        self, lines: Sequence[tuple[int, str, int]], candidates: Sequence[Sequence[Translation]]
     ) -> list[list[int]]:
         """Return the indices of the distinct candidates of each line, best first."""
         return [self.rank([one.text for one in of_line]) for of_line in candidates]

@@ -46,20 +46,20 @@ class NoisyChannelRanker:
         self._options = options.model_copy(update={"tag": options.reverse_tag, "align": False})
 
     def rank(
-        self, lines: Sequence[tuple[int, str]], candidates: Sequence[Sequence[Translation]]
+        self, lines: Sequence[tuple[int, str, int]], candidates: Sequence[Sequence[Translation]]
     ) -> list[list[int]]:
         """Return the indices of the candidates of each line, best first.
 
-        A line that the reverse model cannot score, because it or a candidate is too long, keeps the
-        order of the search.
+        A line that is translated in parts keeps the order of the search, and so does one that the
+        reverse model cannot score, because the line or a candidate is too long.
 
         Args:
-            lines: number and text of each line.
+            lines: number, text and number of parts of each line.
             candidates: of each line, best first.
         """
         encoded = [
-            self._encode(number, line, of_line)
-            for (number, line), of_line in zip(lines, candidates, strict=True)
+            self._encode(number, line, of_line) if parts == 1 else []
+            for (number, line, parts), of_line in zip(lines, candidates, strict=True)
         ]
         pairs = [pair for of_line in encoded for pair in of_line if len(pair[0])]
         scores = iter(self.reverse.score_ids(pairs, self._options))

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
-# number and text of each line, candidates of each -> indices of the candidates of each, best first
+# number, text and number of parts of each line, candidates of each -> their indices, best first
 Ranking: TypeAlias = Callable[
-    [Sequence[tuple[int, str]], Sequence[Sequence[Translation]]], list[list[int]]
+    [Sequence[tuple[int, str, int]], Sequence[Sequence[Translation]]], list[list[int]]
 ]
 BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
 
@@ -157,7 +157,9 @@ class Translator:
         runs = [run] if isinstance(run, str | Path) else run
         if not runs:
             raise UserError("no run folder is given", fix="give one, or several as an ensemble")
-        for one in runs:  # report a bad folder before torch is imported, which takes seconds
+        reverse_runs = [reverse] if isinstance(reverse, str | Path) else reverse or []
+        # report a bad folder before torch is imported, which takes seconds
+        for one in (*runs, *reverse_runs):
             RunFolder.open(one).require_translation()
 
         from nmt.decoding.ensemble import Ensemble
@@ -291,6 +293,9 @@ class Translator:
         require_list("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
         given = {"prefix": prefix, "require": require, "forbid": forbid}
         constraints = {name: values for name, values in given.items() if values is not None}
+        if self.reverse is not None and options.get("mbr") is None:
+            weight = options.get("reverse_weight")
+            options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT if weight is None else weight
         checked = self.check_options(options, constraints.keys())
         numbered = itertools.islice(with_constraints(lines, constraints), skip, None)
         return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
@@ -313,7 +318,11 @@ class Translator:
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
             if rank is not None:
                 candidates = list(map(codec.decode_line, hypotheses, parts))
-                orders = rank([(number, line) for number, line, _ in chunk], candidates)
+                lines = [
+                    (number, line, len(of_line))
+                    for (number, line, _), of_line in zip(chunk, parts, strict=True)
+                ]
+                orders = rank(lines, candidates)
                 hypotheses = [
                     [[of_part[index] for index in order[: options.n_best]] for of_part in of_line]
                     for of_line, order in zip(hypotheses, orders, strict=True)
@@ -458,16 +467,7 @@ class Translator:
             UserError: an option that is not allowed, options that exclude each other, or a tag
                 or a source language that the model does not have.
         """
-        if self.reverse is not None and given.get("reverse_weight") is None:
-            given = {**given, "reverse_weight": DEFAULT_REVERSE_WEIGHT}
         options = search_options(self.decode, given, constraints)
-        if options.reverse_weight:
-            if self.reverse is None:
-                raise UserError(
-                    "reverse_weight requires a model of the reverse direction",
-                    fix="load it with --reverse RUN, in Python with reverse=RUN",
-                )
-            NoisyChannelRanker(self.reverse, self._codec_of(options), options)  # checks the model
         self.codec.tag_ids(options.tag)  # an unknown one is an error
         if self.sources and options.src not in (None, *self.sources):
             raise UserError(
@@ -476,6 +476,13 @@ class Translator:
                 at="src",
                 fix="choose one of these, or leave src out",
             )
+        if options.reverse_weight:
+            if self.reverse is None:
+                raise UserError(
+                    "reverse_weight requires a model of the reverse direction",
+                    fix="load it with --reverse RUN, in Python with reverse=RUN",
+                )
+            NoisyChannelRanker(self.reverse, self._codec_of(options), options)  # checks the model
         return options
 
     def search(

@@ -149,12 +149,19 @@ def load_translator(
     """
     if engine not in (*ENGINES, None):
         raise UserError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}", fix="choose one")
+    for one in [reverse] if isinstance(reverse, str | Path) else reverse or []:
+        if is_export(Path(one)):
+            raise UserError(
+                "an exported folder cannot be the reverse model",
+                at=str(one),
+                fix="pass the run folder from nmt-train",
+            )
     runs = [run] if isinstance(run, str | Path) else run
     exported = [one for one in runs if is_export(Path(one))]
     if engine == "ctranslate2" or (exported and engine != "torch"):
+        loaded = None if reverse is None else Translator.load(reverse, device)
         translator = open_exported(runs, device, checkpoint, precision, workers)
-        if reverse is not None:
-            translator.reverse = Translator.load(reverse, device)
+        translator.reverse = loaded
         return translator
     if exported:
         raise UserError(

@@ -142,6 +142,10 @@ def test_share_of_a_script() -> None:
     assert script_share("コーヒー", script_of("ja") or "") == 1.0
     assert script_of("pt-BR") == "LATIN"
     assert script_of("sr") is None
+    assert script_of("srp_Cyrl") == "CYRILLIC"
+    assert script_of("arb") == script_of("ar-EG") == "ARABIC"
+    assert script_of("arb_Latn") == "LATIN"
+    assert script_of("chr_Cher") is None
 
 
 def words(letters: str, seed: int, count: int) -> str:

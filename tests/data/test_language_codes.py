@@ -26,6 +26,7 @@ from nmt.data.language_codes import base_language
         ("x1y", "x1y"),  # not a code
         ("source", "source"),
         ("tl", "tl"),
+        ("tgl_Latn", "tl"),
         ("", ""),
     ],
 )

@@ -91,15 +91,33 @@ def test_other_lines_do_not_change_a_translation(both: Translator) -> None:
     assert together[0] == together[7] == ""
 
 
+@pytest.mark.parametrize("pieces", [MAX_SOURCE_PIECES + 1, MAX_SOURCE_PIECES * 8])
 def test_a_line_in_parts_keeps_the_order_of_the_search(
-    plain: Translator, both: Translator, capsys: pytest.CaptureFixture[str]
+    plain: Translator, both: Translator, capsys: pytest.CaptureFixture[str], pieces: int
 ) -> None:
-    long = "o can bebe auga. " * MAX_SOURCE_PIECES
-    options: dict[str, Any] = {"beam": 2, "candidates": 2, "max_len_offset": 1}
-    found = both.translate([LINES[1], long], reverse_weight=9, **options)
-    options.pop("candidates")
+    """Also if it would not be too long for the reverse model."""
+    sentence = "o can bebe auga. "
+    long = sentence * (pieces // len(plain.codec.source_pieces(sentence)) + 1)
+    assert both.reverse is not None
+    fits = len(both.reverse.codec.target_pieces(long)) <= MAX_SOURCE_PIECES
+    assert fits == (pieces == MAX_SOURCE_PIECES + 1)
+    options: dict[str, Any] = {"beam": 2, "max_len_offset": 1}
+    found = both.translate([LINES[1], long], reverse_weight=1000, candidates=2, **options)
     assert found[1] == plain.translate([long], **options)[0]
     assert "is not scored" not in capsys.readouterr().err
+
+
+def test_given_translations_have_scores_that_do_not_need_the_reverse_model(
+    plain: Translator,
+) -> None:
+    both, back = model("gl", "en", 3), model("en", "gl", 4)
+    back.always_tagged = True
+    both.reverse = back
+    assert both.score(["o can"], ["the dog"]) == plain.score(["o can"], ["the dog"])
+
+
+def test_mbr_needs_no_reverse_model(plain: Translator, both: Translator) -> None:
+    assert both.translate(LINES, mbr="bleu") == plain.translate(LINES, mbr="bleu")
 
 
 def test_scores_and_alignment_are_those_of_the_chosen_candidate(
@@ -155,7 +173,7 @@ def test_a_tag_chooses_the_language_of_the_reverse_model(plain: Translator) -> N
         ({"tgt": "pt"}, {}, "translates en to pt, but it must translate en to gl"),
         ({}, {"reverse_tag": "<2gl>"}, "no tag <2gl>; its tags: none"),
         ({"always_tagged": True}, {}, "always saw a tag before its source"),
-        ({}, {"mbr": "bleu"}, "mbr cannot be combined with reverse_weight"),
+        ({}, {"mbr": "bleu", "reverse_weight": 1}, "mbr cannot be combined with reverse_weight"),
         ({}, {"candidates": 4, "n_best": 5}, "must not exceed candidates"),
         ({}, {"reverse_weight": -1}, "reverse_weight: -1 is not"),
     ],
@@ -219,22 +237,44 @@ def test_the_command_chooses_as_python_does(
 
 
 def test_an_output_is_resumed_with_the_same_reverse_model_only(
+    runs: tuple[Path, Path],
+    nmt_translate: Callable[..., tuple[int, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forward, back = runs
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
+    argv = [forward, "--beam", "16", "--input", tmp_path / "in", "--output", tmp_path / "out"]
+    with monkeypatch.context() as killed:
+        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
+        assert nmt_translate(*argv, "--reverse", back)[0] == 0
+    complete = (tmp_path / "out").read_text()
+    first, *_ = complete.splitlines(keepends=True)
+    (tmp_path / "out.part").write_text(first)
+    (tmp_path / "out").unlink()
+    other = run_folder(model("en", "gl", seed=9), tmp_path / "other")
+    different = {
+        "another reverse model": ["--reverse", other],
+        "reverse-weight 0.5 (now 2.0)": ["--reverse", back, "--reverse-weight", "2"],
+        "reverse-weight 0.5 (now None)": [],
+    }
+    for message, options in different.items():
+        code, error = nmt_translate(*argv, "--resume", *options)
+        assert (code, "cannot be resumed" in error, message in error) == (2, True, True), error
+    assert nmt_translate(*argv, "--resume", "--reverse", back)[0] == 0
+    assert (tmp_path / "out").read_text() == complete
+
+
+def test_a_corpus_that_a_reverse_model_chose_is_not_complete_without_it(
     runs: tuple[Path, Path], nmt_translate: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
     forward, back = runs
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
-    argv = [forward, "--input", tmp_path / "in", "--output", tmp_path / "out", "--resume"]
+    argv = [forward, "--beam", "16", "--input", tmp_path / "in", "--pairs", tmp_path / "pairs"]
+    argv += ["--max-ratio", "100", "--resume"]
     assert nmt_translate(*argv, "--reverse", back)[0] == 0
-    (tmp_path / "out").rename(tmp_path / "out.part")
-    other = run_folder(model("en", "gl", seed=9), tmp_path / "other")
-    different = [
-        ["--reverse", other],
-        ["--reverse", back, "--reverse-weight", "2"],
-        ["--reverse", back, "--reverse", other],
-        [],
-    ]
-    for options in different:
-        assert nmt_translate(*argv, *options)[0] == 2, options
+    assert "complete already" in nmt_translate(*argv, "--reverse", back)[1]
+    assert "complete already" not in nmt_translate(*argv)[1]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +282,7 @@ def test_an_output_is_resumed_with_the_same_reverse_model_only(
     [
         (["--reverse-weight", "2"], "--reverse-weight requires --reverse"),
         (["--reverse-tag", "<2gl>"], "--reverse-tag requires --reverse"),
-        (["--candidates", "4"], "--candidates requires --mbr or --reverse-weight"),
+        (["--candidates", "4"], "--candidates requires --mbr or --reverse"),
         (["--reverse", "nowhere"], "nowhere: no such run folder"),
     ],
 )

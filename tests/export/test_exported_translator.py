@@ -19,6 +19,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.backend import load_exported
+from nmt.export.engines import load_translator
 from tests.export import conftest
 from tests.export.cases import made, pairs, run_folder
 from tests.toy import lines_of_digits
@@ -207,3 +208,22 @@ def test_a_folder_that_is_neither_a_run_nor_an_export_is_an_error(
     code, _, error = nmt_translate(tmp_path, "--engine", "ctranslate2")
     assert code == 2
     assert "not a run folder" in error
+
+
+def test_a_reverse_model_chooses_among_the_candidates_of_an_exported_folder(
+    run: Path, exported: Path, tmp_path: Path
+) -> None:
+    other = made(seed=3)
+    other.src, other.tgt = "en", "gl"
+    folder = run_folder(other, tmp_path / "reverse")
+    reverse = Translator.load(folder, "cpu")
+    options = {"candidates": 4, "reverse_weight": 2}
+    both = load_translator(exported, "cpu", reverse=folder)
+    lines = [line for line in LINES if line.strip()]
+    for line, found in zip(lines, both.n_best(lines, 4, **options), strict=True):
+        (candidates,) = load_translator(exported, "cpu").n_best([line], 4)
+        sums = [one.score + 2 * reverse.score([one.text], [line])[0].score for one in candidates]
+        order = sorted(range(len(sums)), key=lambda index: -sums[index])
+        assert [one.pieces for one in found] == [candidates[index].pieces for index in order]
+    with pytest.raises(UserError, match="an exported folder cannot be the reverse model"):
+        load_translator(run, "cpu", reverse=exported)
