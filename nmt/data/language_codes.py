@@ -1,4 +1,4 @@
-"""Codes of languages: one for each language, whatever its text is called."""
+"""Codes of languages: the same short code for all codes of a language."""
 
 from __future__ import annotations
 

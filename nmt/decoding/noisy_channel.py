@@ -5,8 +5,8 @@ Translation", rank the candidates y of a beam search for a source x by
 
     log P(y | x) / |y| + weight * (log P(x | y) + log P(y)) / |x|
 
-Here both terms are the scores of a search, log-probability / length penalty, and log P(y) is left
-out, because a language model of little text adds little.
+Here both terms are scores of this toolkit, log-probability / length penalty, and there is no
+language model: log P(y) is left out.
 """
 
 from __future__ import annotations

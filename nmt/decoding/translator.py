@@ -147,7 +147,7 @@ class Translator:
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
             reverse: a run folder of the reverse direction, or several as an ensemble, to choose
-                among candidates (``reverse_weight``); of their best checkpoint.
+                among candidates (``reverse_weight``). Their best checkpoints are used.
 
         Raises:
             UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
