@@ -66,8 +66,12 @@ def test_the_best_sum_of_both_scores_is_chosen(
         for one in candidates:
             (back,) = reverse.score([one.text], [line], length_alpha=alpha)
             sums.append(one.score + weight * back.score)
-        order = sorted(range(8), key=lambda index: -sums[index])
-        assert [one.pieces for one in found] == [candidates[index].pieces for index in order]
+        pieces = [one.pieces for one in candidates]
+        order = [pieces.index(one.pieces) for one in found]
+        assert sorted(order) == list(range(8))
+        # other batches round in another way, so nearly equal sums may change places
+        expected = pytest.approx(sorted(sums, reverse=True), rel=1e-4)
+        assert [sums[index] for index in order] == expected
         changed += order[0] != 0
     assert changed > 0 or weight < 1
 

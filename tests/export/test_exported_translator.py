@@ -223,7 +223,11 @@ def test_a_reverse_model_chooses_among_the_candidates_of_an_exported_folder(
     for line, found in zip(lines, both.n_best(lines, 4, **options), strict=True):
         (candidates,) = load_translator(exported, "cpu").n_best([line], 4)
         sums = [one.score + 2 * reverse.score([one.text], [line])[0].score for one in candidates]
-        order = sorted(range(len(sums)), key=lambda index: -sums[index])
-        assert [one.pieces for one in found] == [candidates[index].pieces for index in order]
+        pieces = [one.pieces for one in candidates]
+        order = [pieces.index(one.pieces) for one in found]
+        assert sorted(order) == list(range(len(candidates)))
+        # other batches round in another way, so nearly equal sums may change places
+        expected = pytest.approx(sorted(sums, reverse=True), rel=1e-4)
+        assert [sums[index] for index in order] == expected
     with pytest.raises(UserError, match="an exported folder cannot be the reverse model"):
         load_translator(run, "cpu", reverse=exported)
