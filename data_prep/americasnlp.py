@@ -1,9 +1,9 @@
 """Spanish with ten indigenous languages of the Americas (AmericasNLP 2021 shared task).
 
-``python -m data_prep.americasnlp --src es --tgt quy --out data/es-quy``. The corpus of Mager et al.
-2021, "Findings of the AmericasNLP 2021 Shared Task on Open Machine Translation for Indigenous
-Languages of the Americas", with its splits: train comes from several sources, dev and test were
-translated from Spanish. ``--from`` takes a checkout of the repository.
+``python -m data_prep.americasnlp --src-lang es --tgt-lang quy -o data/es-quy``. The corpus of Mager
+et al. 2021, "Findings of the AmericasNLP 2021 Shared Task on Open Machine Translation for
+Indigenous Languages of the Americas", with its splits: train comes from several sources, dev and
+test were translated from Spanish. ``--from`` takes a checkout of the repository.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def prepare(request: Request) -> None:
         raise UserError(
             f"no text in {request.src} with {request.tgt}",
             at="AmericasNLP",
-            fix="one of --src and --tgt must be es",
+            fix="one of --src-lang and --tgt-lang must be es",
         )
     release(other[0]).prepare(request)
 

@@ -68,7 +68,9 @@ def corpus_command(
             help="file or folder to read instead of downloading",
         )
         return run_command(
-            lambda a: prepare(Request(a.out, a.src, a.tgt, a.force, a.local)), lambda: parser, argv
+            lambda a: prepare(Request(a.output, a.src, a.tgt, a.force, a.local)),
+            lambda: parser,
+            argv,
         )
 
     return main
@@ -104,7 +106,7 @@ def own_corpus_command(
 
 def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
     """Read, filter, split and write a corpus."""
-    request = Request(args.out, args.src, args.tgt, args.force)
+    request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
     drops = Drops()
     read_pairs = counted(read(args, drops), "reading", "pairs")
@@ -113,7 +115,7 @@ def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
     notes = [f"Split: {args.split}."]
     if args.dev_size or args.test_size:
         notes[0] += " Dev and test have no near-duplicates of train or of each other."
-    write_corpus(Corpus(args.out.name, splits, drops, (), notes), request)
+    write_corpus(Corpus(args.output.name, splits, drops, (), notes), request)
 
 
 def filters_from(args: argparse.Namespace) -> list[Filter]:
@@ -183,8 +185,11 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=(description or "").replace("``", "`"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory to write")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="directory to write"
+    )
     parser.add_argument("--force", action="store_true", help="replace DIR if it exists")
     return parser
 
@@ -204,8 +209,14 @@ def _ratio(text: str) -> float:
 
 
 def _add_languages(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--src", required=True, metavar="LANG", help="source language, such as gl")
-    parser.add_argument("--tgt", required=True, metavar="LANG", help="target language, such as en")
+    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
+        parser.add_argument(
+            f"--{side}-lang",
+            dest=side,
+            required=True,
+            metavar="LANG",
+            help=f"{name} language, such as {code}",
+        )
 
 
 def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:

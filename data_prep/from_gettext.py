@@ -1,8 +1,8 @@
 """A corpus from gettext catalogs (.po, .mo), the format of many localization communities.
 
-``python -m data_prep.from_gettext po/ --src en --tgt gd --out data/en-gd``. Msgids are the source
-and msgstrs the target, unless ``--msgid-lang`` names the target language. Fuzzy, obsolete and
-untranslated messages are dropped; plural messages give their first and last form.
+``python -m data_prep.from_gettext po/ --src-lang en --tgt-lang gd -o data/en-gd``. Msgids are the
+source and msgstrs the target, unless ``--msgid-lang`` names the target language. Fuzzy, obsolete
+and untranslated messages are dropped; plural messages give their first and last form.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
         raise UserError(
             f"{args.msgid_lang} is neither {args.src} nor {args.tgt}",
             at="--msgid-lang",
-            fix="give the language of the msgids: the code of --src or of --tgt",
+            fix="give the language of the msgids: the code of --src-lang or of --tgt-lang",
         )
     for path in paths:
         if not path.is_file():
@@ -97,7 +97,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="CATALOG", help="file or folder")
     parser.add_argument(
-        "--msgid-lang", metavar="LANG", help="language of the msgids; default: that of --src"
+        "--msgid-lang", metavar="LANG", help="language of the msgids; default: that of --src-lang"
     )
 
 

@@ -1,8 +1,8 @@
 """A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT, plain, .gz, .xz or .bz2.
 
-``python -m data_prep.from_moses corpus --src gl --tgt en --out data/gl-en`` splits corpus.gl and
-corpus.en. ``--dev`` and ``--test`` name existing splits, which are copied line by line; the filters
-then apply to the training pairs only.
+``python -m data_prep.from_moses corpus --src-lang gl --tgt-lang en -o data/gl-en`` splits corpus.gl
+and corpus.en. ``--dev`` and ``--test`` name existing splits, which are copied line by line; the
+filters then apply to the training pairs only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def prepare(read: Read, args: argparse.Namespace) -> None:
         raise UserError(
             "--dev and --test require each other", at="--dev, --test", fix="give both or neither"
         )
-    request = Request(args.out, args.src, args.tgt, args.force)
+    request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
     drops = Drops()
     train = apply_filters(read(args, drops), filters_from(args), drops)
@@ -58,7 +58,7 @@ def prepare(read: Read, args: argparse.Namespace) -> None:
         "test": _pairs(args.test, args),
     }
     notes = [f"Splits are the source's. {UNALTERED}"]
-    write_corpus(Corpus(args.out.name, splits, drops, (), notes), request)
+    write_corpus(Corpus(args.output.name, splits, drops, (), notes), request)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """A corpus from translation memories in TMX (1.1 to 1.4), as translation tools export them.
 
-``python -m data_prep.from_tmx memory.tmx --src de --tgt hsb --out data/de-hsb``
+``python -m data_prep.from_tmx memory.tmx --src-lang de --tgt-lang hsb -o data/de-hsb``
 """
 
 from __future__ import annotations

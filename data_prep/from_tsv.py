@@ -1,6 +1,6 @@
 """A corpus from tab-separated files with one pair per line, plain, .gz, .xz or .bz2.
 
-``python -m data_prep.from_tsv pairs.tsv --src sw --tgt en --columns 1,2 --out data/sw-en``
+``python -m data_prep.from_tsv pairs.tsv --src-lang sw --tgt-lang en --columns 1,2 -o data/sw-en``
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Image captions of Multi30k, lower-cased and Moses-tokenized by its publishers.
 
-``python -m data_prep.multi30k_tokenized --src en --tgt de --out data/multi30k-tokenized``. The
-pairs are those of ``multi30k``. Most published scores are the tokenized BLEU of this text.
+``python -m data_prep.multi30k_tokenized --src-lang en --tgt-lang de -o data/multi30k-tokenized``.
+The pairs are those of ``multi30k``. Most published scores are the tokenized BLEU of this text.
 """
 
 from __future__ import annotations

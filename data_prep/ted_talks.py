@@ -1,7 +1,7 @@
 """The TED talks corpus of Qi et al. 2018: 58 languages with English, Moses-tokenized.
 
-``python -m data_prep.ted_talks --src gl --tgt en --out data/gl-en``. The corpus of "When and Why
-are Pre-trained Word Embeddings Useful for Neural Machine Translation?" (NAACL 2018), with its
+``python -m data_prep.ted_talks --src-lang gl --tgt-lang en -o data/gl-en``. The corpus of "When and
+Why are Pre-trained Word Embeddings Useful for Neural Machine Translation?" (NAACL 2018), with its
 splits. One archive of 336 MiB has all languages; it is downloaded once for all pairs. Any two
 languages make a pair; "Transformers without Tears" uses gl, sk and ar to English, and en to he.
 """

@@ -75,25 +75,25 @@ def check_request(request: Request, monolingual: bool = False) -> None:
     """
     out = request.out
     if out.exists() and not out.is_dir():
-        raise UserError("--out must be a directory", at=str(out), fix="give another --out")
+        raise UserError("--output must be a directory", at=str(out), fix="give another --output")
     if not request.force and out.is_dir() and any(out.iterdir()):
         raise UserError(
             "this directory exists and is not empty",
             at=str(out),
-            fix="give another --out, or --force to replace the directory with all its content",
+            fix="give another --output, or --force to replace the directory with all its content",
         )
     named = all(re.fullmatch(r"[\w-]+", lang) for lang in request.langs)
     if monolingual:
         if request.tgt or not named:
             raise UserError(
                 f"{' and '.join(map(repr, request.langs))} cannot be the language of a text",
-                at="--src (or src and tgt of the recipe)",
+                at="--src-lang (or src and tgt of the recipe)",
                 fix="give one language code of letters, digits, - and _, and no target language",
             )
     elif request.src == request.tgt or not request.tgt or not named:
         raise UserError(
             f"{request.src!r} and {request.tgt!r} cannot be source and target",
-            at="--src, --tgt",
+            at="--src-lang, --tgt-lang",
             fix="give two different language codes of letters, digits, - and _",
         )
 
@@ -107,8 +107,8 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
     """
     check_request(request, corpus.monolingual)
     out = Path(os.path.realpath(request.out))  # a link to a folder on another disk stays
-    again = "run the same command again (or give another --out)"
-    with disk_errors(out, elsewhere="give another --out", again=again):
+    again = "run the same command again (or give another --output)"
+    with disk_errors(out, elsewhere="give another --output", again=again):
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(out, replace=True) as folder:
             written = {

@@ -101,7 +101,16 @@ def test_a_corpus(extended: Path):
         for lang in ("gl", "en"):
             lines = (f"sentence {i} of {split} in {lang}\n" for i in range(20))
             (files / f"{split}.{lang}").write_text("".join(lines), encoding="utf-8")
-    command = ("--src", "gl", "--tgt", "en", "--from", files, "--out", extended / "out")
+    command = (
+        "--src-lang",
+        "gl",
+        "--tgt-lang",
+        "en",
+        "--from",
+        files,
+        "--output",
+        extended / "out",
+    )
     run(extended, "data_prep.example", *command)
     assert (extended / "out" / "test.gl").read_text().startswith("sentence 0 of test in gl\n")
     names = run(extended, "timeit", "-n1", "-r1", "import data_prep; print(data_prep.CORPORA)")

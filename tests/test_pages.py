@@ -93,7 +93,7 @@ PAGES = {
     ),
     "docs/tutorial.md": Page(
         before="rm -r corpus",  # the page makes it
-        changed={"--out corpus": "--dev-size 10 --test-size 10 --out corpus"},
+        changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={
             "python -m venv": NETWORK,
             "pip install": NETWORK,
@@ -158,7 +158,7 @@ PAGES = {
         recipes=GL_EN,
         pairs={f"raw/{name}": "gl en" for name in ("talks", "books", "chapter-1", "chapter-2")},
         before="paste raw/talks.gl raw/talks.en > pairs.tsv\nrm -r corpus",  # the page makes it
-        changed={"--out corpus": "--dev-size 10 --test-size 10 --out corpus"},
+        changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={"nmt-train --suggest": SUGGEST},
     ),
     "docs/howto/related-languages.md": Page(texts={"in.gl": "gl"}),

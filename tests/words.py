@@ -127,9 +127,9 @@ def stand_in_corpus(module: str, argv: Sequence[str]) -> bool:
         return False
     src, tgt = ONE_PAIR.get(name, (None, None))
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--src", required=src is None, default=src)
-    parser.add_argument("--tgt", required=tgt is None, default=tgt)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--src-lang", dest="src", required=src is None, default=src)
+    parser.add_argument("--tgt-lang", dest="tgt", required=tgt is None, default=tgt)
     args = parser.parse_args(argv)
-    corpus(args.out, (args.src, args.tgt), seed=2)
+    corpus(args.output, (args.src, args.tgt), seed=2)
     return True

@@ -60,12 +60,12 @@ def obtain_corpus(recipe: Recipe) -> None:
         if not missing_files(recipe):
             return  # another process has downloaded the same corpus meanwhile
         if isinstance(error, DownloadError):
-            languages = f" --src {recipe.src} --tgt {recipe.tgt}" if recipe.tgt else ""
+            languages = f" --src-lang {recipe.src} --tgt-lang {recipe.tgt}" if recipe.tgt else ""
             raise UserError(
                 error.what,
                 at=error.at,
                 fix=f"check the network and run the same command again; or {error.copy} and run "
-                f"python -m data_prep.{name} --from {error.local} --out {shlex.quote(str(folder))}"
+                f"python -m data_prep.{name} --from {error.local} -o {shlex.quote(str(folder))}"
                 + (f" (with{languages} if it requires them)" if languages else "")
                 + "; or set data.train, data.dev and data.test to files of your own",
             ) from error

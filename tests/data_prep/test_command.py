@@ -36,7 +36,7 @@ def manifest(out):
 
 
 def langs(out, *more):
-    return ["--src", "xx", "--tgt", "yy", "--out", str(out), *SIZES, *more]
+    return ["--src-lang", "xx", "--tgt-lang", "yy", "--output", str(out), *SIZES, *more]
 
 
 def test_tsv_columns_header_and_filters(tmp_path):
@@ -179,7 +179,7 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
             "wrong script: 100)\n  -> check whether source and target are swapped, and --script",
         ),
         (["pairs.tsv", "--script-tgt", "ARABC"], "unknown script 'ARABC'; did you mean ARABIC?"),
-        (["pairs.tsv", "--tgt", "xx"], "'xx' and 'xx' cannot be source and target"),
+        (["pairs.tsv", "--tgt-lang", "xx"], "'xx' and 'xx' cannot be source and target"),
     ],
 )
 def test_bad_input_is_an_error_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, message):

@@ -23,8 +23,8 @@ def archive(tmp_path, monkeypatch):
 
 
 def run(archive, out, src):
-    codes = ["--src", src, "--tgt", "en"]
-    return flores.main([*codes, "--from", str(archive), "--out", str(out)])
+    codes = ["--src-lang", src, "--tgt-lang", "en"]
+    return flores.main([*codes, "--from", str(archive), "--output", str(out)])
 
 
 def test_dev_and_devtest_are_written_aligned(archive, tmp_path):

@@ -35,7 +35,7 @@ def test_help(name, capsys):
         importlib.import_module(f"data_prep.{name}").main(["--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert "--out" in text
+    assert "--output" in text
     assert ("--from" in text) == (name in CORPORA)
 
 

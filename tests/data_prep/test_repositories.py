@@ -30,7 +30,9 @@ def splits(prefix, langs, names=("train", "dev", "test")):
 
 
 def run(module, checkout, out, src, tgt):
-    return module.main(["--src", src, "--tgt", tgt, "--from", str(checkout), "--out", str(out)])
+    return module.main(
+        ["--src-lang", src, "--tgt-lang", tgt, "--from", str(checkout), "--output", str(out)]
+    )
 
 
 @pytest.mark.parametrize("langs", [("en", "sw"), ("sw", "en"), ("en", "swa")])
@@ -62,7 +64,7 @@ def test_lafand_without_train_and_with_an_underscore(tmp_path, unpinned):
         (lafand, ("fr", "sw"), "no text in fr with sw"),
         (lafand, ("en", "swx"), "unknown language 'swx'; did you mean swa?"),
         (americasnlp, ("es", "quz"), "unknown language 'quz'; did you mean quy?"),
-        (americasnlp, ("quy", "gn"), "one of --src and --tgt must be es"),
+        (americasnlp, ("quy", "gn"), "one of --src-lang and --tgt-lang must be es"),
     ],
 )
 def test_missing_pairs(tmp_path, capsys, module, langs, message):

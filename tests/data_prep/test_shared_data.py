@@ -31,7 +31,7 @@ def test_given_splits(name, src, tgt, tmp_path):
         pytest.skip("needs the corpora in ../shared/data")
     out = tmp_path / "out"
     argv = [str(folder / "train"), "--dev", str(folder / "dev"), "--test", str(folder / "test")]
-    argv += ["--src", src, "--tgt", tgt, "--out", str(out)]
+    argv += ["--src-lang", src, "--tgt-lang", tgt, "--output", str(out)]
     argv += ["--script-src", SCRIPTS[src]] if src in SCRIPTS else []
     assert from_moses.main(argv) == 0
     check(out, src, tgt)
@@ -43,7 +43,7 @@ def test_a_split_is_made(tmp_path):
         pytest.skip("needs the corpora in ../shared/data")
     out = tmp_path / "out"
     sizes = ["--dev-size", "500", "--test-size", "500"]
-    argv = [str(prefix), "--src", "ar", "--tgt", "en", "--out", str(out), *sizes]
+    argv = [str(prefix), "--src-lang", "ar", "--tgt-lang", "en", "--output", str(out), *sizes]
     assert from_moses.main([*argv, "--script-src", "ARABIC", "--script-tgt", "LATIN"]) == 0
     check(out, "ar", "en")
 

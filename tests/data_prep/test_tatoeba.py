@@ -34,7 +34,9 @@ def exports(tmp_path, monkeypatch):
 
 
 def run(exports, out, src="ar", tgt="en"):
-    return tatoeba.main(["--src", src, "--tgt", tgt, "--from", str(exports), "--out", str(out)])
+    return tatoeba.main(
+        ["--src-lang", src, "--tgt-lang", tgt, "--from", str(exports), "--output", str(out)]
+    )
 
 
 def lines(path):

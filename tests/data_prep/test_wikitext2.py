@@ -27,7 +27,7 @@ def write(folder: Path) -> None:
 def test_every_line_is_written(tmp_path, monkeypatch, capsys):
     write(tmp_path)
     monkeypatch.setattr(wikitext2, "TREE", "")
-    assert wikitext2.main(["--out", str(tmp_path / "out"), "--from", str(tmp_path)]) == 0
+    assert wikitext2.main(["--output", str(tmp_path / "out"), "--from", str(tmp_path)]) == 0
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [
         "MANIFEST.json", "dev.en", "test.en", "train.en",

@@ -69,7 +69,7 @@ def test_an_empty_folder_is_filled(tmp_path):
 
 def test_a_file_instead_of_a_folder(tmp_path):
     (tmp_path / "toy").write_text("x")
-    with pytest.raises(UserError, match="--out must be a directory"):
+    with pytest.raises(UserError, match="--output must be a directory"):
         write_corpus(corpus(), request(tmp_path / "toy", force=True))
 
 
@@ -89,7 +89,7 @@ def test_full_disk_leaves_no_files_and_keeps_the_old_corpus(tmp_path, exists):
         yield Pair("a", "b")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(MachineError, match=r"full: .* free\n.*another --out"):
+    with pytest.raises(MachineError, match=r"full: .* free\n.*another --output"):
         write_corpus(corpus(train=pairs()), request(out, force=True))
     assert [path.name for path in tmp_path.iterdir()] == (["toy"] if exists else [])
     assert not exists or (out / "train.xx").read_text("utf-8") == "ä b\n"

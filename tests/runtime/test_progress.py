@@ -129,8 +129,8 @@ def corpus_command(folder: Path, out: str) -> list[str]:
     sides = [["".join(rng.choices(letters, k=40)) for _ in range(99)] for letters in LETTERS]
     table = folder / "pairs.tsv"
     table.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)))
-    options = ["--src", "en", "--tgt", "gl", "--dev-size", "20", "--test-size", "20"]
-    return [sys.executable, "-m", "data_prep.from_tsv", str(table), *options, "--out", out]
+    options = ["--src-lang", "en", "--tgt-lang", "gl", "--dev-size", "20", "--test-size", "20"]
+    return [sys.executable, "-m", "data_prep.from_tsv", str(table), *options, "--output", out]
 
 
 def test_a_corpus_command_writes_plain_lines_to_a_pipe_and_bars_to_a_terminal(tmp_path):

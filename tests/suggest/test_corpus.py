@@ -115,8 +115,8 @@ def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path):
     prefix = write(tmp_path, "train.gl", "train.en", lines=600)
     out = tmp_path / "gl-en"
     assert error(prefix).endswith(
-        f"-> split the corpus: python -m data_prep.from_moses {prefix} --src gl --tgt en --out "
-        f"{out} --dev-size 60 --test-size 60\n     then run: nmt-train --suggest {out}/train "
+        f"-> split the corpus: python -m data_prep.from_moses {prefix} --src-lang gl --tgt-lang en "
+        f"-o {out} --dev-size 60 --test-size 60\n     then run: nmt-train --suggest {out}/train "
         "--src gl --tgt en"
     )
 
