@@ -8,7 +8,7 @@ segmentation belong to the run.
 
 from pkgutil import iter_modules
 
-_SHARED = {"command", "languages", "pairs", "released", "remote", "splits", "write"}
+_SHARED = {"command", "languages", "pairs", "released", "remote", "splits", "tables", "write"}
 
 # What data.download may name: each module of a public corpus registers by its file name.
 CORPORA = tuple(

@@ -1,0 +1,175 @@
+"""Tables as spreadsheet programs and corpora write them, read by the importer of tables."""
+
+import csv
+import gzip
+import sys
+
+import openpyxl
+import pytest
+
+from data_prep import from_tsv
+from tests.data_prep.test_command import langs, manifest, read_back, texts
+
+GOOD = list(texts(100))
+# cells with all that requires quotes
+ODD = [
+    ('she said "now", twice', 'eyh "yas" won, eciwt'),
+    ("first line\nsecond line", "tsrif\ndnoces"),
+    ("one; two, three", "eno; owt, eerht"),
+]
+READ = [(" ".join(s.split()), " ".join(t.split())) for s, t in [*GOOD, *ODD]]
+EXPORTS = {
+    "excel.csv": {"delimiter": ","},
+    "excel-germany.csv": {"delimiter": ";"},
+    "excel.txt": {"delimiter": "\t"},
+    "calc.csv": {"delimiter": ",", "quoting": csv.QUOTE_ALL},
+    "calc.tsv": {"delimiter": "\t", "quoting": csv.QUOTE_ALL, "lineterminator": "\n"},
+    "words.tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONNUMERIC},
+}
+
+
+def export(path, rows, **dialect):
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, **dialect).writerows(rows)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_what_a_spreadsheet_exports_is_read(tmp_path, capsys, name):
+    rows = [(i, s, t) for i, (s, t) in enumerate([*GOOD, *ODD])]
+    path = export(tmp_path / name, rows, **EXPORTS[name])
+    assert from_tsv.main([path, "--columns", "2,3", *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(READ)
+    assert f"{name}: cells are separated by " in capsys.readouterr().err
+
+
+def test_a_compressed_export_is_read(tmp_path):
+    path = tmp_path / "excel.csv"
+    export(path, [*GOOD, *ODD])
+    packed = tmp_path / "excel.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert from_tsv.main([str(packed), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(READ)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [('"Wait," she said.', '"Tiaw," dias ehs.')],
+        [('5" of pipe', 'a "word" inside')],
+        [('"Wait!"', '"Tiaw!"')],
+        [('"Wait, all!"', '"Tiaw, lla!"'), ("a, b", "b, a")],
+        [('"begins here', "ereh"), ("between", "neewteb"), ("ends here", 'ereh dne"')],
+        [('"begins here', "ereh"), ("between", "neewteb"), ('ends here"', "ereh dne")],
+        [('"', "x y"), ("z y", '"')],
+        [('""', "x y")],
+    ],
+)
+def test_quotes_in_plain_tsv_are_text(tmp_path, capsys, odd):
+    path = tmp_path / "pairs.tsv"
+    rows = [*GOOD, *odd]
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in rows), "utf-8")
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(rows)
+    assert "quoted" not in capsys.readouterr().err
+
+
+def test_lines_in_quotes_are_never_read_silently(tmp_path, capsys):
+    path, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    path.write_text("".join(f'"{s}" x\t"{t}"\n' for s, t in GOOD), "utf-8")
+    assert from_tsv.main([str(path), *langs(out)]) == 2
+    assert "pass --quotes text to keep all quotes, or --quotes csv" in capsys.readouterr().err
+    assert from_tsv.main([str(path), "--quotes", "csv", *langs(out)]) == 2
+    assert f"{path}:1: the quotes of the row" in capsys.readouterr().err
+    assert from_tsv.main([str(path), "--quotes", "text", *langs(out)]) == 0
+    assert read_back(out) == sorted((f'"{s}" x', f'"{t}"') for s, t in GOOD)
+
+
+def test_signs_for_and_against_csv_are_an_error(tmp_path, capsys):
+    path = tmp_path / "pairs.tsv"
+    rows = [*GOOD, ('"Wait!"', '"Tiaw!"'), ('"a ""b"" c"', "d")]
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in rows), "utf-8")
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert "--quotes" in capsys.readouterr().err
+
+
+def test_a_broken_row_of_csv_is_named(tmp_path, capsys):
+    path = tmp_path / "pairs.csv"
+    rows = [f"{s},{t}\n" for s, t in GOOD]
+    rows[50] = '"a "b" c",d\n'
+    path.write_text("".join(rows), "utf-8")
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert f"{path}:51: the quotes of the row that begins here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lines", ["{} and, then {}\n", "{}, well, {}\n{}\n", "{}\n{}\n"])
+def test_text_without_columns_is_an_error(tmp_path, capsys, lines):
+    path = tmp_path / "notes.txt"
+    path.write_text("".join(lines.format(*pair, pair[0]) for pair in GOOD[:-1]), "utf-8")
+    code = from_tsv.main([str(path), "--columns", "1,3", *langs(tmp_path / "out")])
+    assert (code, "--delimiter" in capsys.readouterr().err) == (2, True)
+
+
+def test_the_delimiter_may_be_given(tmp_path):
+    path = tmp_path / "pairs.txt"
+    path.write_text("".join(f"{s}|{t}\n" for s, t in GOOD), "utf-8")
+    argv = [str(path), "--delimiter", "|", *langs(tmp_path / "out")]
+    assert from_tsv.main(argv) == 0
+    assert read_back(tmp_path / "out") == sorted(GOOD)
+
+
+@pytest.mark.parametrize("columns", ["Swahili, English", "2,English", "2,3"])
+def test_columns_have_names(tmp_path, capsys, columns):
+    path = tmp_path / "pairs.csv"
+    rows = [("Document", "Swahili", "English"), *((i // 2, *pair) for i, pair in enumerate(GOOD))]
+    export(path, rows)
+    more = ["--header"] if columns == "2,3" else []
+    out = tmp_path / "out"
+    argv = [str(path), "--columns", columns, "--group-column", "1", *more, *langs(out)]
+    assert from_tsv.main([*argv, "--split", "group"]) == 0
+    assert read_back(out) == sorted(GOOD)
+    assert from_tsv.main([*argv, "--columns", "Swahili,Englihs", "--force"]) == 2
+    assert "pairs.csv:1: unknown column 'Englihs'; did you mean English?" in capsys.readouterr().err
+
+
+def workbook(path, *sheets):
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets:
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return str(path)
+
+
+def test_a_workbook_is_read(tmp_path):
+    rows = [["Swahili", None, "English"], *([s, 1, t] for s, t in [*GOOD, *ODD]), ["moja", 1, 1.5]]
+    path = workbook(tmp_path / "pairs.xlsx", ("pairs", rows))
+    assert from_tsv.main([path, "--columns", "Swahili,English", *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted([*READ, ("moja", "1.5")])
+
+
+def test_a_sheet_is_chosen(tmp_path, capsys):
+    path = workbook(tmp_path / "pairs.xlsx", ("notes", [["x"]]), ("words", GOOD))
+    assert from_tsv.main([path, *langs(tmp_path / "out")]) == 2
+    assert "has 2 sheets: notes, words\n  -> choose one with --sheet" in capsys.readouterr().err
+    assert from_tsv.main([path, "--sheet", "words", *langs(tmp_path / "out")]) == 0
+    assert manifest(tmp_path / "out")["pairs"]["train"] == 60
+    assert from_tsv.main([path, "--sheet", "word", "--force", *langs(tmp_path / "out")]) == 2
+    assert "did you mean words?" in capsys.readouterr().err
+
+
+def test_a_damaged_workbook_is_an_error(tmp_path, capsys):
+    path = tmp_path / "pairs.xlsx"
+    workbook(path, ("words", GOOD))
+    path.write_bytes(path.read_bytes()[:-500])
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert "cannot be read as an Excel workbook" in capsys.readouterr().err
+
+
+def test_a_workbook_needs_openpyxl(tmp_path, capsys, monkeypatch):
+    path = workbook(tmp_path / "pairs.xlsx", ("words", GOOD))
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    assert from_tsv.main([path, *langs(tmp_path / "out")]) == 2
+    assert '-e ".[xlsx]"; or save the sheet as CSV' in capsys.readouterr().err
