@@ -88,6 +88,7 @@ def forced_decode(
     options: SearchOptions,
     batcher: HalvingBatcher,
     progress: Callable[[int], None] = lambda pairs: None,
+    stop: Callable[[], None] = lambda: None,
 ) -> list[TokenScores]:
     """Score the targets of pairs, in batches of similar length.
 
@@ -100,6 +101,7 @@ def forced_decode(
             pair is a batch of its own. ``align`` adds the aligned source pieces.
         batcher: of the device that computes.
         progress: called with the number of pairs of each batch.
+        stop: called before each batch; may raise an exception to stop.
 
     Raises:
         NonFiniteScores: the scores of a pair hold NaN or infinity; with its line.
@@ -111,6 +113,7 @@ def forced_decode(
         kernels.load_if_worthwhile(int(longest.sum()))
 
     def score_batch(indices: range) -> list[TokenScores]:
+        stop()
         rows = order[indices.start : indices.stop]
         batch = collate(pairs, rows).to(batcher.device)
         with contextlib.ExitStack() as stack:
@@ -241,6 +244,7 @@ def add_scores_and_alignment(
     hypotheses: Sequence[Sequence[list[Hypothesis]]],
     options: SearchOptions,
     batcher: HalvingBatcher,
+    stop: Callable[[], None],
 ) -> list[list[Translation]]:
     """Return the translations of some lines, with log-probabilities by token and alignment.
 
@@ -249,6 +253,7 @@ def add_scores_and_alignment(
         parts: of each line, none for a blank one.
         hypotheses: of each line and part, best first.
         batcher: of the device that computes.
+        stop: called before each batch; may raise an exception to stop.
     """
     pairs = [
         (part.ids, np.array(one.ids, dtype=np.int64), part.line)
@@ -256,7 +261,7 @@ def add_scores_and_alignment(
         for part, ranks in zip(*of_line, strict=True)
         for one in ranks
     ]
-    scores = iter(forced_decode(model, EncodedPairs(pairs), options, batcher))
+    scores = iter(forced_decode(model, EncodedPairs(pairs), options, batcher, stop=stop))
     results = []
     for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]

@@ -76,16 +76,22 @@ class MbrRanker:
     Args:
         utility: a key of UTILITIES.
         tgt: language of the texts.
+        stop: called before each line; may raise an exception to stop.
     """
 
-    def __init__(self, utility: str, tgt: str) -> None:
+    def __init__(self, utility: str, tgt: str, stop: Callable[[], None] = lambda: None) -> None:
         self.extract, self.compare = UTILITIES[utility](tgt)
+        self._stop = stop
 
     def rank_lines(
         self, lines: Sequence[tuple[int, str, int]], candidates: Sequence[Sequence[Translation]]
     ) -> list[list[int]]:
         """Return the indices of the distinct candidates of each line, best first."""
-        return [self.rank([one.text for one in of_line]) for of_line in candidates]
+        orders = []
+        for of_line in candidates:
+            self._stop()
+            orders.append(self.rank([one.text for one in of_line]))
+        return orders
 
     def rank(self, texts: Sequence[str]) -> list[int]:
         """Return the indices of the distinct texts, highest expected utility first.

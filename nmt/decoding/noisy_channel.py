@@ -12,7 +12,7 @@ language model: log P(y) is left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,13 +33,20 @@ class NoisyChannelRanker:
         reverse: the model of the reverse direction.
         codec: of the model that translates, for the target language.
         options: ``reverse_weight``, ``reverse_tag``, ``src``, ``length_alpha``, ``batch_tokens``.
+        stop: called between batches; may raise an exception to stop.
 
     Raises:
         UserError: the reverse model does not fit.
     """
 
-    def __init__(self, reverse: Translator, codec: TextCodec, options: SearchOptions) -> None:
-        self.reverse, self.codec = reverse, codec
+    def __init__(
+        self,
+        reverse: Translator,
+        codec: TextCodec,
+        options: SearchOptions,
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.reverse, self.codec, self._stop = reverse, codec, stop
         self.weight, self.src = options.reverse_weight, options.src or codec.src
         _check_reverse(reverse, self.src, codec, options.reverse_tag)
         self._reverse_codec = reverse.codec.for_target(self.src)
@@ -62,7 +69,7 @@ class NoisyChannelRanker:
             for (number, line, parts), of_line in zip(lines, candidates, strict=True)
         ]
         pairs = [pair for of_line in encoded for pair in of_line if len(pair[0])]
-        scores = iter(self.reverse.score_ids(pairs, self._options))
+        scores = iter(self.reverse.score_ids(pairs, self._options, self._stop))
         orders = []
         for of_line, texts in zip(encoded, candidates, strict=True):
             total = [text.score for text in texts]

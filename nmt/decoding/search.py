@@ -144,6 +144,7 @@ def beam_search(
     strategy: SelectionStrategy | None = None,
     groups: int = 1,
     types: Tensor | None = None,
+    stop: Callable[[], None] = lambda: None,
 ) -> list[list[Hypothesis]]:
     """Return the ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
@@ -161,6 +162,7 @@ def beam_search(
             displace a hypothesis of another.
         types: [A] ids of the columns of the state's logits, in order; None = all. Processors and
             strategies need all.
+        stop: called before each position; may raise an exception to stop.
 
     Raises:
         NonFiniteScores: the logits of a searched hypothesis hold NaN or infinity; with the index of
@@ -186,6 +188,7 @@ def beam_search(
     banned = _columns(forbidden, types)
     banned_at_start = torch.cat([banned, _columns(forbidden.new_tensor([EOS]), types)])
     while True:
+        stop()
         at_start = beams.ids.shape[-1] == 0
         # all beams are equal at the first position; continuations of finished ones are not used
         needed = torch.arange(beam, device=device) == 0 if at_start else ~beams.finished

@@ -263,6 +263,7 @@ class Translator:
         skip: int = 0,
         progress: Callable[[int], None] = lambda lines: None,
         ready: Callable[[], bool] = lambda: True,
+        stop: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each line, in order, with bounded memory.
@@ -280,6 +281,8 @@ class Translator:
                 before their chunk is complete.
             ready: returns whether the next line can be read without waiting. If not, the lines read
                 so far are translated first.
+            stop: called between two positions of a search, between batches of scores, and while
+                worker processes search; may raise an exception to stop.
             options: fields of ``SearchOptions``.
 
         Raises:
@@ -298,7 +301,7 @@ class Translator:
             options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT if weight is None else weight
         checked = self.check_options(options, constraints.keys())
         numbered = itertools.islice(with_constraints(lines, constraints), skip, None)
-        return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
+        return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready, stop)
 
     def _stream(
         self,
@@ -307,14 +310,15 @@ class Translator:
         chunk_size: int,
         progress: Callable[[int], None],
         ready: Callable[[], bool],
+        stop: Callable[[], None],
     ) -> Iterator[list[Translation]]:
         codec = self._codec_of(options)
-        rank = self._ranking(codec, options)
+        rank = self._ranking(codec, options, stop)
         banned = codec.patterns(options.forbid_all, "forbid_all")
         for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
             parts = [codec.encode_line(*item, banned, options.tag, options.src) for item in chunk]
             progress(sum(not of_line for of_line in parts))  # blank lines
-            results = iter(self.search(list(itertools.chain(*parts)), options, progress=progress))
+            results = iter(self.search(list(itertools.chain(*parts)), options, stop, progress))
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
             if rank is not None:
                 candidates = list(map(codec.decode_line, hypotheses, parts))
@@ -332,18 +336,20 @@ class Translator:
 
                 with self._finite_scores():
                     translations = add_scores_and_alignment(
-                        self.model, codec, parts, hypotheses, options, self._forced_batcher
+                        self.model, codec, parts, hypotheses, options, self._forced_batcher, stop
                     )
                 yield from translations
             else:
                 yield from map(codec.decode_line, hypotheses, parts)
 
-    def _ranking(self, codec: TextCodec, options: SearchOptions) -> Ranking | None:
+    def _ranking(
+        self, codec: TextCodec, options: SearchOptions, stop: Callable[[], None]
+    ) -> Ranking | None:
         """Return what orders the candidates of lines; None = the search does."""
         if options.mbr:
-            return MbrRanker(options.mbr, codec.tgt).rank_lines
+            return MbrRanker(options.mbr, codec.tgt, stop).rank_lines
         if options.reverse_weight and self.reverse is not None:
-            return NoisyChannelRanker(self.reverse, codec, options).rank
+            return NoisyChannelRanker(self.reverse, codec, options, stop).rank
         return None
 
     def score(
@@ -412,13 +418,17 @@ class Translator:
             yield from scored
 
     def score_ids(
-        self, pairs: Sequence[tuple[np.ndarray, np.ndarray, int]], options: SearchOptions
+        self,
+        pairs: Sequence[tuple[np.ndarray, np.ndarray, int]],
+        options: SearchOptions,
+        stop: Callable[[], None] = lambda: None,
     ) -> list[float]:
         """Return the score of each target given its source: log-probability / length penalty.
 
         Args:
             pairs: ids of source and target, without EOS, and a line number for errors.
             options: ``length_alpha`` and ``batch_tokens``.
+            stop: called between batches; may raise an exception to stop.
 
         Raises:
             RunError: scores are NaN or infinite.
@@ -427,7 +437,9 @@ class Translator:
 
         self.model.eval()
         with self._finite_scores():
-            found = forced_decode(self.model, EncodedPairs(pairs), options, self._forced_batcher)
+            found = forced_decode(
+                self.model, EncodedPairs(pairs), options, self._forced_batcher, stop=stop
+            )
         return [
             sum(one.log_probs) / length_penalty(len(one.log_probs), options.length_alpha)
             for one in found
@@ -444,7 +456,7 @@ class Translator:
 
         Args:
             sources: ids of each sentence, without EOS.
-            stop: called between batches; may raise an exception to stop.
+            stop: see ``stream``.
             tgt: target language, for the tokenizer's rules; None = that of the translator.
         """
         checked = self.check_options(options)
@@ -498,7 +510,7 @@ class Translator:
         batches of similar length, the longest first.
 
         Args:
-            stop: called between batches; may raise an exception to stop.
+            stop: see ``stream``.
             progress: called with the number of lines of each batch.
 
         Raises:
@@ -549,14 +561,13 @@ class Translator:
             self.workers if keep else min(self.workers, len(jobs)),
             known=(self.model, self.codec),
             keep=keep,
+            stop=stop,
         )
         with contextlib.closing(results):
-            for batch, hypotheses in zip(batches, results, strict=True):
-                stop()
-                yield batch, hypotheses
+            yield from zip(batches, results, strict=True)
 
     def _search_job(self, job: Job) -> list[list[Hypothesis]]:
-        return self._search_batch(*job)
+        return self._search_batch(*job, stop=lambda: None)  # the parent kills the worker instead
 
     def _search_in_turn(
         self,
@@ -568,13 +579,15 @@ class Translator:
         """Yield the indices and hypotheses of each batch; halve batches when memory is short."""
 
         def search(batch: range) -> list[list[Hypothesis]]:
-            stop()
-            return self._search_batch(inputs[batch.start : batch.stop], options)
+            return self._search_batch(inputs[batch.start : batch.stop], options, stop)
 
         return self._search_batcher.map(search, sizes, options.batch_tokens)
 
     def _search_batch(
-        self, inputs: Sequence[SearchInput], options: SearchOptions
+        self,
+        inputs: Sequence[SearchInput],
+        options: SearchOptions,
+        stop: Callable[[], None],
     ) -> list[list[Hypothesis]]:
         """Search a batch with the model: plain, constrained or sampled, as the options say."""
         import torch
@@ -614,6 +627,7 @@ class Translator:
                 # each sample is a group: all start, and none displaces another
                 options.beam if options.sample else options.groups,
                 types,
+                stop,
             )
         if diverse:
             return [sorted(of, key=lambda h: -h.score)[: options.wanted] for of in results]

@@ -36,6 +36,7 @@ Result = TypeVar("Result")
 _FORKING = threading.Lock()
 
 MAX_WORKERS = 1024
+STOP_INTERVAL = 0.1  # seconds between two checks whether to stop
 CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not survive a fork
 
 
@@ -84,6 +85,7 @@ class WorkerPool(Generic[Job, Result]):
         workers: int,
         known: Sequence[Any] = (),
         keep: bool = False,
+        stop: Callable[[], None] = lambda: None,
     ) -> Generator[Result, None, None]:
         """Yield ``function(job)`` for each job, in order.
 
@@ -96,17 +98,20 @@ class WorkerPool(Generic[Job, Result]):
                 number of workers changes, they are started again.
             keep: whether the workers stay for the next call. They always end if this generator is
                 closed early or raises an error.
+            stop: called while the workers compute; may raise an exception, which ends them.
 
         Raises:
             MachineError: a worker was ended from outside.
             Exception: what ``function`` raises, with the traceback of the worker.
         """
         if not self._in_use.acquire(blocking=False):
-            yield from map(function, jobs)
+            for job in jobs:
+                stop()
+                yield function(job)
             return
         try:
             self._start(function, workers, known)
-            yield from self._map(jobs)
+            yield from self._map(jobs, stop)
         except BaseException:
             keep = False
             raise
@@ -142,7 +147,7 @@ class WorkerPool(Generic[Job, Result]):
                 theirs.close()
                 self._workers[ours] = worker
 
-    def _map(self, jobs: Sequence[Job]) -> Generator[Result, None, None]:
+    def _map(self, jobs: Sequence[Job], stop: Callable[[], None]) -> Generator[Result, None, None]:
         remaining = iter(enumerate(jobs))
         busy: set[Connection] = set()
         answers: dict[int, Any] = {}  # results and errors that came before their turn
@@ -157,7 +162,8 @@ class WorkerPool(Generic[Job, Result]):
                 send(connection)
         for wanted in range(len(jobs)):
             while wanted not in answers:
-                for answered in wait(list(busy)):
+                stop()
+                for answered in wait(list(busy), STOP_INTERVAL):
                     assert isinstance(answered, Connection)
                     with self._detecting_end(answered):
                         number, *answer = answered.recv()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class CTranslate2Search:
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.suppressed = [[token] for token in suppressed]
+        self.ahead = 2 * workers  # batches, so that no thread waits for the next one
         # several translators of one thread each are faster than one of several threads
         self.translator = library.Translator(
             str(folder),
@@ -79,12 +81,16 @@ class CTranslate2Search:
         )
 
     def search(
-        self, sources: Sequence[np.ndarray], options: SearchOptions
+        self,
+        sources: Sequence[np.ndarray],
+        options: SearchOptions,
+        stop: Callable[[], None] = lambda: None,
     ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of each sentence, best first.
 
         Args:
             sources: ids of each sentence without EOS.
+            stop: called before each batch; may raise an exception to stop.
 
         Raises:
             MachineError: CTranslate2 failed, for example because memory is short.
@@ -93,41 +99,50 @@ class CTranslate2Search:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         by_length = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
         beyond_limit = defaultdict(list)
-        for row in self._search(sources, _batches(sources, by_length, options), options, results):
+        batches = iter(_batches(sources, by_length, options))
+        for row in self._search(sources, batches, options, results, stop):
             beyond_limit[len(sources[row])].append(row)
         batches = (b for rows in beyond_limit.values() for b in _batches(sources, rows, options))
-        self._search(sources, batches, options, results)
+        self._search(sources, batches, options, results, stop)
         return [hypotheses[: options.wanted] for hypotheses in results]
 
     def _search(
         self,
         sources: Sequence[np.ndarray],
-        batches: Iterable[Sequence[int]],
+        batches: Iterator[Sequence[int]],
         options: SearchOptions,
         results: list[list[Hypothesis]],
+        stop: Callable[[], None],
     ) -> list[int]:
         """Fill in ``results``; return the rows whose search reached or exceeded their own limit."""
-        pending: list[tuple[int, int, Any]] = []
-        for batch in batches:
+        # CTranslate2 cannot cancel a batch, so only a few are submitted ahead
+        pending: deque[tuple[Sequence[int], list[Any]]] = deque()
+        beyond_limit: list[int] = []
+        while True:
+            for batch in itertools.islice(batches, self.ahead - len(pending)):
+                stop()
+                longest = len(sources[batch[0]])
+                pending.append(
+                    (batch, self._submit([sources[row] for row in batch], longest, options))
+                )
+            if not pending:
+                return beyond_limit
+            batch, futures = pending.popleft()
             longest = len(sources[batch[0]])
-            futures = self._submit([sources[row] for row in batch], longest, options)
-            pending += [(row, longest, future) for row, future in zip(batch, futures, strict=True)]
-        beyond_limit = []
-        for row, longest, future in pending:
-            try:
-                length, result = len(sources[row]), future.result()
-            except RuntimeError as error:
-                raise MachineError(
-                    f"CTranslate2 failed: {error}",
-                    fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
-                    "--device cpu",
-                ) from error
-            limit = length + 1 + options.max_len_offset
-            if length < longest and max(map(len, result.hypotheses)) >= limit:
-                beyond_limit.append(row)
-            else:
-                results[row] = self._rank(row, result, options)
-        return beyond_limit
+            for row, future in zip(batch, futures, strict=True):
+                try:
+                    length, result = len(sources[row]), future.result()
+                except RuntimeError as error:
+                    raise MachineError(
+                        f"CTranslate2 failed: {error}",
+                        fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
+                        "--device cpu",
+                    ) from error
+                limit = length + 1 + options.max_len_offset
+                if length < longest and max(map(len, result.hypotheses)) >= limit:
+                    beyond_limit.append(row)
+                else:
+                    results[row] = self._rank(row, result, options)
 
     def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
         return self.translator.translate_batch(
@@ -202,9 +217,8 @@ class ExportedTranslator(Translator):
         progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from CTranslate2."""
-        stop()
         with self._finite_scores(inputs):
-            results = self.engine.search([one.ids for one in inputs], options)
+            results = self.engine.search([one.ids for one in inputs], options, stop)
         progress(sum(one.part == 0 for one in inputs))
         return results
 

@@ -59,9 +59,8 @@ class AutoTranslator(Translator):
         engine = self._engine() if fits and is_greedy(inputs, options) else None
         if engine is None:
             return super().search(inputs, options, stop, progress)
-        stop()
         with self._finite_scores(inputs):
-            results = engine.search([one.ids for one in inputs], options)
+            results = engine.search([one.ids for one in inputs], options, stop)
         progress(sum(one.part == 0 for one in inputs))
         return results
 

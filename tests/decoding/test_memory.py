@@ -28,7 +28,7 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
     """A translator whose search returns the same hypothesis for each sentence."""
     translator = untrained()
 
-    def search(inputs: Sequence[SearchInput], options: Any) -> list[list[Hypothesis]]:
+    def search(inputs: Sequence[SearchInput], options: Any, stop: Any) -> list[list[Hypothesis]]:
         return [[Hypothesis([5, 6], -1.0, -1.0, True)] * options.n_best for _ in inputs]
 
     monkeypatch.setattr(translator, "_search_batch", search)

@@ -231,21 +231,76 @@ def test_the_stream_reads_one_chunk_ahead(
     assert first == translator.translate([LINES[n % len(LINES)] for n in range(1, 7)])
 
 
-def test_stop_is_called_between_batches(translator: Translator) -> None:
-    calls = 0
+class Cancelled(Exception):
+    """Raised by the function ``stop`` of a call."""
 
-    class Stopped(Exception):
-        pass
 
-    def stop() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            raise Stopped
+class StopAt:
+    """Raises Cancelled at a call with this number."""
 
-    with pytest.raises(Stopped):
-        translator.translate_ids([np.array([4, 5])] * 9, stop, batch_tokens=1)
-    assert calls == 3
+    def __init__(self, last: int) -> None:
+        self.calls, self.last = 0, last
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.calls == self.last:
+            raise Cancelled
+
+
+def test_a_search_can_be_stopped_between_two_batches(translator: Translator) -> None:
+    stop = StopAt(3)
+    with pytest.raises(Cancelled):
+        translator.translate_ids(
+            [np.array([4, 5])] * 9, stop, batch_tokens=1, beam=1, max_len_offset=1
+        )
+    assert stop.calls == 3
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options))
+def test_a_search_can_be_stopped_between_two_positions(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    positions = 0
+    advance = DecodeState.advance
+
+    def count(*arguments: Any) -> Any:
+        nonlocal positions
+        positions += 1
+        return advance(*arguments)
+
+    monkeypatch.setattr(DecodeState, "advance", count)
+    with pytest.raises(Cancelled):
+        list(translator.stream(LINES, stop=StopAt(4), **options))
+    assert positions == 3
+
+
+@pytest.mark.parametrize("options", [{"token_scores": True}, {"align": True}, {"mbr": "bleu"}])
+def test_scores_and_ranking_can_be_stopped(translator: Translator, options: dict[str, Any]) -> None:
+    """Each line is a batch, so each line asks once more than its search does."""
+    search, complete = StopAt(0), StopAt(0)
+    given = {"batch_tokens": 1, "n_best": 2, "beam": 16}
+    expected = list(translator.stream(LINES, stop=search, **given))
+    assert len(expected) == len(LINES)
+    list(translator.stream(LINES, stop=complete, **given, **options))
+    assert complete.calls >= search.calls + len(LINES)
+    with pytest.raises(Cancelled):
+        list(translator.stream(LINES, stop=StopAt(complete.calls), **given, **options))
+    # the translator is as before
+    assert list(translator.stream(LINES, **given)) == expected
+
+
+def test_a_search_within_a_search_changes_neither(translator: Translator) -> None:
+    """A server translates a short text while a long one waits between two positions."""
+    inner: list[list[str]] = []
+    given: dict[str, Any] = {"n_best": 3, "token_scores": True, "align": True}
+
+    def nested() -> None:
+        if len(inner) < 5:
+            inner.append(translator.translate(LINES[:2]))
+
+    outer = list(translator.stream(LINES, stop=nested, **given))
+    assert outer == list(translator.stream(LINES, **given))
+    assert inner == [translator.translate(LINES[:2])] * 5
 
 
 # ---------------------------------------------------------------- memory

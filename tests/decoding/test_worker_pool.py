@@ -414,3 +414,18 @@ def test_workers_ignore_ctrl_c() -> None:
         return n
 
     assert mapped(work, range(4)) == [0, 1, 2, 3]
+
+
+def test_workers_end_when_the_caller_stops() -> None:
+    """As after a timeout: the caller does not wait for the batch that a worker computes."""
+    pool: WorkerPool[float, None] = WorkerPool()
+    started = time.monotonic()
+
+    def stop() -> None:
+        if time.monotonic() - started > 0.5:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        list(pool.map(time.sleep, [60.0, 60.0], 2, keep=True, stop=stop))
+    assert time.monotonic() - started < 30
+    assert not pool._workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,3 +115,26 @@ def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path: Path) -> None:
     (found,) = engine.search(SOURCES[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
+
+
+def test_a_search_can_be_stopped_between_two_batches(engine: CTranslate2Search) -> None:
+    """CTranslate2 cannot cancel a batch, so at most a few are submitted ahead."""
+    submitted, submit = 0, engine._submit
+
+    def count(*arguments: Any) -> list[Any]:
+        nonlocal submitted
+        submitted += 1
+        return submit(*arguments)
+
+    def stop() -> None:
+        if submitted == 5:
+            raise TimeoutError
+
+    options = SearchOptions(batch_tokens=1)
+    expected = [best.ids for (best,) in engine.search(SOURCES, SearchOptions())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_submit", count)
+        with pytest.raises(TimeoutError):
+            engine.search(SOURCES, options, stop)
+        assert submitted == 5
+    assert [best.ids for (best,) in engine.search(SOURCES, options)] == expected
