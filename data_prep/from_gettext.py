@@ -1,22 +1,30 @@
 """A corpus from gettext catalogs (.po, .mo), the format of many localization communities.
 
-``python -m data_prep.from_gettext po/ --src-lang en --tgt-lang gd -o data/en-gd``. Msgids are the
-source and msgstrs the target, unless ``--msgid-lang`` names the target language. Fuzzy, obsolete
-and untranslated messages are dropped; plural messages give their first and last form.
+Msgids are the source and msgstrs the target, unless ``--msgid-lang`` names the target language.
+Fuzzy, obsolete and untranslated messages are dropped; plural messages give their first and last
+form. A folder stands for all catalogs in it.
+
+Examples:
+  python -m data_prep.from_gettext po/ --src-lang en --tgt-lang gd -o data/en-gd
+  python -m data_prep.from_gettext gd.po --src-lang gd --tgt-lang en --msgid-lang en -o data/gd-en
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from data_prep.command import own_corpus_command
 from data_prep.pairs import Drops, Pair, one_line
 from nmt.errors import UserError, install_fix
+
+_STRING = re.compile(r'\ufeff?(?:#~)?\s*(?:msg\w+(?:\[\d+\])?\s*)?"')
+_COMPLETE = re.compile(r'[^"]*(?:"(?:[^"\\]|\\.)*"\s*)+$')
 
 
 def _catalog(path: Path) -> Any:
@@ -29,9 +37,24 @@ def _catalog(path: Path) -> Any:
             fix=install_fix("gettext"),
         ) from error
     try:
-        return (polib.mofile if path.suffix == ".mo" else polib.pofile)(str(path))
+        if path.suffix == ".mo":
+            return polib.mofile(str(path))
+        with path.open(encoding=polib.detect_encoding(str(path))) as file:
+            _check_strings(file, path)
+        return polib.pofile(str(path))
     except (OSError, ValueError, struct.error) as error:
         raise UserError(f"cannot be read: {error}", at=str(path), fix="check the file") from error
+
+
+def _check_strings(lines: Iterable[str], path: Path) -> None:
+    """Raise UserError for a string without its closing quote, from which polib takes a letter."""
+    for number, line in enumerate(lines, 1):
+        if _STRING.match(line) and not _COMPLETE.match(line):
+            raise UserError(
+                "this string has no closing quote",
+                at=f"{path}:{number}",
+                fix="add the quote, or check all of the file with msgfmt -c",
+            )
 
 
 def _messages(entry: Any) -> Iterator[tuple[str, str]]:
@@ -84,7 +107,8 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
         if not path.is_file():
             raise UserError("no such file", at=str(path), fix="check the path")
         for number, entry in enumerate(_catalog(path), 1):
-            place = f"{path.name}:message {number}"
+            line = getattr(entry, "linenum", 0)  # of a .po file
+            place = f"{path.name}:{line}" if line else f"{path.name}:message {number}"
             if entry.obsolete or "fuzzy" in entry.flags:
                 drops.add("fuzzy or obsolete message", place)
                 continue

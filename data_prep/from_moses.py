@@ -1,8 +1,14 @@
 """A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT, plain, .gz, .xz or .bz2.
 
-``python -m data_prep.from_moses corpus --src-lang gl --tgt-lang en -o data/gl-en`` splits corpus.gl
-and corpus.en. ``--dev`` and ``--test`` name existing splits, which are copied line by line; the
-filters then apply to the training pairs only.
+``--dev`` and ``--test`` name existing splits, which are copied line by line; the filters then apply
+to the training pairs only.
+
+Examples:
+  python -m data_prep.from_moses raw/talks --src-lang gl --tgt-lang en -o data/gl-en
+  python -m data_prep.from_moses news books --dev-size 500 --test-size 500 --src-lang gl \\
+      --tgt-lang en -o data/gl-en
+  python -m data_prep.from_moses raw/train --dev raw/dev --test raw/test --src-lang gl \\
+      --tgt-lang en -o data/gl-en
 """
 
 from __future__ import annotations

@@ -1,91 +1,231 @@
 """A corpus from translation memories in TMX (1.1 to 1.4), as translation tools export them.
 
-``python -m data_prep.from_tmx memory.tmx --src-lang de --tgt-lang hsb -o data/de-hsb``
+Files may be compressed (.gz, .xz, .bz2). A unit that is not well-formed XML is dropped and listed.
+
+Examples:
+  python -m data_prep.from_tmx memory.tmx --src-lang de --tgt-lang hsb -o data/de-hsb
+  python -m data_prep.from_tmx *.tmx.gz --split group --src-lang de --tgt-lang hsb -o data/de-hsb
 """
 
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
+import re
 import sys
+import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, TextIO
 
 from data_prep.command import own_corpus_command
 from data_prep.languages import check_choice
-from data_prep.pairs import Drops, Pair, one_line
+from data_prep.pairs import Drops, Pair, archive_errors, one_line
+from nmt.data.text import OPENERS
+from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import UserError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# Elements whose content is formatting code of the document, not text (TMX 1.4b, section 3).
+_BLOCK = 1 << 20  # characters that are read at once
+_MAX_UNIT = 1 << 24  # characters
+_MAX_DEPTH = 100  # of tags in a unit
+_START = re.compile(r"<!--.*?-->|<(?:[\w.-]+:)?tu(?=[\s/>])", re.DOTALL)
+_END = re.compile(r"<!--.*?(?:-->|\Z)|</(?:[\w.-]+:)?tu\s*>", re.DOTALL)
+_LAST = re.compile(r"</(?:[\w.-]+:)?(?:body|tmx)\s*>")
+_NAMESPACE = re.compile(r"""\sxmlns:[\w.-]+\s*=\s*(?:"[^"]*"|'[^']*')""")
+# Elements whose content is formatting code of the document, not text (TMX 1.4b, section 3). Those
+# of a pair usually format words or letters; others often stand for a line break or an image.
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
+_PAIRED = {"bpt", "ept", "it"}
+# their types in TMX, and the HTML tags in them, that do not separate words
+_FORMATTING = {
+    *("bold", "color", "dulined", "font", "italic", "link", "scap", "ulined"),
+    *("a", "b", "em", "i", "small", "span", "strong", "sub", "sup", "u"),
+}
+_CODE = "\0"  # stands for a code that separates words; XML cannot have it
+_JOINS = set("\"'/-\u2010\u2011")  # beside these characters, a code is not a space
 
 
-def _text(element: ET.Element) -> str:
-    """Return the text of a <seg> without the native codes in it."""
+def _code_name(code: ET.Element) -> str:
+    found = re.search(r"[a-z]+", (code.get("type") or code.text or "").lower())
+    return found[0] if found else ""
+
+
+def _text(element: ET.Element, depth: int = 0) -> str:
+    """Return the text of a <seg>, with ``_CODE`` for codes that separate words.
+
+    Raises:
+        ValueError: tags are nested too deeply.
+    """
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"over {_MAX_DEPTH} nested tags")
     parts = [element.text or ""]
     for child in element:
-        if child.tag not in _CODES:
-            parts.append(_text(child))
+        tag = _local(child.tag)
+        if tag not in _CODES:
+            parts.append(_text(child, depth + 1))
+        elif (name := _code_name(child)) not in _FORMATTING and (name or tag not in _PAIRED):
+            parts.append(_CODE)
         parts.append(child.tail or "")
     return "".join(parts)
+
+
+def _spaced(text: str) -> str:
+    """Replace codes by spaces where they separate words, and not where punctuation follows."""
+    if _CODE not in text:
+        return one_line(text)
+    first, *others = re.split(f"{_CODE}+", text)
+    for part in others:
+        before, after = first[-1:], part[:1]
+        joined = (
+            not before
+            or not after
+            or {before, after} & _JOINS
+            or unicodedata.category(before) in ("Ps", "Pi")
+            or unicodedata.category(after) in ("Pe", "Pf", "Po")
+            or (UNSPACED_CHARACTER.match(before) and UNSPACED_CHARACTER.match(after))
+        )
+        first += part if joined and after not in ("¿", "¡") else f" {part}"
+    return one_line(first)
+
+
+def _local(tag: str) -> str:
+    """Return the name of a tag without its namespace."""
+    return tag.rpartition("}")[2]
 
 
 def _sides(unit: ET.Element) -> dict[str, str]:
     """Return lowercased language -> text of a translation unit; en-US also counts as en."""
     sides: dict[str, str] = {}
-    for variant in unit.iter("tuv"):
+    for variant in unit:
+        if _local(variant.tag) != "tuv":
+            continue
         lang = (variant.get(_XML_LANG) or variant.get("lang") or "").lower().replace("_", "-")
-        segment = variant.find("seg")
+        segment = next((child for child in variant if _local(child.tag) == "seg"), None)
         if segment is not None:
-            text = one_line(_text(segment))
+            text = _spaced(_text(segment))
             sides[lang] = text
             sides.setdefault(lang.split("-")[0], text)
     return sides
 
 
-def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Yield the pairs of the units with both languages; a unit's place is its number in the file.
+def _decoded(file: BinaryIO, path: Path) -> TextIO:
+    """Return the text of a file, whose encoding its first bytes or its XML declaration say."""
+    start = file.read(200)
+    file.seek(0)
+    named = re.search(rb"""^<\?xml[^>]*encoding\s*=\s*["']([\w.-]+)""", start)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif start.startswith((b"<\0", b"\0<")):
+        encoding = "utf-16-le" if start[0] else "utf-16-be"
+    else:
+        encoding = named[1].decode().lower() if named else "utf-8"
+        if encoding.startswith(
+            ("utf-8", "utf8", "utf-16", "utf16")
+        ):  # also a file that names UTF-16 and was converted
+            encoding = "utf-8-sig"
+    try:
+        return io.TextIOWrapper(file, encoding, errors="surrogateescape")
+    except LookupError as error:
+        raise UserError(
+            f"the encoding that its first line names cannot be read: {error}",
+            at=str(path),
+            fix='convert the file to UTF-8 with iconv, and write encoding="UTF-8" in that line',
+        ) from error
+
+
+def _pieces(file: TextIO, path: Path) -> Iterator[str]:
+    """Yield the text up to the end of the first unit, of the second one, and so on, and the rest.
 
     Raises:
-        UserError: the XML is malformed (names line and column) or in an encoding that cannot be
-            read, or the file lacks a language.
+        UserError: no unit ends for a long time.
+    """
+    text, begin, line = "", 0, 1
+    while block := file.read(_BLOCK):
+        text, begin = text[begin:] + block, 0
+        for found in _END.finditer(text):
+            if not found[0].startswith("<!--"):
+                yield text[begin : found.end()]
+                line += text.count("\n", begin, found.end())
+                begin = found.end()
+        if len(text) - begin > _MAX_UNIT:
+            raise UserError(
+                f"no translation unit ends in {_MAX_UNIT:,} characters",
+                at=f"{path}:{line}",
+                fix="check that the file is a TMX file",
+            )
+    yield text[begin:]
+
+
+def _units(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
+    """Yield the line of each unit and its text in each language; None if the XML is unreadable.
+
+    Raises:
+        UserError: the file cannot be read, or ends before the memory does.
+    """
+    line, namespaces = 1, ""
+    with archive_errors(path), OPENERS.get(path.suffix, open)(path, "rb") as file:
+        for number, piece in enumerate(_pieces(_decoded(file, path), path)):
+            found = [tag for tag in _START.finditer(piece) if not tag[0].startswith("<!--")]
+            starts = [tag.start() for tag in found] or [0]
+            if number == 0:
+                namespaces = "".join(_NAMESPACE.findall(piece[: starts[0] or None]))
+            ended = piece.endswith(">") and _END.match(piece, piece.rfind("</")) is not None
+            place = 0
+            for start in starts if found or ended else ():
+                line += piece.count("\n", place, start)
+                place = start
+                # a unit in which another one begins is not complete
+                complete = ended and start == starts[-1]
+                yield line, _unit(piece[start:], namespaces) if complete else None
+            line += piece.count("\n", place)
+    if not _LAST.search(piece):
+        raise UserError(
+            "ends before </tmx>",
+            at=f"{path}:{line}",
+            fix="copy or export the translation memory again; this file is truncated, or not TMX",
+        )
+
+
+def _unit(xml: str, namespaces: str) -> dict[str, str] | None:
+    try:
+        return _sides(ET.fromstring(f"<x{namespaces}>{xml}</x>")[0])
+    except (ET.ParseError, ValueError):  # ValueError: bytes of another encoding, or deep nesting
+        return None
+
+
+def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
+    """Yield the pairs of the units with both languages.
+
+    Raises:
+        UserError: a file cannot be read, or has no unit that is well-formed, or lacks a language.
     """
     wanted = [args.src.lower(), args.tgt.lower()]
     for path in args.files:
         if not path.is_file():
             raise UserError("no such file", at=str(path), fix="check the path")
         seen: set[str] = set()
-        number = 0
-        try:
-            for _, element in ET.iterparse(path):
-                if element.tag != "tu":
-                    continue
-                number += 1
-                sides = _sides(element)
-                element.clear()
-                seen |= sides.keys()
-                if all(lang in sides for lang in wanted):
-                    place = f"{path.name}:unit {number}"
-                    yield Pair(sides[wanted[0]], sides[wanted[1]], place, str(path))
-                else:
-                    drops.add("unit lacks a language", f"{path.name}:unit {number}")
-        except ET.ParseError as error:
-            line, column = error.position
-            raise UserError(
-                f"not well-formed XML: {error}",
-                at=f"{path}:{line}:{column + 1}",
-                fix="export the translation memory again; this file may be truncated",
-            ) from error
-        except (LookupError, ValueError) as error:
-            raise UserError(
-                f"the encoding that its first line names cannot be read: {error}",
-                at=str(path),
-                fix='convert the file to UTF-8 with iconv, and write encoding="UTF-8" in that line',
-            ) from error
+        damaged = ""
+        for number, (line, sides) in enumerate(_units(path), 1):
+            place = f"{path.name}:{line} (unit {number})"
+            if sides is None:
+                drops.add("unreadable XML", place)
+                damaged = damaged or f"{path}:{line}"
+                continue
+            seen |= sides.keys()
+            if all(lang in sides for lang in wanted):
+                yield Pair(sides[wanted[0]], sides[wanted[1]], place, str(path))
+            else:
+                drops.add("unit lacks a language", place)
         if not seen:
             raise UserError(
-                "has no translation unit", at=str(path), fix="check that the file is a TMX file"
+                f"no translation unit is well-formed XML with at most {_MAX_DEPTH} nested tags"
+                if damaged
+                else "has no translation unit",
+                at=damaged or str(path),
+                fix="check that the file is a TMX file, or export it again",
             )
         for lang in wanted:
             check_choice(lang, seen, "language", str(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import tarfile
 import zlib
@@ -126,7 +125,9 @@ def archive_errors(path: Path) -> Iterator[None]:
     """Turn the exceptions of a damaged archive into a UserError."""
     try:
         yield
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the system; bz2 and gzip raise a plain OSError for a damaged archive
         raise UserError(
             f"damaged or truncated archive ({error})",
             at=str(path),

@@ -289,32 +289,6 @@ def test_files_of_one_name_are_groups_of_their_own(tmp_path):
     assert from_tmx.main(argv) == 0
 
 
-def test_tmx_text_has_no_formatting_codes(tmp_path):
-    good = list(texts(100))
-    coded = 'save <bpt i="1">&lt;b&gt;</bpt><hi>all &amp; more</hi><ept i="1">&lt;/b&gt;</ept> now'
-    path = tmp_path / "memory.tmx"
-    path.write_text(tmx([*good, (coded, "yes")]), "utf-8")
-    assert from_tmx.main([str(path), *langs(tmp_path / "out")]) == 0
-    assert read_back(tmp_path / "out") == sorted([*good, ("save all & more now", "yes")])
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda text: text[:-50], "memory.tmx:1:"),
-        (lambda text: text.replace('"yy"', '"yz"'), "unknown language 'yy'; did you mean yz?"),
-        (lambda text: text.replace("?>", ' encoding="gb2312"?>', 1), "convert the file to UTF-8"),
-        (lambda text: text.replace("?>", ' encoding="utf9"?>', 1), "unknown encoding: utf9"),
-        (lambda text: text.replace("tu>", "u>"), "memory.tmx: has no translation unit"),
-    ],
-)
-def test_tmx_damage(tmp_path, capsys, damage, message):
-    path = tmp_path / "memory.tmx"
-    path.write_text(damage(tmx(texts(100))), "utf-8")
-    assert from_tmx.main([str(path), *langs(tmp_path / "out")]) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("suffix", ["po", "mo"])
 @pytest.mark.parametrize("msgid_lang", ["xx", "yy"])
 def test_gettext(tmp_path, suffix, msgid_lang):
@@ -352,6 +326,30 @@ def test_gettext_needs_polib(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "polib", None)
     assert from_gettext.main([str(tmp_path / "a.po"), *langs(tmp_path / "out")]) == 2
     assert 'run: pip install -c constraints.txt -e ".[gettext]"\n' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        'msgid "no closing quote\nmsgstr "x"',
+        'msgid "x"\nmsgstr "no closing quote',
+        'msgid "x"\nmsgstr ""\n"no closing quote',
+        'msgid "x"\nmsgstr "no closing quote\\"',
+        'msgid "x"\nmsgid_plural "x"\nmsgstr[0] "y"\nmsgstr[1] "no closing quote',
+        '#~ msgid "no closing quote\n#~ msgstr "x"',
+    ],
+)
+def test_a_string_without_closing_quote_is_an_error_with_its_line(tmp_path, capsys, damaged):
+    path = tmp_path / "app.po"
+    good = "".join(f'msgid "{s}"\nmsgstr "{t} \\"\\\\"\n\n' for s, t in texts(100))
+    path.write_text(f'{good}# a comment with a "\n{damaged}\n', "utf-8")
+    lines = path.read_text("utf-8").splitlines()
+    (line,) = [i for i, text in enumerate(lines, 1) if "no closing" in text]
+    assert from_gettext.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert f"{path}:{line}: this string has no closing quote" in capsys.readouterr().err
+    path.write_text(good, "utf-8")
+    assert from_gettext.main([str(path), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted((s, f'{t} "\\') for s, t in texts(100))
 
 
 def test_gettext_damage(tmp_path, capsys):
