@@ -182,7 +182,10 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    from nmt.cli.parsers import command_parser
+
+    parser = command_parser(
+        None,
         description=(description or "").replace("``", "`"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-average."""
-    p = argparse.ArgumentParser(
-        prog="nmt-average",
+    p = command_parser(
+        "nmt-average",
         description="Average the weights of several checkpoints of a run. The result is a new "
         "checkpoint in the run folder, for example u001500-avg5. Translate with it using "
         "nmt-translate --checkpoint. The best checkpoint of the run does not change.",

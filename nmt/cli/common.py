@@ -9,17 +9,16 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
-import difflib
 import errno
 import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import nmt
-from nmt.errors import NmtError, Terminated, UserError
+from nmt.cli.parsers import parse
+from nmt.errors import NmtError, Terminated
 
 ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
@@ -39,7 +38,7 @@ def run_command(
 
     Args:
         body: runs the command; an exception decides the exit code.
-        parser: builds the command line.
+        parser: builds the command line, with ``command_parser``.
         argv: arguments, None = those of the process.
     """
     if argv is None:  # this process runs one command only
@@ -52,12 +51,8 @@ def run_command(
     try:
         p = parser()
         command = p.prog
-        p.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        p.add_argument("--version", action="version", version=f"%(prog)s {nmt.__version__}")
         p.add_argument_group("exit codes", EXIT_CODES)
-        args, unknown = p.parse_known_intermixed_args(argv)
-        if unknown:
-            p.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(p, unknown)}")
+        args = parse(p, argv)
         debug = args.debug
         body(args)
         if sys.stdout:  # None if the caller closed it
@@ -76,23 +71,6 @@ def run_command(
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             _drop_output()  # standard output may be what cannot be written
         return code
-
-
-def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
-    """Return what the first unknown option may mean; empty if nothing is close to it."""
-    first = next((word for word in unknown if word.startswith("--")), None)
-    if first is None:
-        return ""
-    name, _, value = first.partition("=")
-    if any(action.dest == "overrides" for action in parser._actions):
-        from nmt.config.recipe import Recipe
-
-        key = name.removeprefix("--")
-        if key.partition(".")[0] in Recipe.model_fields:
-            return f"\n  -> recipe keys have no dashes: {key}={value or 'VALUE'}"
-    options = [option for action in parser._actions for option in action.option_strings]
-    close = difflib.get_close_matches(name, options, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def enable_gc() -> None:
@@ -163,52 +141,6 @@ def resamples(text: str) -> int:
     if text.isdecimal() and (int(text) == 0 or int(text) >= 100):
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
-
-
-def check_output_file(name: str, flag: str, inputs: Iterable[str | None] = ()) -> None:
-    """Check that a file can be written, before the computation of its contents.
-
-    Args:
-        name: the file; an existing one is replaced.
-        flag: that names the file.
-        inputs: files that are read, which must not be replaced; None = not given.
-
-    Raises:
-        UserError: it is an input or a folder, or its folder does not exist.
-    """
-    path, fix = Path(name), f"pass another file to {flag}"
-    if path.is_dir():
-        raise UserError("is a folder", at=name, fix=fix)
-    if not path.absolute().parent.is_dir():
-        raise UserError(
-            "the folder does not exist", at=str(path.parent), fix=f"create it, or {fix}"
-        )
-    for other in map(Path, filter(None, inputs)):
-        if path.exists() and other.exists() and path.samefile(other):
-            raise UserError("is also an input, which would be overwritten", at=name, fix=fix)
-
-
-def keep_other_file(name: str, flag: str, kind: str, begins: str) -> None:
-    """Raise UserError if an output file exists and is not of the kind that the command writes.
-
-    Args:
-        flag: that names the file.
-        kind: what the command writes: "a report".
-        begins: how each file of this kind begins.
-    """
-    from nmt.runtime.files import disk_errors
-
-    path = Path(name)
-    if not path.is_file():
-        return
-    with disk_errors(path), path.open("rb") as file:
-        start = file.read(len(begins))
-    if start not in (b"", begins.encode()):
-        raise UserError(
-            f"exists and is not {kind}",
-            at=name,
-            fix=f"pass another file to {flag}, or delete this one",
-        )
 
 
 def add_model_options(group: argparse._ArgumentGroup) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
 QUANTIZATIONS = [
@@ -18,8 +19,8 @@ QUANTIZATIONS = [
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-export."""
-    p = argparse.ArgumentParser(
-        prog="nmt-export",
+    p = command_parser(
+        "nmt-export",
         description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
         "vocabulary, and a short Python program that translates without this toolkit. With --hub, "
         "add a model card made from the run. --format transformers writes a folder for Hugging "
@@ -39,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"type of the stored weights: {', '.join(QUANTIZATIONS)}; default: float32",
     )
     p.add_argument(
+        "-o",
         "--output",
         metavar="DIR",
         help="folder to write; default: RUN/FORMAT or RUN/ctranslate2-TYPE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from nmt.errors import MachineError, UserError
 from nmt.runtime.files import AGAIN, RESUME, disk_errors
 
 RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
+NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 
 
@@ -63,18 +65,7 @@ def locked_output(
     output = Path(name)
     outputs = [output] if files is None else files
     partial, lock_path = partial_path(output), output.with_name(f".{output.name}.nmt-lock")
-    if not output.absolute().parent.is_dir():
-        raise UserError(
-            "the folder does not exist",
-            at=str(output.parent),
-            fix=f"create it, or {CHOOSE_ANOTHER}",
-        )
-    inputs = list(inputs)
-    for path in (*outputs, partial, signature_path(partial), lock_path):
-        if path.exists() and any(_is_same_file(path, one) for one in inputs):
-            raise UserError(
-                "is also an input, which would be overwritten", at=str(path), fix=CHOOSE_ANOTHER
-            )
+    _check_place([*outputs, partial, signature_path(partial), lock_path], list(inputs))
     lock = FileLock(lock_path)
     with disk_errors(lock_path, elsewhere=CHOOSE_ANOTHER):
         try:
@@ -100,6 +91,44 @@ def locked_output(
         lock.release()
 
 
+def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
+    """Check that a file can be written, before the computation of its contents.
+
+    Args:
+        output: the file.
+        force: replace an existing file.
+        inputs: files that are read, None = not given; they are never overwritten.
+
+    Raises:
+        UserError: it exists, is an input or a file of a run folder, or its folder does not exist.
+        MachineError: its folder is not writable.
+    """
+    _check_place([output], [name for name in inputs if name is not None])
+    _check_replaceable(output, force)
+    if not os.access(output.absolute().parent, os.W_OK | os.X_OK):
+        raise MachineError(
+            "no permission to write",
+            at=str(output.parent),
+            fix=f"change the permissions (chmod), or {CHOOSE_ANOTHER}",
+        )
+
+
+def _check_place(outputs: Sequence[Path], inputs: Sequence[str | None]) -> None:
+    """Raise UserError unless the folder of the outputs exists and none of them is an input."""
+    folder = outputs[0].parent
+    if not folder.absolute().is_dir():
+        raise UserError(
+            "the folder does not exist",
+            at=str(folder),
+            fix=f"create it (mkdir -p {shlex.quote(str(folder))}), or {CHOOSE_ANOTHER}",
+        )
+    for path in outputs:
+        if path.exists() and any(_is_same_file(path, name) for name in inputs):
+            raise UserError(
+                "is also an input, which would be overwritten", at=str(path), fix=CHOOSE_ANOTHER
+            )
+
+
 def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
     """Return whether a command that was killed at its end has completed this output.
 
@@ -123,14 +152,10 @@ def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> 
     Args:
         interrupted: whether a partial output can be resumed, which ``force`` would delete.
     """
-    if not output.exists():
+    if not os.path.lexists(output):
         return
     if not output.is_file():
-        raise UserError(
-            "is not a regular file",
-            at=str(output),
-            fix=f"{CHOOSE_ANOTHER}, or leave it out to write to standard output",
-        )
+        raise UserError("is not a regular file", at=str(output), fix=CHOOSE_ANOTHER)
     if folder := _model_folder(output):
         raise UserError(
             f"is an existing file of the model in {folder} and must not be replaced",
@@ -150,10 +175,13 @@ def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> 
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below RUN_SUBFOLDERS; in other folders that a
-    user makes there, anything may be replaced.
+    Files of a run folder are those at its top and below RUN_SUBFOLDERS, except reports, figures
+    and tables; in other folders that a user makes there, anything may be replaced.
     """
     from nmt.run.folder import RunFolder, is_export
+
+    if output.suffix.lower() in NO_MODEL_FILES:
+        return None
 
     path = output.parent.resolve() / output.name
     for folder in path.parents:

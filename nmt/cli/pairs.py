@@ -133,8 +133,8 @@ class SyntheticCorpus:
         if src == tgt:
             raise UserError(
                 f"the text and its translations are both {src}",
-                at="--src, --tag",
-                fix="give the language of the text with --src, and the tag of another target "
+                at="--src-lang, --tag",
+                fix="give the language of the text with --src-lang, and the tag of another target "
                 "language with --tag",
             )
         langs = (src, tgt)

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import check_output_file, enable_gc, run_command
+from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
 FORMATS = ("png", "svg", "pdf")
@@ -18,8 +19,8 @@ def parser() -> argparse.ArgumentParser:
     from nmt.analysis.figures import FIGURES
 
     figures = "\n".join(f"  {name:<10} {(f.__doc__ or '').strip()}" for name, f in FIGURES.items())
-    p = argparse.ArgumentParser(
-        prog="nmt-plot",
+    p = command_parser(
+        "nmt-plot",
         description="Draw learning curves, or a figure of the papers, from one or several runs, "
         f"finished or in progress.\n\n{figures}\n\nT: Transformers without Tears (Nguyen and "
         "Salazar 2019). N: NormFormer (Shleifer et al. 2021).\nThe figures depth, changes and "
@@ -32,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="a .png, .svg or .pdf file"
     )
+    p.add_argument("--force", action="store_true", help="replace an existing figure")
     p.add_argument(
         "--select",
         metavar="NAME",
@@ -48,9 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Draw the figure in memory, then write it; an existing file is replaced."""
+    """Draw the figure in memory, then write it."""
     from nmt.analysis.curves import RunMetrics
     from nmt.analysis.figures import draw
+    from nmt.cli.output import check_output_file
     from nmt.runtime.files import AGAIN, disk_errors
 
     enable_gc()
@@ -62,7 +65,7 @@ def body(args: argparse.Namespace) -> None:
             at=args.output,
             fix="name a .png, .svg or .pdf file",
         )
-    check_output_file(args.output, "--output")
+    check_output_file(output, args.force)
     runs = [RunMetrics(run) for run in args.runs]
     data = draw(args.figure, runs, args.select, file_format)
     with disk_errors(output, 0, "choose another --output", AGAIN):

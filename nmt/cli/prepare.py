@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.cli.recipe import add_recipe, recipe_of
 from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity
@@ -15,8 +16,8 @@ from nmt.runtime.signals import raise_on_sigterm
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-prepare."""
-    p = argparse.ArgumentParser(
-        prog="nmt-prepare",
+    p = command_parser(
+        "nmt-prepare",
         description="Check, segment and encode the corpora of a recipe on all cores. The result is "
         "stored in the folder .cache next to the run folder, where nmt-train finds it. nmt-train "
         "does the same if the result is missing or the corpus has changed.",

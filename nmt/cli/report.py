@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nmt.cli.common import check_output_file, enable_gc, keep_other_file, run_command
+from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ HEADERS = {
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-report."""
-    p = argparse.ArgumentParser(
-        prog="nmt-report",
+    p = command_parser(
+        "nmt-report",
         usage="%(prog)s RUN [RUN ...] [-o FILE]\n"
         "       %(prog)s --table FILE [--runs DIR ...] [--json]",
         description="Write the report of one or several runs, finished or in progress, as one HTML "
@@ -58,9 +59,10 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="FILE",
-        help="the HTML file; an existing one is replaced; default: report.html in the run folder, "
-        "or in the working directory for several runs",
+        help="the HTML file; default: report.html in the run folder, or in the working directory "
+        "for several runs",
     )
+    p.add_argument("--force", action="store_true", help="replace an existing report")
     p.add_argument(
         "--table", action="store_true", help="list the results of the variants of a file"
     )
@@ -89,13 +91,13 @@ def body(args: argparse.Namespace) -> None:
     for flag in ("runs", "json"):
         if getattr(args, flag):
             raise UserError(f"--{flag} requires --table", fix=f"add --table, or remove --{flag}")
+    from nmt.cli.output import check_output_file
     from nmt.report.runs import read_runs
 
     runs = read_runs(args.paths)  # reports a bad folder before slow imports
     name = runs[0].folder.report_file
     output = Path(args.output or (name if len(runs) == 1 else name.name))
-    check_output_file(str(output), "--output")
-    keep_other_file(str(output), "--output", "a report", "<!DOCTYPE html>")
+    check_output_file(output, args.force)
     from nmt.report.page import write_report
 
     enable_gc()

@@ -5,16 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import (
-    check_output_file,
-    enable_gc,
-    keep_other_file,
-    positive,
-    resamples,
-    run_command,
-)
+from nmt.cli.common import enable_gc, positive, resamples, run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
@@ -26,8 +21,8 @@ def parser() -> argparse.ArgumentParser:
     from nmt.scoring.comet import TIMEOUT
     from nmt.scoring.metrics import METRICS, RESAMPLES
 
-    p = argparse.ArgumentParser(
-        prog="nmt-score",
+    p = command_parser(
+        "nmt-score",
         usage="%(prog)s RUN [RUN ...] [--split test|dev] [options]\n"
         "       %(prog)s --hyp F [F ...] --ref F [--ref F ...] [options]",
         description="Score translations with sacreBLEU. Several systems are compared with the "
@@ -60,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         "--src", metavar="F", help="source, for COMET and to count hypotheses that copy it"
     )
     p.add_argument(
-        "--tgt-lang", metavar="XX", help="language of the files, for tokenization; default: en"
+        "--tgt-lang", metavar="LANG", help="language of the files, for tokenization; default: en"
     )
     p.add_argument(
         "--tokenized", action="store_true", help="the files are Moses-tokenized, not plain text"
@@ -98,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         help="file with the document id of each line: also score documents (d-BLEU)",
     )
     p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
+    p.add_argument("--force", action="store_true", help="replace an existing file of --sentences")
     p.add_argument(
         "--comet-command",
         metavar="CMD",
@@ -128,11 +124,10 @@ def body(args: argparse.Namespace) -> None:
 
     enable_gc()
     if args.sentences:
-        from nmt.scoring.sentences import HEADER
+        from nmt.cli.output import check_output_file
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        check_output_file(args.sentences, "--sentences", [*inputs, args.src, args.documents])
-        keep_other_file(args.sentences, "--sentences", "a table of scores", HEADER)
+        check_output_file(Path(args.sentences), args.force, [*inputs, args.src, args.documents])
     external = None
     if args.comet_command is not None:
         external = ExternalMetric(args.comet_command, args.comet_timeout)
@@ -170,8 +165,6 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
-    from pathlib import Path
-
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
     from nmt.scoring.sentences import sentence_table

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import UserError, install_fix
 from nmt.runtime.allocation import limit_onednn_cache
 
@@ -36,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-serve."""
     from nmt.serve.limits import Limits
 
-    p = argparse.ArgumentParser(
-        prog="nmt-serve",
+    p = command_parser(
+        "nmt-serve",
         usage="%(prog)s RUN [RUN ...] [options]",
         description="Serve models over HTTP: a JSON API, and a page to try them on. Requests that "
         "arrive at the same time share a batch. SIGTERM ends the server after it has answered all "

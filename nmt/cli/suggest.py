@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nmt.cli.common import enable_gc, positive
-from nmt.errors import MachineError, UserError
+from nmt.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -34,12 +33,14 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
         "write a recipe with the reason for each key and the time that training takes",
     )
     group.add_argument(
-        "--src",
+        "--src-lang",
         metavar="LANG",
         help="source language; default: that of the other file, if one of two is English",
     )
     group.add_argument(
-        "--tgt", metavar="LANG", help="target language; default: English, if one of two files is"
+        "--tgt-lang",
+        metavar="LANG",
+        help="target language; default: English, if one of two files is",
     )
     group.add_argument(
         "--hours",
@@ -50,17 +51,24 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
     )
+    group.add_argument("--force", action="store_true", help="replace an existing recipe")
 
 
 def check_arguments(args: argparse.Namespace) -> None:
     """Raise UserError unless the arguments name a recipe, or a corpus to suggest one for."""
-    for flag in ("src", "tgt", "hours", "output"):
-        if args.suggest is None and getattr(args, flag) is not None:
+    for flag in ("--src-lang", "--tgt-lang", "--hours", "--output"):
+        name = flag.removeprefix("--").replace("-", "_")
+        if args.suggest is None and getattr(args, name) is not None:
             raise UserError(
-                f"--{flag} requires --suggest",
+                f"{flag} requires --suggest",
                 fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS "
                 "and out=PATH",
             )
+    if args.suggest is None and args.force:
+        raise UserError(
+            "--force requires --suggest, and replaces a recipe",
+            fix="to start a run again, use --fresh, which renames its folder",
+        )
     if args.suggest is None and args.recipe is None:
         raise UserError(
             "no recipe is named",
@@ -83,16 +91,18 @@ def suggest_recipe(args: argparse.Namespace) -> None:
         UserError: the corpus is incomplete, ambiguous or wrong, or the output file exists.
         MachineError: the output file cannot be written.
     """
+    from nmt.cli.output import CHOOSE_ANOTHER, check_output_file
+    from nmt.runtime.files import AGAIN, write_atomic
     from nmt.suggest.corpus import find_corpus
 
     output = None if args.output is None else Path(args.output)
+    paths = find_corpus(args.suggest, args.src_lang, args.tgt_lang)
     if output is not None:
-        _require_new(output)
-    paths = find_corpus(args.suggest, args.src, args.tgt)
-    if args.src is None and args.tgt is None:
+        check_output_file(output, args.force, paths.files())
+    if args.src_lang is None and args.tgt_lang is None:
         print(
             f"translating {paths.src} to {paths.tgt}; for the other direction, add "
-            f"--src {paths.tgt} --tgt {paths.src}",
+            f"--src-lang {paths.tgt} --tgt-lang {paths.src}",
             file=sys.stderr,
         )
     from nmt.suggest.choices import Budget, suggest
@@ -119,36 +129,9 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     if output is None:
         print(text, end="")
         return
-    _write_new(output, text)
+    check_output_file(output, args.force)  # somebody else may have made it meanwhile
+    write_atomic(output, text, CHOOSE_ANOTHER, AGAIN)
     print(f"wrote {output}; next: nmt-train {shlex.quote(str(output))}", file=sys.stderr)
-
-
-def _require_new(output: Path) -> None:
-    if output.exists() or output.is_symlink():
-        raise UserError(
-            "exists already, and --suggest does not overwrite files",
-            at=str(output),
-            fix="choose another name with -o, or delete the file",
-        )
-    if not output.parent.is_dir():
-        raise UserError(
-            f"the folder {output.parent} does not exist",
-            at=str(output),
-            fix=f"create it: mkdir -p {shlex.quote(str(output.parent))}",
-        )
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise MachineError(
-            "no permission to write",
-            at=str(output.parent),
-            fix="change the permissions (chmod), or choose another place with -o",
-        )
-
-
-def _write_new(output: Path, text: str) -> None:
-    from nmt.runtime.files import AGAIN, write_atomic
-
-    _require_new(output)  # somebody else may have made it meanwhile
-    write_atomic(output, text, "choose another place with -o", AGAIN)
 
 
 def _measure(

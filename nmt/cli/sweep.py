@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, positive, resamples, run_command
+from nmt.cli.parsers import command_parser
 from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from nmt.sweep.results import SearchResult, SweepResult
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
-ELSEWHERE = "choose another folder with --out DIR"
+ELSEWHERE = "choose another folder with --output DIR"
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-sweep."""
-    p = argparse.ArgumentParser(
-        prog="nmt-sweep",
+    p = command_parser(
+        "nmt-sweep",
         description="Train each variant of a file with each seed, and print mean, standard "
         "deviation and best score, with the significance of each difference. The same command "
         "continues an interrupted sweep; runs that have ended are not repeated.",
@@ -68,7 +69,10 @@ def parser() -> argparse.ArgumentParser:
         help="tokens of each run, counted as full batches; default: budget.tokens of the file",
     )
     p.add_argument(
-        "--out", metavar="DIR", help="folder of the sweep; default: runs/NAME for NAME.yaml"
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="folder of the sweep; default: runs/NAME for NAME.yaml",
     )
     where = p.add_argument_group("where to train")
     where.add_argument(
@@ -133,13 +137,13 @@ def body(args: argparse.Namespace) -> None:
     enable_gc()
     sweep = _sweep(args)
     check_overrides(sweep.budget, args.overrides)
-    out = Path(args.out) if args.out else Path("runs") / Path(args.file).stem
+    out = Path(args.output) if args.output else Path("runs") / Path(args.file).stem
     _check_out(out)
     bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
     if bad:
         again = (
             "a search does not repeat these trials: fix the cause, then search in another folder "
-            "with --out DIR"
+            "with --output DIR"
             if sweep.search
             else "the same command trains failed runs again, and a diverged one after its folder "
             "is deleted"
@@ -191,7 +195,9 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
         if any(run.finished for run in system.runs)
     ]
     if len(first) > 1:
-        command = shlex.join(["nmt-report", *first, "-o", str(out / "report.html")])
+        report = out / "report.html"
+        force = ["--force"] if report.exists() else []
+        command = shlex.join(["nmt-report", *first, "-o", str(report), *force])
         print(f"curves and translations side by side: {command}", file=sys.stderr)
     return [name for name, found in outcomes.items() if found.status in ("failed", "diverged")]
 
@@ -289,7 +295,7 @@ def _list(runs: Sequence[PlannedRun]) -> None:
     if refused:
         print(
             "note: nmt-train refuses to continue a changed run: undo the change, delete its "
-            "folder, or choose another folder with --out DIR",
+            "folder, or choose another folder with --output DIR",
             file=sys.stderr,
         )
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
 from nmt.runtime.allocation import cached_products, limit_onednn_cache
@@ -17,8 +18,8 @@ from nmt.runtime.signals import end_with_parent, raise_on_sigterm
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-train."""
-    p = argparse.ArgumentParser(
-        prog="nmt-train",
+    p = command_parser(
+        "nmt-train",
         description="Prepare the data, train, validate, and score the test set with the best "
         "checkpoint.",
     )

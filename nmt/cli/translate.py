@@ -22,6 +22,7 @@ from typing import (
 )
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
+from nmt.cli.parsers import command_parser
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
@@ -62,8 +63,8 @@ OPTION_GROUPS = {
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-translate."""
-    p = argparse.ArgumentParser(
-        prog="nmt-translate",
+    p = command_parser(
+        "nmt-translate",
         usage="%(prog)s RUN [RUN ...] [options]",
         description="Translate plain text, one sentence per line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")
     files.add_argument(
+        "-o",
         "--output",
         metavar="FILE",
         help="write this file; its name is FILE.part until it is complete",
@@ -156,7 +158,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"metavar": "LANG" if name == "src" else "TAG"}
         elif str in types:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
-        group_of.get(name, search).add_argument(as_flag(name), default=None, help=meaning, **kind)
+        group = group_of.get(name, search)
+        group.add_argument(as_flag(name), dest=name, default=None, help=meaning, **kind)
     groups["choice among candidates"].add_argument(
         "--reverse",
         action="append",

@@ -184,7 +184,9 @@ def _dump(schema: dict[str, Any]) -> str:
 def main() -> None:
     """Print the key tables, or write all three files to docs/."""
     parser = argparse.ArgumentParser(
-        prog="python -m nmt.config.reference", description="Print the tables of recipe keys."
+        prog="python -m nmt.config.reference",
+        description="Print the tables of recipe keys.",
+        allow_abbrev=False,
     )
     parser.add_argument("--write", action="store_true", help=f"write docs/: {', '.join(FILES)}")
     docs = Path(__file__).parents[2] / "docs"

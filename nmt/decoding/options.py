@@ -138,7 +138,7 @@ Spell = Callable[[str], str]
 
 def as_flag(name: str) -> str:
     """Return the flag of nmt-translate for an option."""
-    return "--" + name.replace("_", "-")
+    return "--src-lang" if name == "src" else "--" + name.replace("_", "-")
 
 
 def search_options(

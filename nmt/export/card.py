@@ -144,7 +144,7 @@ def _usage(facts: Facts) -> list[str]:
     entry = facts.recipe.data.dev[0]
     options = f' --tag "{entry.tag}"' if entry.tag else ""
     if src := facts.recipe.src_option(entry):
-        options += f" --src {src}"
+        options += f" --src-lang {src}"
     return [
         "Download the folder, and install the packages of the model:",
         "",

@@ -140,7 +140,7 @@ def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
         raise UserError(
             "exists already",
             at=str(output),
-            fix="choose another folder, or pass --force to replace it",
+            fix="choose another folder, or add --force to replace it",
         )
 
 

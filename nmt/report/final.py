@@ -18,7 +18,7 @@ def write_final_report(run: RunFolder, log: Logger) -> None:
         write_report(read_runs([run.path]), run.report_file)
     except Exception as error:  # the training is complete, whatever is wrong with its report
         what = error.what if isinstance(error, NmtError) else f"{type(error).__name__}: {error}"
-        command = shlex.join(["nmt-report", str(run.path)])
+        command = shlex.join(["nmt-report", str(run.path), "--force"])
         log.text(f"warning: the report was not written: {what}\n  -> to write it, run {command}")
     else:
         log.text(f"report: {run.report_file}")

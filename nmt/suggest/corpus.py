@@ -36,6 +36,11 @@ class CorpusPaths:
     dev: str
     test: str | None
 
+    def files(self) -> list[str]:
+        """List the files of the corpus."""
+        splits = [split for split in (self.train, self.dev, self.test) if split is not None]
+        return [str(find_side(split, lang)) for split in splits for lang in (self.src, self.tgt)]
+
 
 def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
     """Return the languages of a corpus and its prefixes.
@@ -67,7 +72,7 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
         if src == tgt:
             raise UserError(
                 f'"{src}" is both the source and the target language',
-                at="--src, --tgt",
+                at="--src-lang, --tgt-lang",
                 fix="name two languages: the endings of the two files",
             )
         return src, tgt
@@ -99,7 +104,7 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
 
 def command(prefix: str, src: str, tgt: str) -> str:
     """Return the command that suggests a recipe for these languages."""
-    return f"nmt-train --suggest {shlex.quote(prefix)} --src {src} --tgt {tgt}"
+    return f"nmt-train --suggest {shlex.quote(prefix)} --src-lang {src} --tgt-lang {tgt}"
 
 
 def _endings(prefix: str) -> list[str]:

@@ -185,7 +185,7 @@ def budget_keys(budget: Budget | None) -> list[str]:
 def check_overrides(budget: Budget | None, overrides: Sequence[str]) -> None:
     """Raise UserError if an override sets a key that the sweep or its budget sets for each run."""
     names = [override.partition("=")[0] for override in overrides]
-    for key, flag in (("seed", "--seeds N"), ("out", "--out DIR")):
+    for key, flag in (("seed", "--seeds N"), ("out", "--output DIR")):
         if key in names:
             raise UserError(f"nmt-sweep sets {key} of each run", at=key, fix=f"use {flag}")
     if both := [key for key in budget_keys(budget) if key in names]:

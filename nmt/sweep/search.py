@@ -170,7 +170,7 @@ class SearchRuns:
                 raise UserError(
                     f"the folder has a search with another recipe: {'; '.join(changes)}",
                     at=str(self.out),
-                    fix="search in another folder with --out DIR, or undo these changes",
+                    fix="search in another folder with --output DIR, or undo these changes",
                 )
 
     def _study(self, variant: Variant) -> optuna.Study:
@@ -203,7 +203,7 @@ class SearchRuns:
             raise UserError(
                 "the folder has a search over other keys or values",
                 at=str(self.out),
-                fix="search in another folder with --out DIR, or restore search.space",
+                fix="search in another folder with --output DIR, or restore search.space",
             )
         return study
 

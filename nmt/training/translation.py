@@ -131,7 +131,7 @@ class Translation(Task[Transformer, Batch]):
         entry = self.recipe.data.dev[0]
         options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
         if lang := self.recipe.src_option(entry):
-            options += f" --src {lang}"
+            options += f" --src-lang {lang}"
         lines.append(f"run folder: {folder}")
         lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}")
         return "\n".join(lines)

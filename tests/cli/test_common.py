@@ -19,6 +19,7 @@ import pytest
 import nmt
 from nmt.cli import train, translate
 from nmt.cli.common import run_command
+from nmt.cli.parsers import command_parser
 from nmt.errors import MachineError, RunError, Terminated, UserError
 from nmt.runtime.allocation import keep_freed_memory, limit_onednn_cache
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(body: Callable[[argparse.Namespace], None], *argv: str) -> int:
-    return run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), argv)
+    return run_command(body, lambda: command_parser("nmt-x"), argv)
 
 
 def failing(error: BaseException) -> Callable[[argparse.Namespace], None]:
@@ -85,15 +86,16 @@ def test_wrong_options_are_exit_2_and_version_is_printed(capsys):
 
 
 PROGRAM = """
-import argparse, sys
+import sys
 from nmt.cli import train, translate
 from nmt.cli.common import run_command
+from nmt.cli.parsers import command_parser
 
 def body(args):
     for _ in range(5000):
         print("x" * 100)
 
-sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
+sys.exit(run_command(body, lambda: command_parser("nmt-x"), []))
 """
 
 
@@ -183,9 +185,10 @@ def shell(redirect: str, program: str, **options: Any) -> subprocess.CompletedPr
 
 
 CLOSED = """
-import argparse, sys
+import sys
 from nmt.cli import train, translate
 from nmt.cli.common import run_command
+from nmt.cli.parsers import command_parser
 
 def body(args):
     with open(sys.argv[1], "w") as file:
@@ -194,7 +197,7 @@ def body(args):
         file.write("mine")
     raise OSError("odd")
 
-sys.exit(run_command(body, lambda: argparse.ArgumentParser(prog="nmt-x"), []))
+sys.exit(run_command(body, lambda: command_parser("nmt-x"), []))
 """
 
 

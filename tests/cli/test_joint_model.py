@@ -52,7 +52,7 @@ def to_two(tmp_path_factory) -> Path:
     ("dev", "options"),
     [
         ({"path": "dev", "tag": "<gl>"}, " --tag '<gl>'"),
-        ({"path": "it/dev", "src": "it", "tag": "<it>"}, " --tag '<it>' --src it"),
+        ({"path": "it/dev", "src": "it", "tag": "<it>"}, " --tag '<it>' --src-lang it"),
         ({"path": "it/dev", "src": "es", "tag": "<it>"}, " --tag '<it>'"),  # not a source of train
     ],
 )
@@ -83,7 +83,7 @@ def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, tmp_path, capsys
     argv = [str(run), "--input", str(source), "--engine", "ctranslate2"]
     assert main(argv) == 0
     assert 'choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err
-    assert main([*argv, "--src", "fr"]) == 2
+    assert main([*argv, "--src-lang", "fr"]) == 2
     assert "its source languages are gl, it" in capsys.readouterr().err
 
 
@@ -145,8 +145,8 @@ def test_an_export_knows_the_source_languages(run, tmp_path, capsys):
     export(nmt.Translator.load(run), model)
     source.write_text("1 2\n")
     argv = [str(model), "--input", str(source), "--tag", "<it>"]
-    assert main([*argv, "--src", "it"]) == 0
-    assert main([*argv, "--src", "fr"]) == 2
+    assert main([*argv, "--src-lang", "it"]) == 0
+    assert main([*argv, "--src-lang", "fr"]) == 2
     assert "its source languages are gl, it" in capsys.readouterr().err
 
     program = runpy.run_path(str(model / "translate.py"))
@@ -161,7 +161,7 @@ def test_an_export_knows_the_source_languages(run, tmp_path, capsys):
     with pytest.raises(ValueError, match="its source languages: gl, it"):
         alone.translate("1", src="fr")
     ran = subprocess.run(
-        [sys.executable, "-B", model / "translate.py", "--tag", "<it>", "--src", "fr"],
+        [sys.executable, "-B", model / "translate.py", "--tag", "<it>", "--src-lang", "fr"],
         check=False,
         input=b"1 2\n",
         capture_output=True,
@@ -185,12 +185,12 @@ def test_the_flag_reaches_every_kind_of_input(run, tmp_path, monkeypatch, more):
     for name in ("in", "target"):
         (tmp_path / name).write_text("1 2\n")
     words = [word.replace("TARGET", str(tmp_path / "target")) for word in more]
-    assert main([str(run), "--input", str(tmp_path / "in"), "--src", "it", *words]) == 0
+    assert main([str(run), "--input", str(tmp_path / "in"), "--src-lang", "it", *words]) == 0
     assert used == ["it"]
 
 
 def test_a_language_that_the_model_does_not_have_is_an_error(run, capsys):
-    assert main([str(run), "--src", "fr"]) == 2
+    assert main([str(run), "--src-lang", "fr"]) == 2
     assert "was not trained to translate fr; its source languages are gl, it" in (
         capsys.readouterr().err
     )

@@ -192,13 +192,13 @@ def test_paths_that_are_not_utf8(command: Command) -> None:
 def test_the_files_and_filters_have_the_language_of_the_text(command: Command) -> None:
     """A model of several source languages may translate another one than the recipe's ``src``."""
     Path("mono.ru").write_text("день\nлюди\n", encoding="utf-8")
-    code, err = command("--src", "ru", text="mono.ru")
+    code, err = command("--src-lang", "ru", text="mono.ru")
     assert (code, "target not in the script of gl: 2" in err) == (3, True), err  # not the source
-    assert command("--src", "pt", "--force")[0] == 0
+    assert command("--src-lang", "pt", "--force")[0] == 0
     assert (lines_of("bt.pt"), lines_of("bt.gl")) == KEPT
     assert not Path("bt.en").exists()
-    code, err = command("--src", "../pt")
-    assert (code, "--src: ../pt is not" in err) == (2, True), err
+    code, err = command("--src-lang", "../pt")
+    assert (code, "--src-lang: ../pt is not" in err) == (2, True), err
 
 
 def test_a_kill_while_translating(command: Command, model: Reversing) -> None:
@@ -397,7 +397,7 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
         (["--input", "/dev/null"], "--pairs requires a regular --input file"),
         (["--input", "none"], "none: No such file"),
         (["--pairs", "bt.gl"], "leave out the suffix: --pairs bt"),
-        (["--src", "gl"], "the text and its translations are both gl"),
+        (["--src-lang", "gl"], "the text and its translations are both gl"),
         (["--pairs", "."], ".: --pairs takes a prefix of file names, not a folder"),
         (["--pairs", "run/.."], "run/..: --pairs takes a prefix of file names, not a folder"),
         (["--pairs", "run/"], "write, for example, --pairs run/bt"),

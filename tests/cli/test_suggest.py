@@ -14,6 +14,7 @@ import pytest
 from nmt.cli import suggest, train
 from nmt.config.load import load_recipe
 from nmt.errors import MachineError
+from nmt.runtime.files import AGAIN, write_atomic
 from nmt.suggest import choices, sizes
 from tests.toy import toy_corpus, toy_recipe
 
@@ -38,7 +39,7 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monk
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(
-        "translating gl to en; for the other direction, add --src en --tgt gl\n"
+        "translating gl to en; for the other direction, add --src-lang en --tgt-lang gl\n"
     )
     assert "target tokens/s" in captured.err
     assert captured.err.endswith("wrote gl-en.yaml; next: nmt-train gl-en.yaml\n")
@@ -71,7 +72,7 @@ def test_too_few_hours_are_a_note_on_the_terminal(corpus, capsys):
 
 
 def test_the_recipe_goes_to_standard_output(corpus, capsys):
-    assert train.main(["--suggest", corpus, "--src", "en", "--tgt", "gl"]) == 0
+    assert train.main(["--suggest", corpus, "--src-lang", "en", "--tgt-lang", "gl"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("# en-gl: a recipe that nmt-train --suggest wrote")
     for part in (
@@ -100,10 +101,14 @@ def test_an_existing_file_is_not_overwritten(corpus, capsys):
     Path("mine.yaml").write_text("src: gl\n")
     assert train.main(["--suggest", corpus, "-o", "mine.yaml"]) == 2
     assert capsys.readouterr().err == (
-        "nmt-train: mine.yaml: exists already, and --suggest does not overwrite files\n"
-        "  -> choose another name with -o, or delete the file\n"
+        "nmt-train: mine.yaml: exists already\n"
+        "  -> choose another path, or add --force to replace it\n"
     )
     assert Path("mine.yaml").read_text() == "src: gl\n"
+    assert train.main(["--suggest", corpus, "-o", "mine.yaml", "--force"]) == 0
+    assert load_recipe("mine.yaml").tgt == "en"
+    assert train.main(["--suggest", corpus, "-o", f"{corpus}.gl", "--force"]) == 2
+    assert "is also an input" in capsys.readouterr().err
 
 
 def test_a_recipe_in_a_linked_folder_finds_the_corpus(corpus, tmp_path):
@@ -120,7 +125,7 @@ def test_a_full_disk_leaves_no_part_of_a_recipe(tmp_path, monkeypatch):
 
     monkeypatch.setattr("nmt.runtime.files.write_synced", full)
     with pytest.raises(MachineError, match="run the same command again"):
-        suggest._write_new(tmp_path / "gl-en.yaml", "src: gl")
+        write_atomic(tmp_path / "gl-en.yaml", "src: gl", "choose another path", AGAIN)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -133,8 +138,9 @@ def test_the_folder_of_the_recipe_must_exist(corpus, capsys):
     ("argv", "message"),
     [
         ([], "no recipe is named\n  -> write nmt-train RECIPE; to get a recipe for a corpus: "),
-        (["x.yaml", "--src", "gl"], "--src requires --suggest"),
+        (["x.yaml", "--src-lang", "gl"], "--src-lang requires --suggest"),
         (["x.yaml", "-o", "y.yaml"], "--output requires --suggest"),
+        (["x.yaml", "--force"], "use --fresh, which renames its folder"),
         (["x.yaml", "--hours", "2"], "--hours requires --suggest"),
         (["--suggest", "corpus/train", "x.yaml"], "it takes no recipe"),
         (["--suggest", "corpus/train", "--dry-run"], "it takes no recipe"),

@@ -124,7 +124,7 @@ def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(
     output = tmp_path / "model"
     assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
     assert 'print(translator.translate(line, src="it"))\n' in ran[0]
-    assert "`nmt-translate DIR --src it < input.txt`" in card(output)[1]
+    assert "`nmt-translate DIR --src-lang it < input.txt`" in card(output)[1]
 
 
 def test_commands_and_library_read_the_folder(

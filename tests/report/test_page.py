@@ -45,7 +45,7 @@ def both(folder) -> Page:
 
 
 def written(run: Path, output: Path) -> Page:
-    assert report.main([str(run), "-o", str(output)]) == 0
+    assert report.main([str(run), "-o", str(output), "--force"]) == 0
     return Page.read(output)
 
 
@@ -64,15 +64,16 @@ def test_the_file_is_complete_and_asks_for_nothing(plain, both, several_sets):
         assert str(policy["content"]).startswith("default-src 'none'")
 
 
-def test_a_file_that_is_not_a_report_is_not_replaced(folder, tmp_path, capsys):
+def test_an_existing_file_is_replaced_with_force_only(folder, tmp_path, capsys):
     output = tmp_path / "train.en"
     output.write_text("a sentence\n", "utf-8")
     assert report.main([str(folder / "plain"), "-o", str(output)]) == 2
-    assert "exists and is not a report" in capsys.readouterr().err
+    assert "add --force to replace it" in capsys.readouterr().err
     assert output.read_text("utf-8") == "a sentence\n"
-    output.write_text("", "utf-8")
-    for _ in range(2):  # an empty file, then a report
-        assert report.main([str(folder / "plain"), "-o", str(output)]) == 0
+    assert report.main([str(folder / "plain"), "-o", str(output), "--force"]) == 0
+    vocab = folder / "plain" / "vocab.txt"
+    assert report.main([str(folder / "plain"), "-o", str(vocab), "--force"]) == 2
+    assert "is an existing file of the model" in capsys.readouterr().err
 
 
 def test_ids_are_unique_and_references_resolve(plain, both, several_sets):
@@ -462,7 +463,7 @@ def test_a_report_that_fails_costs_nothing(folder, tmp_path, monkeypatch, capsys
     assert train.main([str(folder / "toy.yaml"), *keys]) == 0
     err = capsys.readouterr().err
     assert "warning: the report was not written: ZeroDivisionError" in err
-    assert f"  -> to write it, run nmt-report '{run}'\n" in err
+    assert f"  -> to write it, run nmt-report '{run}' --force\n" in err
     assert read_summary(RunFolder(run))["status"] == "finished"
     monkeypatch.undo()
     assert report.main([str(run)]) == 0  # this run has no test set

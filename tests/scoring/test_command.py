@@ -181,9 +181,9 @@ def test_a_run_has_the_scores_that_its_training_logged(
     ("name", "message"),
     [
         ("ref", "is also an input, which would be overwritten"),
-        ("", "is a folder"),
+        ("", "is not a regular file"),
         ("missing/x.tsv", "the folder does not exist"),
-        ("recipe.yaml", "exists and is not a table of scores"),
+        ("recipe.yaml", "add --force to replace it"),
     ],
 )
 def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(

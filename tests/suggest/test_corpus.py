@@ -69,10 +69,10 @@ def test_a_held_out_set_of_one_language_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("names", "given", "command"),
     [
-        (("de", "fr"), (None, None), "--src de --tgt fr"),
-        (("de", "en", "fr"), (None, None), "--src de --tgt fr"),
-        (("de", "en", "fr"), ("en", None), "--src en --tgt fr"),
-        (("de", "en", "fr"), (None, "de"), "--src en --tgt de"),
+        (("de", "fr"), (None, None), "--src-lang de --tgt-lang fr"),
+        (("de", "en", "fr"), (None, None), "--src-lang de --tgt-lang fr"),
+        (("de", "en", "fr"), ("en", None), "--src-lang en --tgt-lang fr"),
+        (("de", "en", "fr"), (None, "de"), "--src-lang en --tgt-lang de"),
     ],
 )
 def test_ambiguous_languages_say_what_to_type(tmp_path, names, given, command):
@@ -117,7 +117,7 @@ def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path):
     assert error(prefix).endswith(
         f"-> split the corpus: python -m data_prep.from_moses {prefix} --src-lang gl --tgt-lang en "
         f"-o {out} --dev-size 60 --test-size 60\n     then run: nmt-train --suggest {out}/train "
-        "--src gl --tgt en"
+        "--src-lang gl --tgt-lang en"
     )
 
 

@@ -370,11 +370,11 @@ def test_the_table_says_which_perplexities_do_not_compare(folder, capsys):
     other_pieces = "differ in segment: they predict other tokens, so their ppl does not compare"
     assert sweep.main([variants("a", "b")]) == 0
     assert "does not compare" not in capsys.readouterr().out
-    assert sweep.main([variants(variants={"a": a, "b": b}), "--out", "other"]) == 0
+    assert sweep.main([variants(variants={"a": a, "b": b}), "--output", "other"]) == 0
     assert f"the variants {other_pieces}; use --metric word_ppl\n" in capsys.readouterr().out
     pytest.importorskip("optuna")
     search = {"trials": 1, "space": {"segment.min_count": [1, 2]}}
-    assert sweep.main([variants(variants={"a": a}, search=search), "--out", "search"]) == 0
+    assert sweep.main([variants(variants={"a": a}, search=search), "--output", "search"]) == 0
     assert f"the trials {other_pieces}\n" in capsys.readouterr().out
 
 
@@ -387,7 +387,7 @@ def test_perplexities_next_to_bleu_do_not_compare_either(folder, capsys):
     assert f"{note}\n" in capsys.readouterr().out
     assert note in Path("runs/v/results.tex").read_text()
     # no perplexity is shown
-    assert sweep.main(["v.yaml", "--results", "--out", "empty"]) == 0
+    assert sweep.main(["v.yaml", "--results", "--output", "empty"]) == 0
     assert "does not compare" not in capsys.readouterr().out
 
 
@@ -526,7 +526,7 @@ def test_a_trial_that_was_killed_before_its_result_was_stored_is_continued(folde
     optuna = pytest.importorskip("optuna")
     impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
     for space, state, code in ((SPACE, "finished", 0), (impossible, "failed", 3)):
-        command = [variants("a", search={"trials": 1, "space": space}), "--out", state]
+        command = [variants("a", search={"trials": 1, "space": space}), "--output", state]
         with monkeypatch.context() as patched:
             patched.setattr(optuna.Study, "tell", kill)
             assert sweep.main(command) == 130
@@ -606,7 +606,7 @@ def test_a_search_without_any_score_has_failed(folder, capsys):
     pytest.importorskip("optuna")
     impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
     for name, space in (("diverges", SPACE), ("a", impossible)):
-        command = [variants(name, search={"trials": 2, "space": space}), "--out", name]
+        command = [variants(name, search={"trials": 2, "space": space}), "--output", name]
         for option in ([], ["--results"]):
             assert sweep.main([*command, *option]) == 3
             out, err = capsys.readouterr()
@@ -695,10 +695,10 @@ def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, o
 def test_an_out_that_is_a_file_is_an_error(folder, capsys, search, option):
     Path("file").write_text("text")
     for out in ("file", "file/sweep"):
-        assert sweep.main([variants("a", **search), "--out", out, *option]) == 2
+        assert sweep.main([variants("a", **search), "--output", out, *option]) == 2
         assert capsys.readouterr().err == (
             f"nmt-sweep: {folder / 'file'}: is a file, so the folder of the sweep cannot be here\n"
-            "  -> choose another folder with --out DIR\n"
+            "  -> choose another folder with --output DIR\n"
         )
 
 

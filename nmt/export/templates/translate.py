@@ -1,6 +1,6 @@
 """Translate text with the model in this folder. README.md lists the packages to install.
 
-    python translate.py [--tag TAG] [--src LANG] < input.txt > output.txt
+    python translate.py [--tag TAG] [--src-lang LANG] < input.txt > output.txt
 
 The input has one sentence per line. In Python::
 
@@ -159,14 +159,16 @@ class Translator:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
-    parser.add_argument("--src", help="source language, one of those in nmt.json", metavar="LANG")
+    parser.add_argument(
+        "--src-lang", help="source language, one of those in nmt.json", metavar="LANG"
+    )
     args = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
     try:
-        translator.check_options(args.tag, args.src)
+        translator.check_options(args.tag, args.src_lang)
     except ValueError as error:
         parser.error(str(error))
     if args.tag is None and translator.settings["always_tagged"]:
@@ -176,7 +178,7 @@ if __name__ == "__main__":
         try:
             encoding = "utf-8-sig" if number == 1 else "utf-8"  # without a byte-order mark
             line = data.removesuffix(b"\n").decode(encoding)
-            print(translator.translate(line, args.tag, args.src), flush=True)
+            print(translator.translate(line, args.tag, args.src_lang), flush=True)
         except UnicodeDecodeError as error:
             problem = f"not UTF-8: {error.reason} at byte {error.start + 1} of the line"
             parser.exit(2, f"{parser.prog}: line {number}: {problem}; convert it with iconv\n")

@@ -1,0 +1,87 @@
+"""The rules of the command line, in all commands."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import sweep, train, translate
+from nmt.cli.parsers import RENAMED, command_parser, parse
+from tests.words import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PARSERS: dict[str, ArgumentParser] = {
+    name: importlib.import_module(module).parser() for name, module in COMMANDS.items()
+}
+
+
+def options(parser: ArgumentParser) -> dict[str, list[str]]:
+    """Return the spellings of each option, by its long name."""
+    return {
+        action.option_strings[-1]: action.option_strings
+        for action in parser._actions
+        if action.option_strings
+    }
+
+
+def test_every_parser_of_the_project_refuses_parts_of_options() -> None:
+    assert not any(parser.allow_abbrev for parser in PARSERS.values())
+    for path in [*(ROOT / "nmt").rglob("*.py"), *(ROOT / "data_prep").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ArgumentParser"):
+                keywords = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                assert keywords.get("allow_abbrev") == "False", path
+
+
+def test_a_part_of_an_option_is_not_taken_as_another_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        translate.main(["run", "--max-len", "10"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.endswith(
+        "arguments: --max-len 10; did you mean --max-len-offset?\n"
+    )
+
+
+def test_one_thing_has_one_name() -> None:
+    for name, parser in PARSERS.items():
+        of = options(parser)
+        assert of.get("--output", ["-o", "--output"]) == ["-o", "--output"], name
+        assert of.get("--force", ["--force"]) == ["--force"], name
+        # nmt-score --src names a file, as --hyp and --ref do
+        assert not {"--out", "--tgt", *(["--src"] if name != "nmt-score" else [])} & of.keys()
+        assert [o for o in ("--debug", "--version") if o in of] == ["--debug", "--version"], name
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "message"),
+    [
+        (translate, ["run", "--src", "gl"], "--src is now --src-lang"),
+        (train, ["--suggest", "c", "--tgt=gl"], "--tgt is now --tgt-lang"),
+        (sweep, ["v.yaml", "--out", "x"], "--out is now --output"),
+        (train, ["x.yaml", "--out", "x"], "--out is now --output"),
+    ],
+)
+def test_an_old_name_is_answered_with_the_new_one(
+    command, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        command.main(argv)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_old_name_is_named_although_its_successor_is_required(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = command_parser("nmt-x")
+    parser.add_argument("-o", "--output", required=True)
+    with pytest.raises(SystemExit):
+        parse(parser, ["--out", "x"])
+    assert "--out is now --output" in capsys.readouterr().err
+    assert all(new.startswith("--") for new in RENAMED.values())
