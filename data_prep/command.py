@@ -188,7 +188,6 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         None,
         description=(description or "").replace("``", "`"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR", help="directory to write"

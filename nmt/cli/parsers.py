@@ -52,6 +52,8 @@ def _new_name(parser: argparse.ArgumentParser, name: str) -> str | None:
     """Return the name that an option has now; None if it is an option, or never was one."""
     known = {option for action in parser._actions for option in action.option_strings}
     new = RENAMED.get(name)
+    if name == "--out" and "--suggest" in known:
+        return None  # of a training, it is the recipe key out=PATH
     return new if name not in known and new in known else None
 
 
