@@ -64,7 +64,7 @@ def test_one_thing_has_one_name() -> None:
         (translate, ["run", "--src", "gl"], "--src is now --src-lang"),
         (train, ["--suggest", "c", "--tgt=gl"], "--tgt is now --tgt-lang"),
         (sweep, ["v.yaml", "--out", "x"], "--out is now --output"),
-        (train, ["x.yaml", "--out", "x"], "recipe keys have no dashes: out=x"),
+        (train, ["x.yaml", "--out", "x"], "recipe keys have no dashes: out=VALUE"),
     ],
 )
 def test_an_old_name_is_answered_with_the_new_one(
