@@ -5,6 +5,8 @@ Each class has the exit code that the commands end with.
 
 from __future__ import annotations
 
+import signal
+
 
 class NmtError(Exception):
     """An error that the commands print without a traceback.
@@ -65,10 +67,15 @@ def install_fix(extra: str = "") -> str:
 
 
 class Terminated(BaseException):
-    """SIGTERM ended the command after it saved its work.
+    """A signal other than Ctrl-C ended the command after it saved its work.
 
     Not a subclass of Exception, like KeyboardInterrupt: a signal handler may raise it inside a
     library that catches every Exception and continues.
+
+    Args:
+        signal_name: the signal.
     """
 
-    exit_code = 143
+    def __init__(self, signal_name: str = "SIGTERM") -> None:
+        super().__init__(signal_name)
+        self.exit_code = 128 + signal.Signals[signal_name]

@@ -92,13 +92,14 @@ def train(
         RunError: training failed, for example because it diverged.
         MachineError: the device does not exist, or memory or disk space is not sufficient.
         KeyboardInterrupt: Ctrl-C; the state is saved.
-        Terminated: SIGTERM; the state is saved.
+        Terminated: SIGTERM or SIGHUP; the state is saved.
     """
     resolved = as_recipe(recipe, overrides, variant)
     keep_freed_memory()
     with limit_processes(workers):
         training = Training(resolved, resume=resume, fresh=fresh, quiet=quiet)
         if training.finished is not None:
+            training.write_missing_report()
             return TrainingResult.read(resolved.out)
         return training.run(on_validation=on_validation)
 
@@ -237,6 +238,13 @@ class Training:
             self._print(f"advice: {advice}")
         self.task = make_task(recipe, prepared, device, precision)
 
+    def write_missing_report(self) -> None:
+        """Write the report of a finished run that was killed before it had one."""
+        run = self.run_folder
+        if not run.report_file.exists():
+            with run, MetricsLog(run, console=not self.quiet) as log:
+                final.write_final_report(run, log)
+
     def describe(self) -> str:
         """Return the description of the training: parent, parameters, device and precision."""
         lines = [] if self.transfer is None else self.transfer.lines
@@ -258,7 +266,7 @@ class Training:
             RunError: training failed.
             MachineError: the disk is full, or another process uses the run folder.
             KeyboardInterrupt: Ctrl-C; the state is saved.
-            Terminated: SIGTERM; the state is saved.
+            Terminated: SIGTERM or SIGHUP; the state is saved.
         """
         run, recipe = self.run_folder, self.task.recipe
         view = LiveView() if self.quiet else live_view()
@@ -284,7 +292,7 @@ class Training:
                 log.text(f"{name}: {saved}\n  {how_to_resume}")
                 if name == "SIGINT":
                     raise KeyboardInterrupt from None
-                raise Terminated(name) from None
+                raise Terminated(stop.requested or "SIGTERM") from None
             except Diverged as error:
                 write_diverged(trainer, error.what)
                 final.write_final_report(run, log)

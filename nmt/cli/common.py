@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from nmt.cli.parsers import parse
 from nmt.errors import NmtError, Terminated
@@ -26,7 +27,7 @@ ENVIRONMENT_ERRORS = {
 EXIT_CODES = """\
 0 success; 2 wrong arguments, recipe or input; 3 failure during the run;
 4 environment error (disk, device, permission); 130 interrupted (Ctrl-C);
-141 the reader of the output closed it; 143 terminated (SIGTERM)"""
+129 or 143 terminated (SIGHUP, SIGTERM); 141 the reader of the output closed it"""
 
 
 def run_command(
@@ -59,7 +60,7 @@ def run_command(
             sys.stdout.flush()
         return 0
     except BrokenPipeError:  # as with ``| head``: end without a message
-        _drop_output()
+        _drop(sys.stdout)
         return 141  # 128 + SIGPIPE
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if debug:
@@ -67,9 +68,12 @@ def run_command(
 
             traceback.print_exc()
         code, message = _describe(error, command)
-        print(message, file=sys.stderr)
-        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
-            _drop_output()  # standard output may be what cannot be written
+        try:
+            print(message, file=sys.stderr, flush=True)
+        except (OSError, ValueError):  # its reader has ended, or the terminal has closed
+            _drop(sys.stderr)
+        if isinstance(error, OSError | Terminated) or isinstance(error.__cause__, OSError):
+            _drop(sys.stdout)  # standard output may be what cannot be written
         return code
 
 
@@ -99,10 +103,10 @@ def _prepare_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors=errors)
 
 
-def _drop_output() -> None:
-    """Redirect standard output to /dev/null, so that flushing it at exit cannot fail again."""
+def _drop(stream: TextIO | None) -> None:
+    """Redirect a stream to /dev/null, so that flushing it at exit cannot fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # None, or not a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # type: ignore[union-attr]
 
 
 def _describe(error: BaseException, command: str) -> tuple[int, str]:

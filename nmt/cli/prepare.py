@@ -11,7 +11,7 @@ from nmt.cli.parsers import command_parser
 from nmt.cli.recipe import add_recipe, recipe_of
 from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity
-from nmt.runtime.signals import raise_on_sigterm
+from nmt.runtime.signals import raise_terminated
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(body, parser, argv)
 
 
-@raise_on_sigterm()
+@raise_terminated()
 def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)

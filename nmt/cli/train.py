@@ -13,7 +13,7 @@ from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
 from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World, init_distributed
-from nmt.runtime.signals import end_with_parent, raise_on_sigterm
+from nmt.runtime.signals import end_with_parent, raise_terminated
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,7 +65,7 @@ def body(args: argparse.Namespace) -> None:
             train_in_other_process(world)
 
 
-@raise_on_sigterm()  # where training does not save its state first
+@raise_terminated()  # where training does not save its state first
 def run_main_process(args: argparse.Namespace, world: World) -> None:
     """Check everything, then train and score; only this process prints and writes.
 
@@ -77,6 +77,8 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     enable_gc()
     training = Training(recipe, resume=args.resume, fresh=args.fresh, world=world)
     if (reason := training.finished) is not None:
+        if not args.dry_run:
+            training.write_missing_report()
         if reason.startswith(("train.max_validations", "no better")):
             longer = "raise train.max_validations or train.stop_patience"
         else:  # by the learning rate, which a resumed run may not change

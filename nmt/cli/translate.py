@@ -26,7 +26,7 @@ from nmt.cli.parsers import command_parser
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
-from nmt.runtime.signals import raise_on_sigterm
+from nmt.runtime.signals import raise_terminated
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -307,9 +307,9 @@ def body(args: argparse.Namespace) -> None:
         inputs.append(args.forbid_all)
     corpus = None if args.pairs is None else SyntheticCorpus.of(args)
     files = None if corpus is None else corpus.files
-    # SIGTERM ends the command as an error does, so finished lines are written first
+    # a signal ends the command as an error does, so finished lines are written first
     with (
-        raise_on_sigterm(),
+        raise_terminated(),
         locked_output(_output(args), inputs, args.resume, args.force, files),
     ):
         _translate(args, corpus)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from nmt.errors import MachineError
 from nmt.runtime.cpus import available_cpus, within_limit
-from nmt.runtime.signals import end_with
+from nmt.runtime.signals import end_with, leave_signals_to_parent
 
 CHUNK = 2000  # items that a worker gets at a time
 MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
@@ -73,8 +72,7 @@ _work: Work[Any, Any] | None = None  # set once in each worker, so that it is no
 def _start_worker(work: Work[Any, Any], parent: int) -> None:
     global _work
     _work = work
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_signals_to_parent()
     # workers of a killed parent would wait for ever: each holds both ends of the pipe of their work
     end_with(parent)
 

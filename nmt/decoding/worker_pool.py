@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 from nmt.errors import MachineError, UserError
 from nmt.runtime.cpus import available_cpus, num_threads, within_limit
-from nmt.runtime.signals import handle_signals
+from nmt.runtime.signals import TERMINATING, handle_signals, leave_signals_to_parent
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -215,7 +215,7 @@ def _deferred_signals() -> Iterator[None]:
     received: list[int] = []
     try:
         with (
-            handle_signals(lambda n, frame: received.append(n), signal.SIGINT, signal.SIGTERM),
+            handle_signals(lambda n, frame: received.append(n), signal.SIGINT, *TERMINATING),
             warnings.catch_warnings(),
         ):
             # Python 3.12 warns that threads of the parent do not run in a fork; none is needed
@@ -234,8 +234,7 @@ def _serve(
 
     for other in inherited:
         other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C ends
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_signals_to_parent()
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -1,4 +1,8 @@
-"""Handle the signals that end a command: SIGTERM and Ctrl-C."""
+"""Handle the signals that end a command: SIGTERM, SIGHUP and Ctrl-C.
+
+The system sends SIGHUP when a terminal or an ssh connection closes. A command that nohup started
+ignores it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from typing import NoReturn
 
 from nmt.errors import Terminated
 
+SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
+# signals other than Ctrl-C that ask a command to end
+TERMINATING = tuple(filter(None, (signal.SIGTERM, SIGHUP)))
 PARENT = "NMT_PARENT_PID"  # environment variable: end when this process does
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
@@ -35,12 +42,14 @@ def handle_signals(
 ) -> Iterator[None]:
     """Call ``handler`` for these signals inside the block.
 
-    Outside of the main thread Python cannot install handlers, so nothing changes there.
+    A SIGHUP that this process ignores, as under nohup, stays ignored. Outside of the main thread
+    Python cannot install handlers, so nothing changes there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in numbers}
+    handled = [number for number in numbers if number != SIGHUP or not _is_ignored(number)]
+    before = {number: signal.signal(number, handler) for number in handled}
     try:
         yield
     finally:
@@ -49,9 +58,13 @@ def handle_signals(
             signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
+def _is_ignored(number: int) -> bool:
+    return signal.getsignal(number) == signal.SIG_IGN
+
+
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Yield a StopRequest, which SIGTERM and the first Ctrl-C in the block set.
+    """Yield a StopRequest, which SIGTERM, SIGHUP and the first Ctrl-C in the block set.
 
     A second Ctrl-C raises KeyboardInterrupt.
     """
@@ -65,13 +78,13 @@ def stop_signals() -> Iterator[StopRequest]:
         interrupted = interrupted or number == signal.SIGINT
         stop.requested = stop.requested or signal.Signals(number).name
 
-    with handle_signals(ask, signal.SIGTERM, signal.SIGINT):
+    with handle_signals(ask, *TERMINATING, signal.SIGINT):
         yield stop
 
 
 @contextmanager
-def raise_on_sigterm() -> Iterator[None]:
-    """Raise Terminated in the block when SIGTERM arrives, so that it cleans up as after an error.
+def raise_terminated() -> Iterator[None]:
+    """Raise Terminated in the block on SIGTERM or SIGHUP, so that it cleans up as after an error.
 
     If the signal arrives in a function that C code called, as Numba's compiler does, Python drops
     the exception, and the compiler fails with an error of its own. Terminated replaces that error.
@@ -82,13 +95,20 @@ def raise_on_sigterm() -> Iterator[None]:
         received.append(signal.Signals(number).name)
         raise Terminated(received[0])
 
-    with handle_signals(terminate, signal.SIGTERM):
+    with handle_signals(terminate, *TERMINATING):
         try:
             yield
         except Exception as error:
             if received:
                 raise Terminated(received[0]) from error
             raise
+
+
+def leave_signals_to_parent() -> None:
+    """Make this worker process end when its parent ends it, not by the signals of a terminal."""
+    for number in filter(None, (signal.SIGINT, SIGHUP)):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def end_with_parent() -> None:

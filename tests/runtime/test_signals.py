@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from nmt.runtime.signals import stop_signals
+from nmt.errors import Terminated
+from nmt.runtime.signals import raise_terminated, stop_signals
 
 
 def send(number: int) -> None:
@@ -40,6 +41,27 @@ def test_ctrl_c_after_sigterm_is_a_request():
         assert stop.requested == "SIGTERM"
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
+
+
+def test_a_closed_terminal_requests_to_stop_except_under_nohup():
+    with stop_signals() as stop:
+        send(signal.SIGHUP)
+        assert stop.requested == "SIGHUP"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals() as stop, raise_terminated():
+            send(signal.SIGHUP)
+            assert stop.requested is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_is_raised_with_its_exit_code(number, code):
+    with pytest.raises(Terminated) as caught, raise_terminated():
+        send(number)
+    assert caught.value.exit_code == code
 
 
 def test_handlers_are_restored_even_after_an_error():
