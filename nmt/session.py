@@ -30,7 +30,7 @@ from nmt.run.checkpoint import (
     space_needed,
 )
 from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
+from nmt.run.lifecycle import TrainingFolder, with_stored_form
 from nmt.run.metrics_log import MetricsLog, NullLogger
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
@@ -207,7 +207,7 @@ class Training:
         device = world.local_device(resolve_device(recipe.device))
         can_use_fp16 = recipe.train.shard != "full"
         precision = resolve_precision(recipe.precision, device, can_use_fp16)
-        recipe = with_segment_of_parent(recipe, resume)
+        recipe = with_stored_form(with_segment_of_parent(recipe, resume), resume)
         obtain_corpus(recipe)
         self.run_folder = TrainingFolder(
             recipe.out, dump_recipe(recipe), resume=resume, fresh=fresh

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.errors import COMMAND_LINE, format_value
-from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, groups
+from nmt.config.recipe import ENTRIES, OLD_DEFAULTS, RENAMED_KEYS, RENAMED_VALUES, groups
 from nmt.config.schema import keys_of
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, read_value
 from nmt.errors import UserError
@@ -164,7 +164,10 @@ def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
 
 
 def with_present_names(document: Node) -> Node:
-    """Return a stored recipe with the present names of renamed keys and values."""
+    """Return a stored recipe with the present names of its keys and values.
+
+    Keys that it lacks get the default of its version if the present one differs.
+    """
 
     def renamed(group: str, node: Node) -> Node:
         keys = {}
@@ -180,4 +183,9 @@ def with_present_names(document: Node) -> Node:
         name: renamed(name, node) if isinstance(node.value, dict) else node
         for name, node in document.group.items()
     }
-    return replace(document, value=keys)
+    document = replace(document, value=keys)
+    for name, value in OLD_DEFAULTS.items():
+        path = tuple(name.split("."))
+        if document.find(path[:-1]) and not document.find(path):
+            document = set_key(document, path, value)
+    return document

@@ -42,6 +42,8 @@ RENAMED_KEYS = {
     "train.epoch_updates": "train.validate_every",
     "train.max_epochs": "train.max_validations",
 }
+# Defaults of version 0.2, for the keys that the config.yaml of a stored run lacks.
+OLD_DEFAULTS = {"data.normalize": "none"}
 RENAMED_VALUES = {
     "segment.kind": {"plain": "whitespace"},
     "score.select_by": {"paper_bleu": "tokenized_bleu"},
@@ -285,9 +287,10 @@ class DataConfig(ConfigBase):
         "is a failed check",
         "O",
     )
-    normalize: Literal["none", "nfc"] = option(
-        "none",
-        "Unicode normalization of training and input text; references are scored unaltered",
+    normalize: Literal["clean", "nfc", "none"] = option(
+        "clean",
+        "Unicode form of training and input text: clean = NFC without characters that have no "
+        "shape, as docs/data.md lists them; references are scored unaltered",
         "O",
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import unicodedata
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,12 +36,14 @@ from nmt.data.report import (
     CorpusReport,
     Finding,
     LanguageFindings,
+    OtherForm,
     Overlap,
     SharedPairs,
     SplitReport,
 )
 from nmt.data.segmenters.base import TrainingPair
 from nmt.data.text import Pair, is_blank, quantity
+from nmt.data.unicode import changes
 from nmt.errors import UserError
 from nmt.runtime.progress import counted, progress_bar
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 # of the checks here, in languages and in near_duplicates; raise it when they find other things, so
 # that old caches are not used
-VERSION = "4"
+VERSION = "5"
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
@@ -314,7 +315,7 @@ class SplitCheck:
         self.dropped: dict[str, Finding] = {}
         self.suspicious = {name: Finding() for name in SUSPICIONS}
         self.forms: list[CorpusForm] = []
-        self.not_in_nfc = Finding()
+        self.other_form: dict[str, OtherForm] = {}
         self.profiles: defaultdict[str, Profiles] = defaultdict(
             lambda: (LanguageProfile(), LanguageProfile())
         )
@@ -383,7 +384,7 @@ class SplitCheck:
             dropped=self.dropped,
             suspicious={name: f for name, f in self.suspicious.items() if f.count},
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
-            not_in_nfc=self.not_in_nfc,
+            other_form=self.other_form,
             normalized=dict(self.normalized),
             blank=self.blank if self.monolingual else None,
             forms=self.forms if len(self.forms) > 1 else None,
@@ -426,8 +427,10 @@ class SplitCheck:
                 found["one side over 3 times as long"].add(place)
         if "@@ " in text:
             found["already BPE-encoded (@@)"].add(place)
-        if not text.isascii() and not unicodedata.is_normalized("NFC", text):
-            self.not_in_nfc.add(place)
+        if not text.isascii():
+            for side, line in (("src", src), ("tgt", tgt)):
+                if in_line := changes(line):
+                    self.other_form.setdefault(side, OtherForm()).add(in_line, place)
 
     def _check_form(self, form: CorpusForm, src: str, tgt: str, place: str) -> None:
         """Find signs that a pair is not in the form that its corpus should have."""

@@ -30,7 +30,7 @@ class ConvertLines:
 
     def __init__(self, tokenized: bool, langs: tuple[str, str]) -> None:
         self._tokenized, self._langs = tokenized, langs
-        self._moses = Moses(tokenized=not tokenized, nfc=False)
+        self._moses = Moses(tokenized=not tokenized)
 
     def line(self, line: str, lang: str) -> str:
         """Return a line in the other form; tokenized text has escapes such as ``&apos;``."""

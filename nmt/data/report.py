@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -12,11 +12,13 @@ from pydantic import Field, TypeAdapter
 
 from nmt.data.near_duplicates import MIN_WORDS, Recurrence
 from nmt.data.text import quantity
+from nmt.data.unicode import NOT_NFC, changes
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, SegmentConfig
 
+MAX_CHANGES = 5  # characters that a sentence names
 MAX_LISTED = 100  # places listed in the report for each finding
 MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 # shares above which there is a warning or an error
@@ -111,6 +113,40 @@ class Finding:
 
 
 @dataclass
+class OtherForm:
+    """Lines of a side that the Unicode form ``clean`` changes.
+
+    Attributes:
+        lines: how many.
+        changes: lines with each change: NOT_NFC, or a character that is removed.
+    """
+
+    lines: Finding = field(default_factory=Finding)
+    changes: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> OtherForm:
+        """Return the changes of a text."""
+        form = cls()
+        for number, line in enumerate(lines, 1):
+            if found := changes(line):
+                form.add(found, str(number))
+        return form
+
+    def add(self, found: list[str], place: str) -> None:
+        """Count the changes of one more line."""
+        self.lines.add(place)
+        for change in found:
+            self.changes[change] = self.changes.get(change, 0) + 1
+
+    def __str__(self) -> str:
+        """Return the changes, the most frequent first: ``U+00AD SOFT HYPHEN in 12, ...``."""
+        by_count = sorted(self.changes.items(), key=lambda item: -item[1])
+        listed = [f"{change} in {count:,}" for change, count in by_count[:MAX_CHANGES]]
+        return ", ".join([*listed, "..."] if len(by_count) > MAX_CHANGES else listed)
+
+
+@dataclass
 class Coverage:
     """How well the vocabulary and the training data cover the pieces of one side of a split.
 
@@ -172,7 +208,7 @@ class SplitReport:
         pairs, kept: pairs in the files, and pairs that passed the filters.
         dropped, suspicious: what was found, by name.
         duplicates: pairs that occurred before.
-        not_in_nfc: pairs that are not in Unicode NFC.
+        other_form: lines of a side, "src" or "tgt", that the Unicode form ``clean`` changes.
         normalized: lines with each kind of normalization.
         coverage: by side, "src" and "tgt": of a held-out split, by the training data; of the
             training data, by the vocabulary of the parent (``init.vocab: parent``).
@@ -186,12 +222,14 @@ class SplitReport:
     dropped: dict[str, Finding]
     suspicious: dict[str, Finding]
     duplicates: int
-    not_in_nfc: Annotated[Finding, Field(alias="not in NFC")]
     normalized: dict[str, int]
     coverage: dict[str, Coverage] | None = None
     forms: list[CorpusForm] | None = None
     blank: int | None = None
     dropped_later: int = 0
+    other_form: Annotated[dict[str, OtherForm], Field(alias="other form")] = field(
+        default_factory=dict
+    )
 
     @property
     def checked(self) -> int:
@@ -345,7 +383,7 @@ def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig)
     if data.checks == "off":
         return []
     found = failures(report, data.max_overlap, segment)
-    found += warnings(report, data.max_overlap, data.normalize == "nfc")
+    found += warnings(report, data.max_overlap, data.normalize)
     if over := report.over_batch_tokens:
         share = over / report.splits["train"].kept
         found.append(
@@ -430,13 +468,13 @@ def _form_problems(report: CorpusReport) -> list[str]:
     ]
 
 
-def warnings(report: CorpusReport, max_overlap: float, nfc: bool = False) -> list[str]:
+def warnings(report: CorpusReport, max_overlap: float, form: str = "clean") -> list[str]:
     """Return the findings that a user should check, one sentence each.
 
     Args:
         max_overlap: share of the test set that may be in dev, and of the texts of a side that may
             be in the training data.
-        nfc: whether the recipe normalizes training and input text to Unicode NFC.
+        form: the Unicode form of training and input text, ``data.normalize``.
     """
     found = list(report.languages.warnings)
     shared = report.test_in_dev
@@ -449,11 +487,11 @@ def warnings(report: CorpusReport, max_overlap: float, nfc: bool = False) -> lis
         if recurrence.same > max_overlap * recurrence.of or recurrence.share > RECURRING_THRESHOLD:
             found.append(f"{sentence}, for example {recurrence.examples[0]}")
     for name, split in report.splits.items():
-        found += _warnings_of_split(name, split, nfc)
+        found += _warnings_of_split(name, split, form)
     return found + ([] if _is_mixed(report) else _form_problems(report))
 
 
-def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
+def _warnings_of_split(name: str, split: SplitReport, form: str) -> list[str]:
     found = []
     unit = "pair" if split.blank is None else "line"
     if name != "train" and split.kept < MIN_HELD_OUT:
@@ -468,18 +506,9 @@ def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
         if finding.count / split.checked > SUSPICIONS[key].threshold:
             text = _suspicious(finding, split.checked, SUSPICIONS[key], unit)
             found.append(f"{name}: {text}")
-    has_references = name != "train" and unit == "pair"
-    if split.not_in_nfc.count and (has_references or not nfc):
-        found.append(
-            f"{name}: {quantity(split.not_in_nfc.count, unit)} not in Unicode NFC, first at "
-            f"{split.not_in_nfc.lines[0]}, "
-            + (
-                "and scores are too low if these are targets: the model writes NFC, and references "
-                "are compared as they are; convert the target file to NFC"
-                if nfc
-                else "so one letter may have two codes; set data.normalize=nfc"
-            )
-        )
+    for side, other in split.other_form.items():
+        if sentence := _about_form(name, side, other, split, form):
+            found.append(sentence)
     for side, coverage in (split.coverage or {}).items():
         if name == "train":
             if coverage.unknown > FIXED_VOCAB_THRESHOLD:
@@ -497,6 +526,24 @@ def _warnings_of_split(name: str, split: SplitReport, nfc: bool) -> list[str]:
     return found
 
 
+def _about_form(name: str, side: str, other: OtherForm, split: SplitReport, form: str) -> str:
+    """Return a warning about lines in another Unicode form than ``clean``, or nothing."""
+    unit = "line" if split.blank is not None else "pair"
+    count = other.lines.count
+    what = (
+        f"{name}: {quantity(count, f'{_of_side(side, unit)}line')} ({count / split.checked:.1%}) "
+        f"not in the Unicode form clean, first at {other.lines.lines[0]} ({other})"
+    )
+    if form == "none" or (form == "nfc" and set(other.changes) != {NOT_NFC}):
+        return f"{what}: text that looks equal differs for the model; set data.normalize=clean"
+    if name == "train" or side == "src" or unit == "line":  # the form of the recipe changes them
+        return ""
+    return (
+        f"{what}: these are references, which are compared as they are, and the model writes the "
+        f"form {form}, so scores are too low; convert the file if no published score uses it"
+    )
+
+
 def summary(report: CorpusReport) -> str:
     """Return the report in a few lines for a reader."""
     lines = []
@@ -512,6 +559,11 @@ def summary(report: CorpusReport) -> str:
         if split.duplicates:
             parts.append(quantity(split.duplicates, "duplicate"))
         parts += [f"{kind} in {quantity(n, 'line')}" for kind, n in split.normalized.items()]
+        parts += [
+            f"{quantity(other.lines.count, f'{_of_side(side, report.unit)}line')} not in the "
+            f"Unicode form clean ({other})"
+            for side, other in split.other_form.items()
+        ]
         if name == "train" and split.coverage:
             src, tgt = (f"{split.coverage[side].unknown:.2%}" for side in ("src", "tgt"))
             sides = f"{src} of source and {tgt} of target" if split.blank is None else f"{src} of"

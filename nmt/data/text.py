@@ -2,8 +2,9 @@
 
 Only LF ends a line. A CR before LF and a byte-order mark at the start of a file are removed.
 Control characters (Unicode category Cc, including a lone CR, NUL and tab) and surrogates become
-spaces. All other characters stay, also U+2028 and U+2029. A line is blank if it only has white
-space, control and format characters (Cf: U+200B, U+FEFF, direction marks and others).
+spaces. All other characters stay, also U+2028 and U+2029; ``nmt.data.unicode`` removes some of
+them when a line is segmented. A line is blank if it only has white space, control and format
+characters (Cf: U+200B, U+FEFF, direction marks and others), and others that are not seen.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
 
 Pair: TypeAlias = tuple[str, str]  # a source line and a target line
@@ -58,10 +60,13 @@ def clean_line(line: str) -> str:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether a line only has white space, control and format characters."""
-    if line[:1].isalnum():  # the first character decides for almost all lines
+    """Return whether a line only has white space, control characters and what is not seen."""
+    if line[:1].isalnum() and line[:1] < "\u1100":  # decides for almost all lines; not for fillers
         return False
-    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
+    return all(
+        char.isspace() or unicodedata.category(char) in ("Cc", "Cf") or is_shapeless(char)
+        for char in line
+    )
 
 
 def _normalizations(line: str, number: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import regex
 
 from nmt.data.language_codes import base_language
+from nmt.data.unicode import normalize
 
 if TYPE_CHECKING:
     from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -33,15 +34,15 @@ class Moses:
     Args:
         tokenized: the corpus is Moses-tokenized, with escapes such as ``&apos;``. Then white space
             separates the words, and references are detokenized for scoring.
-        nfc: normalize the input to Unicode NFC; references are never changed.
+        form: Unicode form of the input, of ``data.normalize``; references are never changed.
     """
 
-    def __init__(self, tokenized: bool, nfc: bool) -> None:
-        self.tokenized, self.nfc = tokenized, nfc
+    def __init__(self, tokenized: bool, form: str = "none") -> None:
+        self.tokenized, self.form = tokenized, form
 
     def normalize(self, line: str) -> str:
-        """Return the line in NFC if the recipe says so."""
-        return unicodedata.normalize("NFC", line) if self.nfc else line
+        """Return the line in the Unicode form of the recipe."""
+        return normalize(line, self.form)
 
     def tokenize(self, line: str, lang: str) -> list[str]:
         """Return the words of an input line."""

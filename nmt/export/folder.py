@@ -5,7 +5,7 @@ The folder refers to no file outside, so it can be moved and copied. ::
     DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
     DIR/segmenter.json and the files it names, vocab.txt  text to pieces and back
     DIR/nmt.json                                          languages and settings
-    DIR/README.md, translate.py                           use without this toolkit
+    DIR/README.md, translate.py, unicode.py               use without this toolkit
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from string import Template
 
 import nmt
+from nmt.data import unicode
 from nmt.data.language_codes import base_language
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
@@ -94,7 +95,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         segmentation={
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,
-            "nfc": segmenter.moses.nfc,
+            "normalize": segmenter.moses.form,
             "byte_fallback": bool(segmenter.alphabet()),
         },
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
@@ -110,6 +111,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     readme = _readme(segmenter, metadata, positions)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
+    shutil.copyfile(unicode.__file__, folder / Path(unicode.__file__).name)
 
 
 def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:

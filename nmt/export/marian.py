@@ -10,7 +10,7 @@ matrix, which leaves the function as it is. ::
 
     DIR/config.json, generation_config.json, model.safetensors    the model
     DIR/tokenizer_config.json, vocab.json, source.spm, target.spm  MarianTokenizer
-    DIR/README.md, nmt-export.json                                use; who wrote the folder
+    DIR/README.md, unicode.py, nmt-export.json                    use; who wrote the folder
 
 Legend: D model dim, V types.
 """
@@ -18,6 +18,7 @@ Legend: D model dim, V types.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -28,6 +29,7 @@ from safetensors.torch import save_file
 import nmt
 from nmt.config.errors import format_value
 from nmt.config.recipe import ModelConfig, Recipe
+from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
@@ -42,6 +44,10 @@ MARKER = "nmt-export.json"
 SPECIAL_NAMES = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 POSITIONS = 1024
 LAYER_NORM_EPS = 1e-5  # torch's default, which both classes use
+_FORM_NOTE = """
+The model was trained on text in the Unicode form {form}, which the tokenizer does not make.
+unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
+"""
 _NAMES = {"self_attn": "self_attn", "cross_attn": "encoder_attn", "ffn": "final"}
 
 
@@ -71,8 +77,6 @@ def check_fits(recipe: Recipe) -> None:
         wrong.append(("segment.kind", recipe.segment.kind, "sentencepiece"))
     if data.tokenized:
         wrong.append(("data.tokenized", True, "false"))
-    if data.normalize != "none":
-        wrong.append(("data.normalize", data.normalize, "none"))
     if tags:
         wrong.append(("data.train: tag", tags, "corpora without tags"))
     if wrong:
@@ -148,6 +152,7 @@ def _write(translator: Translator, folder: Path) -> None:
     (content,) = translator.segmenter.files().values()
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(content)
+    form = translator.segmenter.moses.form
     template = Template((TEMPLATES / "transformers.md").read_text(encoding="utf-8"))
     readme = template.substitute(
         src=translator.src,
@@ -155,7 +160,10 @@ def _write(translator: Translator, folder: Path) -> None:
         model_class=transformers_class(config)[0],
         length_alpha=f"{decode.length_alpha:g}",
         length_penalty=generation["length_penalty"],
+        form_note="" if form == "none" else _FORM_NOTE.format(form=form),
     )
+    if form != "none":
+        shutil.copyfile(unicode.__file__, folder / Path(unicode.__file__).name)
     (folder / "README.md").write_text(readme, encoding="utf-8")
 
 

@@ -72,6 +72,11 @@ class DataCard:
             rows += [
                 FindingRow(split.name, name, count, "") for name, count in report.normalized.items()
             ]
+            rows += [
+                FindingRow(split.name, f"{side}: {change}", count, "")
+                for side, other in report.other_form.items()
+                for change, count in other.changes.items()
+            ]
         return rows
 
 

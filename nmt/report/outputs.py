@@ -124,7 +124,7 @@ class Outputs:
     def sources(self) -> list[str]:
         """The source lines of the first run as plain text."""
         first = self.runs[0]
-        moses = Moses(first.recipe.data.tokenized, nfc=False)
+        moses = Moses(first.recipe.data.tokenized)
         lines = self.source_lines(first)
         return [moses.detokenize_reference(line, self.src_lang) for line in lines]
 

@@ -198,6 +198,26 @@ class TrainingFolder(RunFolder):
                     draft.unlink(missing_ok=True)
 
 
+def with_stored_form(recipe: Recipe, resume: bool) -> Recipe:
+    """Return the recipe with the ``data.normalize`` of the run to resume, if it sets none.
+
+    The default was another one in version 0.2.
+
+    Args:
+        recipe: as read from a file and the command line.
+        resume: whether an existing run may continue.
+
+    Raises:
+        UserError: the config.yaml of the run is damaged.
+    """
+    run = RunFolder(recipe.out)
+    chosen = "normalize" in recipe.data.model_fields_set
+    if chosen or not (resume and run.config_file.is_file() and run.checkpoints()):
+        return recipe
+    data = recipe.data.model_copy(update={"normalize": run.recipe().data.normalize})
+    return recipe.model_copy(update={"data": data})
+
+
 def refused_changes(old: Recipe, new: Recipe) -> list[str]:
     """Return what a resumed run must not change: ``key: old -> new`` each.
 

@@ -116,7 +116,8 @@ def checkpoint_of_parent(run: RunFolder, wanted: str) -> str:
 def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     """Return the recipe with the ``segment`` keys that the run uses under ``init.vocab: parent``.
 
-    Keys that the recipe does not set are those of the parent. Only segmentation noise may differ.
+    Keys that the recipe does not set are those of the parent, and so is ``data.normalize``. Only
+    segmentation noise may differ.
     The run's config.yaml stores the result.
 
     Args:
@@ -138,6 +139,9 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     else:
         source = open_parent(recipe).recipe()
     different = _contradictions(recipe.segment, source.segment)
+    if "normalize" not in recipe.data.model_fields_set:
+        data = recipe.data.model_copy(update={"normalize": source.data.normalize})
+        recipe = recipe.model_copy(update={"data": data})
     for key in ("tokenized", "normalize"):
         here, there = getattr(recipe.data, key), getattr(source.data, key)
         if here != there:

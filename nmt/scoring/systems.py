@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt.data.bitext import held_out_entries
 from nmt.data.convert import ConvertLines, read_in_form
+from nmt.data.report import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
@@ -127,6 +128,7 @@ class Systems:
         if all(map(is_blank, self.refs)):
             notes.append(f"{self.ref_name}: every line is empty, so every BLEU is 0")
         texts = {self.ref_name: self.refs, **self.texts}
+        notes += _different_forms(texts)
         segmented = [name for name, lines in texts.items() if _looks_like(_SEGMENTED, lines)]
         if segmented:
             notes.append(
@@ -153,6 +155,21 @@ class TrainingFile:
     path: Path
     lang: str
     tokenized: bool
+
+
+def _different_forms(texts: Mapping[str, list[str]]) -> list[str]:
+    """Return a note on each text in another Unicode form than a text that it is compared with."""
+    forms = {name: OtherForm.of(lines) for name, lines in texts.items()}
+    if len({tuple(sorted(form.changes)) for form in forms.values()}) == 1:
+        return []
+    return [
+        f"{name}: {form.lines.count:,} of {len(texts[name]):,} lines "
+        f"({form.lines.count / len(texts[name]):.1%}) are not in the Unicode form clean ({form}), "
+        "but those that they are compared with are in another form; scores compare texts as they "
+        "are"
+        for name, form in forms.items()
+        if form.lines.count
+    ]
 
 
 def _looks_like(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:
@@ -193,7 +210,7 @@ def from_files(
         check_lines(lines, refs[0], name)
     if src_file:
         check_lines(sources, refs[0], src_file)
-    moses, lang = Moses(tokenized, nfc=False), tgt_lang or "en"
+    moses, lang = Moses(tokenized), tgt_lang or "en"
     texts, words = _references(moses, refs, lang)
     return Systems(
         texts={name: _to_text(moses, lines, lang) for name, lines in lines_of.items()},
@@ -366,8 +383,8 @@ def _from_run(
         words = _read(words_file(hyp_file))
         check_lines(words, refs[0], str(words_file(hyp_file)))
     else:
-        words = _to_words(Moses(tokenized=False, nfc=False), texts, tgt)
-    moses = Moses(tokenized, nfc=False)
+        words = _to_words(Moses(tokenized=False), texts, tgt)
+    moses = Moses(tokenized)
     src_lines = []
     if sources:
         src_file = find_side(one.entry.path, src)

@@ -140,10 +140,6 @@ def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
         choices.append(Choice("data.test", paths.test, "scored once, at the end"))
     if facts.tokenized:
         choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
-    if facts.report.splits["train"].not_in_nfc.count:
-        choices.append(
-            Choice("data.normalize", "nfc", "Unicode writes some letters of the text in two ways")
-        )
     return choices
 
 

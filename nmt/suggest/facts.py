@@ -93,10 +93,7 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     report, training, _ = check_corpora(recipe, files, progress)
     by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
     raise_on_failures(report, recipe.data, recipe.segment, by_hand)
-    data = recipe.data
-    if report.splits["train"].not_in_nfc.count:  # the suggested recipe normalizes it
-        data = data.model_copy(update={"normalize": "nfc"})
-    report.warnings = all_warnings(report, data, recipe.segment)
+    report.warnings = all_warnings(report, recipe.data, recipe.segment)
     pairs = report.splits["train"].kept
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)

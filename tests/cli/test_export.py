@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_files_and_location_of_an_export(
     assert str(folder) in error
     assert names(folder) == {
         "model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
-        "codes.txt", "nmt.json", "README.md", "translate.py",
+        "codes.txt", "nmt.json", "README.md", "translate.py", "unicode.py",
     }  # fmt: skip
     metadata = json.loads((folder / "nmt.json").read_text())
     assert (metadata["src"], metadata["tgt"], metadata["quantization"]) == ("gl", "en", "int8")
@@ -157,11 +158,11 @@ RUN_WITHOUT_NMT = (
 )
 
 SEGMENTERS = {
-    "fastbpe": (FastBpeConfig(merges=300), False, "none"),
+    "fastbpe": (FastBpeConfig(merges=300), False, "clean"),
     "kept": (FastBpeConfig(merges=300, vocab_threshold=3), False, "none"),
     "tokenized": (FastBpeConfig(merges=300), True, "none"),
     "sentencepiece": (SentencePieceConfig(vocab_size=150), False, "nfc"),
-    "bytes": (SentencePieceConfig(vocab_size=400, byte_fallback=True), False, "none"),
+    "bytes": (SentencePieceConfig(vocab_size=400, byte_fallback=True), False, "clean"),
     "sentencepiece-tokenized": (SentencePieceConfig(vocab_size=150), True, "none"),
     "whitespace": (WhitespaceConfig(), False, "none"),
 }
@@ -182,7 +183,8 @@ def test_the_exported_program_translates_like_the_toolkit(
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
     controls = [LINES[0].replace(" ", char, 1) for char in "\r\t\0\x85"]
-    lines = [*LINES, "", "\u200b", *controls, LINES[0]]
+    forms = [unicodedata.normalize("NFD", "hoxe cho\u00adve, señor\u200b"), "\ufe0f", "\u3164"]
+    lines = [*LINES, "", "\u200b", *controls, *forms, LINES[0]]
     ran = subprocess.run(
         [sys.executable, "-c", RUN_WITHOUT_NMT, folder / "translate.py"],
         input=("\ufeff" + "\n".join(lines)).encode(),  # a byte-order mark is not text

@@ -185,13 +185,33 @@ def test_rare_suspicious_pair_is_only_in_the_report():
 
 def test_text_that_is_not_in_nfc():
     report = checked([("e\u0301", "x"), ("é", "y"), *PLAIN]).report()
-    (message,) = warnings(reported(train=report), max_overlap=0.05)
-    assert message.startswith("train: 1 pair not in Unicode NFC, first at train:1")
-    assert message.endswith("set data.normalize=nfc")
-    assert warnings(reported(train=report), 0.05, nfc=True) == []  # it is set already
+    (message,) = warnings(reported(train=report), 0.05, "none")
+    assert message.startswith(
+        f"train: 1 source line ({1 / (len(PLAIN) + 2):.1%}) not in the Unicode form clean, "
+        "first at train:1 (not in Unicode NFC in 1): "
+    )
+    assert message.endswith("set data.normalize=clean")
+    assert warnings(reported(train=report), 0.05, "nfc") == []  # it is set already
+    assert "; 1 source line not in the Unicode form clean (" in summary(reported(train=report))
     split = checked([("x", "e\u0301"), *PLAIN]).report()
-    (message,) = warnings(reported(dev=split), 0.05, nfc=True)
-    assert message.endswith("convert the target file to NFC")
+    for form in ("nfc", "clean"):
+        (message,) = warnings(reported(dev=split), 0.05, form)
+        assert "references, which are compared as they are" in message
+        assert f"writes the form {form}," in message
+
+
+def test_characters_without_a_shape_are_counted_by_name():
+    odd = [("\u200bx", "x\u00ad\u200by"), ("a\u200b", "b"), *PLAIN]
+    report = checked(odd).report()
+    assert report.other_form["src"].changes == {"U+200B ZERO WIDTH SPACE": 2}
+    assert str(report.other_form["tgt"]) == "U+00AD SOFT HYPHEN in 1, U+200B ZERO WIDTH SPACE in 1"
+    for form in ("none", "nfc"):
+        src, tgt = warnings(reported(train=report), 0.05, form)
+        assert "train: 2 source lines" in src
+        assert tgt.endswith("set data.normalize=clean")
+    assert warnings(reported(train=report), 0.05) == []
+    (message,) = warnings(reported(test=report), 0.05)  # its sources get the form of the recipe
+    assert message.startswith("test: 1 target line (")
 
 
 def test_small_held_out_split_is_a_warning():
@@ -290,9 +310,9 @@ def test_report_has_the_names_of_its_file_format():
         "dropped": {"source blank": {"count": 1, "lines": ["train:1"]}},
         "suspicious": {"same text on both sides": {"count": 1, "lines": ["train:2"]}},
         "duplicates": 0,
-        "not in NFC": {"count": 0, "lines": []},
         "normalized": {},
         "dropped_later": 0,
+        "other form": {},
     }
     assert set(values["splits"]["dev"]["coverage"]["src"]) == {"unknown", "lacking", "pieces"}
     assert set(values["overlap"]["dev"]) == {"pairs", "share", "examples", "sources", "targets"}

@@ -37,7 +37,7 @@ def test_only_the_final_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatc
     """The draft is deleted at once, and flushing a large one takes long."""
     flushed: list[int] = []
     monkeypatch.setattr(encoded.os, "fsync", lambda file: flushed.append(os.fstat(file).st_ino))
-    work = EncodeChunk(Whitespace(Moses(tokenized=True, nfc=False)), [("gl", "en")], [None], 9)
+    work = EncodeChunk(Whitespace(Moses(tokenized=True)), [("gl", "en")], [None], 9)
     encode_training(work, iter([("a b", "c", 0), ("b", "a a", 0)]), 1, tmp_path / "train", None, [])
     files = {(tmp_path / "train" / f"{side}.{part}") for side in SIDES for part in ("ids", "len")}
     assert sorted(flushed) == sorted(file.stat().st_ino for file in files)

@@ -319,7 +319,7 @@ def repeated(noise: Noise, pieces: list[str], count: int) -> Counter[tuple[str, 
 
 def test_one_merge_is_skipped_with_the_probability_of_the_recipe():
     """4 standard deviations of a binomial distribution: 1 seed of 16,000 fails."""
-    segmenter = FastBpe(Moses(True, nfc=False), WordSplitter([("a", "b</w>")]))
+    segmenter = FastBpe(Moses(True), WordSplitter([("a", "b</w>")]))
     n = 20_000
     for p in (0.1, 0.5, 0.9):
         noise = with_noise(segmenter, FastBpeConfig(dropout=p))
@@ -331,7 +331,7 @@ def test_one_merge_is_skipped_with_the_probability_of_the_recipe():
 def test_dropout_of_two_merges_has_the_probabilities_of_algorithm_1():
     """In "abc", both pairs may merge at first: P(abc) follows from the two ways to make it."""
     merges = [("a", "b"), ("b", "c</w>"), ("ab", "c</w>"), ("a", "bc</w>")]
-    segmenter = FastBpe(Moses(True, nfc=False), WordSplitter(merges))
+    segmenter = FastBpe(Moses(True), WordSplitter(merges))
     p, n = 0.3, 20_000
     found = repeated(with_noise(segmenter, FastBpeConfig(dropout=p)), ["abc"], n)
     expected = {

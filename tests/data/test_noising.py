@@ -73,7 +73,7 @@ def test_spans_keep_words_whole():
 
 
 def test_words_of_each_segmenter(tmp_path):
-    moses = Moses(tokenized=True, nfc=False)
+    moses = Moses(tokenized=True)
 
     def starts(segmenter, pieces: list[str]) -> list[int]:
         vocab = Vocab(sorted(set(pieces)), np.ones((len(set(pieces)), 2), np.int64))

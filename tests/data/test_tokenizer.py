@@ -15,8 +15,8 @@ from nmt.data.text import clean_line, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 
 CORPORA = Path(__file__).parents[2] / "../shared/data"
-RAW = Moses(tokenized=False, nfc=False)
-TOKENIZED = Moses(tokenized=True, nfc=False)
+RAW = Moses(tokenized=False)
+TOKENIZED = Moses(tokenized=True)
 
 # Letters, marks and signs of several scripts, with what Moses gives a meaning.
 ALPHABET = "aBß é日語。ไง่ខ្ញعؤ؟ु०x1 ,.'\"-/&;|[]<>@_%$“”„’‘…\u0301\u200d\u00a0"

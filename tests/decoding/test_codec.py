@@ -74,7 +74,7 @@ def test_a_long_line_is_split_into_its_sentences(
     translator = untrained()
     if kind == "sentencepiece":
         config = SentencePieceConfig(vocab_size=60)
-        moses = Moses(False, nfc=False)
+        moses = Moses(False)
         pairs = one_corpus(PAIRS * 5)
         translator.codec.segmenter = SentencePiece.learn(config, moses, LANGS, pairs)
     codec = translator.codec

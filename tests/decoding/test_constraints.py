@@ -335,7 +335,7 @@ def test_every_unknown_phrase_is_produced(
 
 def test_a_phrase_is_complete_words_or_characters_in_scripts_without_spaces() -> None:
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    strings = PieceStrings(Whitespace(Moses(True, nfc=False)), vocab, "ja")
+    strings = PieceStrings(Whitespace(Moses(True)), vocab, "ja")
     assert strings.patterns("the cat ") == [" the cat "]
     assert strings.patterns("東京") == ["東京"]
     assert strings.patterns("東京 Tower") == ["東京 Tower "]
@@ -344,7 +344,7 @@ def test_a_phrase_is_complete_words_or_characters_in_scripts_without_spaces() ->
 def test_pieces_of_sentencepiece_begin_words() -> None:
     text = [("a cat sat on a mat", "cats and mats")] * 20
     segmenter = SentencePiece.learn(
-        SentencePieceConfig(vocab_size=30), Moses(False, nfc=False), LANGS, one_corpus(text)
+        SentencePieceConfig(vocab_size=30), Moses(False), LANGS, one_corpus(text)
     )
     pieces = segmenter.encode("a cat sat", "en")
     assert "".join(map(segmenter.surface, pieces)) == " a cat sat"
@@ -354,7 +354,7 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator: Translator) -> 
     """Byte-pair codes keep U+2581 as it is."""
     text = [("a cat sat on a mat", "cats and mats")] * 20
     segmenter = SentencePiece.learn(
-        SentencePieceConfig(vocab_size=30), Moses(False, nfc=False), LANGS, one_corpus(text)
+        SentencePieceConfig(vocab_size=30), Moses(False), LANGS, one_corpus(text)
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
     codec = TextCodec(segmenter, vocab, "gl", "en")

@@ -8,6 +8,7 @@ when it resumed these runs.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -15,10 +16,12 @@ import pytest
 
 from nmt.cli import score, train
 from nmt.config.load import dump_recipe
+from nmt.config.recipe import Recipe
 from nmt.data.segmenters import load_segmenter
 from nmt.decoding.translator import Translator
 from nmt.export.metadata import read_metadata
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import with_stored_form
 from nmt.run.results import read_result
 
 pytestmark = pytest.mark.cpu  # scores, translations and losses of another processor
@@ -63,6 +66,25 @@ def test_old_keys_and_values_get_their_present_names(corpus: Path):
     assert recipe.score.select_by == ("tokenized_bleu" if is_plain else "bleu")
     assert recipe.segment.kind == ("whitespace" if is_plain else "fastbpe")
     assert load_segmenter(corpus / "run").kind == recipe.segment.kind
+
+
+@both_kinds
+def test_a_run_without_the_key_keeps_the_unicode_form_of_its_version(corpus: Path):
+    run = RunFolder(corpus / "run")
+    text = run.config_file.read_text(encoding="utf-8")
+    run.config_file.write_text(re.sub(r"  normalise: \w+\n", "", text), encoding="utf-8")
+    assert run.recipe().data.normalize == "none"
+
+
+def test_a_resumed_run_keeps_its_unicode_form():
+    run = FIXTURES / "fastbpe" / "run"
+    keys = {"src": "gl", "tgt": "en", "data": {"train": "train", "dev": "dev"}, "out": str(run)}
+    recipe = Recipe.model_validate(keys)
+    assert recipe.data.normalize == "clean"
+    assert with_stored_form(recipe, resume=False) == recipe
+    assert with_stored_form(recipe, resume=True).data.normalize == "nfc"
+    keys["data"]["normalize"] = "none"  # refused later, as a changed key
+    assert with_stored_form(Recipe.model_validate(keys), resume=True).data.normalize == "none"
 
 
 @both_kinds

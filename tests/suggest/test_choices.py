@@ -220,13 +220,6 @@ def test_many_characters_get_bytes_and_a_larger_vocabulary():
     assert values(facts_of(characters=3500)).segment.vocab_size == 8000
 
 
-def test_letters_with_two_codes_are_normalized():
-    facts = facts_of()
-    assert values(facts).data.normalize == "none"
-    facts.report.splits["train"].not_in_nfc.add("train:1")
-    assert values(facts).data.normalize == "nfc"
-
-
 def test_a_corpus_without_test_set():
     paths = dataclasses.replace(PATHS, test=None)
     facts = facts_of()

@@ -63,7 +63,7 @@ def test_a_failed_check_is_an_error_as_in_training(tmp_path):
 def test_warnings_do_not_advise_what_the_suggested_recipe_does(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
     found = corpus(tmp_path, ["cafe\u0301 de vila", *LATIN], ["coffee", "a cat", "a house", "yes"])
-    assert found.report.splits["train"].not_in_nfc.count == 1
+    assert found.report.splits["train"].other_form["src"].lines.count == 1
     assert not [text for text in found.report.warnings if "data.normalize" in text]
 
 

@@ -16,6 +16,7 @@ from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
+from nmt.data.unicode import FORMS
 from nmt.errors import UserError
 from nmt.runtime.files import write_atomic
 
@@ -26,6 +27,8 @@ FILE = "segmenter.json"
 # The file keeps the first name of this kind, because checkpoints store a hash of the file.
 _FILE_KINDS = {"whitespace": "plain"}
 _KINDS = {stored: kind for kind, stored in _FILE_KINDS.items()}
+# Unicode forms as the file of version 0.2 has them, for the same reason.
+_OLD_FORMS: dict[str, dict[str, Any]] = {"none": {"nfc": False}, "nfc": {"nfc": True}}
 
 
 def learn_segmenter(
@@ -45,7 +48,7 @@ def learn_segmenter(
         pairs: returns an iterator over the training pairs at each call.
         progress: show on a terminal that a model is learned.
     """
-    moses = Moses(tokenized, nfc=normalize == "nfc")
+    moses = Moses(tokenized, normalize)
     return SEGMENTERS[config.kind].learn(config, moses, langs, pairs, progress)
 
 
@@ -73,7 +76,7 @@ def load_segmenter(folder: Path) -> Segmenter:
     """
     try:
         metadata = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        moses = Moses(metadata["tokenised"], metadata["nfc"])
+        moses = Moses(metadata["tokenised"], _form(metadata))
         for name, digest in metadata["sha256"].items():
             if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{name} has changed since it was written")
@@ -87,12 +90,20 @@ def load_segmenter(folder: Path) -> Segmenter:
         ) from error
 
 
+def _form(metadata: dict[str, Any]) -> str:
+    """Return the Unicode form in the metadata of a segmenter."""
+    form = metadata["normalize"] if "normalize" in metadata else ("none", "nfc")[metadata["nfc"]]
+    if form not in FORMS:
+        raise ValueError(f"normalize: {form!r} is not one of {', '.join(FORMS)}")
+    return form
+
+
 def _description(segmenter: Segmenter) -> str:
     """Return the text of segmenter.json."""
     metadata = {
         "kind": _FILE_KINDS.get(segmenter.kind, segmenter.kind),
         "tokenised": segmenter.moses.tokenized,  # the spelling of the file format
-        "nfc": segmenter.moses.nfc,
+        **_OLD_FORMS.get(segmenter.moses.form, {"normalize": segmenter.moses.form}),
         "sha256": {
             name: hashlib.sha256(data).hexdigest() for name, data in segmenter.files().items()
         },

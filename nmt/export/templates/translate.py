@@ -11,6 +11,7 @@ The input has one sentence per line. In Python::
 import argparse
 import io
 import json
+import runpy
 import sys
 import unicodedata
 from pathlib import Path
@@ -18,6 +19,8 @@ from pathlib import Path
 import ctranslate2
 
 LONGEST_LINE = 100_000  # characters
+# by its path, because this program may be imported from anywhere
+normalize = runpy.run_path(str(Path(__file__).with_name("unicode.py")))["normalize"]
 
 
 class Words:
@@ -118,13 +121,14 @@ class Translator:
         """
         self.check_options(tag, src)
         line = "".join(" " if unicodedata.category(c) in ("Cc", "Cs") else c for c in line)
-        if self.settings["segmentation"]["nfc"]:
-            line = unicodedata.normalize("NFC", line)
+        line = normalize(line, self.settings["segmentation"]["normalize"])
         if all(char.isspace() or unicodedata.category(char) == "Cf" for char in line):
             return ""
         if len(line) > LONGEST_LINE:
             raise ValueError(f"{len(line):,} characters, at most {LONGEST_LINE:,} are allowed")
         pieces = self.segmenter.encode(line, src or self.settings["src"])
+        if not pieces:  # the form of the model has nothing of the line
+            return ""
         if tag is not None:
             pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
