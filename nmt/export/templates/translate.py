@@ -20,7 +20,7 @@ import ctranslate2
 
 LONGEST_LINE = 100_000  # characters
 # by its path, because this program may be imported from anywhere
-normalize = runpy.run_path(str(Path(__file__).with_name("unicode.py")))["normalize"]
+unicode = runpy.run_path(str(Path(__file__).with_name("unicode.py")))
 
 
 class Words:
@@ -120,15 +120,14 @@ class Translator:
                 language.
         """
         self.check_options(tag, src)
+        unseen = unicode["is_shapeless"]
         line = "".join(" " if unicodedata.category(c) in ("Cc", "Cs") else c for c in line)
-        line = normalize(line, self.settings["segmentation"]["normalize"])
-        if all(char.isspace() or unicodedata.category(char) == "Cf" for char in line):
+        line = unicode["normalize"](line, self.settings["segmentation"]["normalize"])
+        if all(c.isspace() or unicodedata.category(c) == "Cf" or unseen(c) for c in line):
             return ""
         if len(line) > LONGEST_LINE:
             raise ValueError(f"{len(line):,} characters, at most {LONGEST_LINE:,} are allowed")
         pieces = self.segmenter.encode(line, src or self.settings["src"])
-        if not pieces:  # the form of the model has nothing of the line
-            return ""
         if tag is not None:
             pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
