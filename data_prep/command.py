@@ -1,4 +1,4 @@
-"""The commands ``python -m data_prep.NAME``, for public corpora and for the user's own files.
+"""The commands ``nmt import NAME``, for public corpora and for the user's own files.
 
 A module of a public corpus has ``prepare(request)`` and ``main = corpus_command(prepare, ...)``. A
 module ``from_*`` has a reader of pairs and ``main = own_corpus_command(read, ...)``, which filters
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.languages import check_choice
@@ -35,9 +36,27 @@ from nmt.runtime.progress import counted
 
 MIN_GROUPS = 10  # of --split group
 NEARLY_ALL = 0.9  # share of the pairs
-BY_HAND = "choose dev and test yourself (from_moses --dev PREFIX --test PREFIX)"
-Command = Callable[..., int]  # main(argv=None) -> exit code
+BY_HAND = "choose dev and test yourself (nmt import moses --dev PREFIX --test PREFIX)"
 Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of this package, called as ``main(argv)``.
+
+    Attributes:
+        body: runs it.
+        parser: returns its command line.
+    """
+
+    body: Callable[[argparse.Namespace], None]
+    parser: Callable[[], argparse.ArgumentParser]
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command; return its exit code."""
+        from nmt.cli.common import run_command  # here: nmt-train imports this module without it
+
+        return run_command(self.body, self.parser, argv)
 
 
 def corpus_command(
@@ -51,9 +70,7 @@ def corpus_command(
             one language; else the languages become options.
     """
 
-    def main(argv: Sequence[str] | None = None) -> int:
-        from nmt.cli.common import run_command  # here: nmt-train imports this module without it
-
+    def parser() -> argparse.ArgumentParser:
         parser = _parser(description)
         if pair:
             src, _, tgt = pair.partition("-")
@@ -67,13 +84,9 @@ def corpus_command(
             metavar="LOCAL",
             help="file or folder to read instead of downloading",
         )
-        return run_command(
-            lambda a: prepare(Request(a.output, a.src, a.tgt, a.force, a.local)),
-            lambda: parser,
-            argv,
-        )
+        return parser
 
-    return main
+    return Command(lambda a: prepare(Request(a.output, a.src, a.tgt, a.force, a.local)), parser)
 
 
 def own_corpus_command(
@@ -90,18 +103,14 @@ def own_corpus_command(
         prepare: replaces ``prepare_own_corpus``.
     """
 
-    def main(argv: Sequence[str] | None = None) -> int:
-        from nmt.cli.common import run_command
-
+    def parser() -> argparse.ArgumentParser:
         parser = _parser(description)
         add_options(parser)
         _add_languages(parser)
         _add_filters_and_splits(parser)
-        return run_command(
-            lambda args: (prepare or prepare_own_corpus)(read, args), lambda: parser, argv
-        )
+        return parser
 
-    return main
+    return Command(lambda args: (prepare or prepare_own_corpus)(read, args), parser)
 
 
 def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
@@ -161,7 +170,7 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
     groups = Counter(pair.group for pair in pairs)
     if args.split == "group" and len(groups) < MIN_GROUPS:
         raise UserError(
-            f"at least {MIN_GROUPS} groups are required (input files, or values of from_tsv "
+            f"at least {MIN_GROUPS} groups are required (input files, or values of nmt import tsv "
             f"--group-column), not {len(groups)}",
             at="--split group",
             fix=f"give a file for each document, {BY_HAND}, or use --split random",
@@ -187,7 +196,6 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = command_parser(
         None,
         description=(description or "").replace("``", "`"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR", help="directory to write"

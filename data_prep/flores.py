@@ -1,6 +1,6 @@
 """FLORES-200: dev (997) and devtest (1,012) sentences in 204 languages, as an extra test set.
 
-``python -m data_prep.flores --src-lang gl --tgt-lang en -o data/flores-gl-en`` writes dev.{gl,en}
+``nmt import flores --src-lang gl --tgt-lang en -o data/flores-gl-en`` writes dev.{gl,en}
 and test.{gl,en} for nmt-translate and nmt-score, as plain text. There are no training pairs. A
 language in two scripts needs the corpus's own code, such as zho_Hans.
 """

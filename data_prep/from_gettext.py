@@ -5,8 +5,8 @@ Fuzzy, obsolete and untranslated messages are dropped; plural messages give thei
 form. A folder stands for all catalogs in it.
 
 Examples:
-  python -m data_prep.from_gettext po/ --src-lang en --tgt-lang gd -o data/en-gd
-  python -m data_prep.from_gettext gd.po --src-lang gd --tgt-lang en --msgid-lang en -o data/gd-en
+  nmt import gettext po/ --src-lang en --tgt-lang gd -o data/en-gd
+  nmt import gettext gd.po --src-lang gd --tgt-lang en --msgid-lang en -o data/gd-en
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 to the training pairs only.
 
 Examples:
-  python -m data_prep.from_moses raw/talks --src-lang gl --tgt-lang en -o data/gl-en
-  python -m data_prep.from_moses news books --dev-size 500 --test-size 500 --src-lang gl \\
+  nmt import moses raw/talks --src-lang gl --tgt-lang en -o data/gl-en
+  nmt import moses news books --dev-size 500 --test-size 500 --src-lang gl \\
       --tgt-lang en -o data/gl-en
-  python -m data_prep.from_moses raw/train --dev raw/dev --test raw/test --src-lang gl \\
+  nmt import moses raw/train --dev raw/dev --test raw/test --src-lang gl \\
       --tgt-lang en -o data/gl-en
 """
 

@@ -3,8 +3,8 @@
 Files may be compressed (.gz, .xz, .bz2). A unit that is not well-formed XML is dropped and listed.
 
 Examples:
-  python -m data_prep.from_tmx memory.tmx --src-lang de --tgt-lang hsb -o data/de-hsb
-  python -m data_prep.from_tmx *.tmx.gz --split group --src-lang de --tgt-lang hsb -o data/de-hsb
+  nmt import tmx memory.tmx --src-lang de --tgt-lang hsb -o data/de-hsb
+  nmt import tmx *.tmx.gz --split group --src-lang de --tgt-lang hsb -o data/de-hsb
 """
 
 from __future__ import annotations

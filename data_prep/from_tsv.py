@@ -3,10 +3,10 @@
 A row is a pair. Tabs, semicolons and commas between cells, and quotes around them, are detected.
 
 Examples:
-  python -m data_prep.from_tsv pairs.tsv --src-lang sw --tgt-lang en -o data/sw-en
-  python -m data_prep.from_tsv glossary.xlsx --columns Swahili,English --src-lang sw \\
+  nmt import tsv pairs.tsv --src-lang sw --tgt-lang en -o data/sw-en
+  nmt import tsv glossary.xlsx --columns Swahili,English --src-lang sw \\
       --tgt-lang en -o data/sw-en
-  python -m data_prep.from_tsv pairs.csv --columns 2,3 --header --group-column 1 --split group \\
+  nmt import tsv pairs.csv --columns 2,3 --header --group-column 1 --split group \\
       --src-lang sw --tgt-lang en -o data/sw-en
 """
 

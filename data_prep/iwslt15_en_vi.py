@@ -1,5 +1,7 @@
 """English-Vietnamese of IWSLT '15 as the Stanford NLP group released it, Moses-tokenized.
 
+``nmt import iwslt15_en_vi -o data/en-vi``.
+
 The pair en-vi of "Transformers without Tears": dev is tst2012, test is tst2013. Some lines of the
 released training files are empty on one side; those pairs are dropped.
 """

@@ -1,6 +1,6 @@
 """News in African languages with English or French (LAFAND-MT, MAFAND), plain text.
 
-``python -m data_prep.lafand --src-lang en --tgt-lang sw -o data/en-sw``. The corpus of Adelani et
+``nmt import lafand --src-lang en --tgt-lang sw -o data/en-sw``. The corpus of Adelani et
 al. 2022, "A Few Thousand Translations Go a Long Way! Leveraging Pre-trained Models for African News
 Translation" (NAACL), with its splits. amh, kin, nya, sna and xho have dev and test, but no train.
 ``--from`` takes a checkout of the repository.

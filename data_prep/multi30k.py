@@ -1,6 +1,6 @@
 """Image captions of Multi30k (task 1, raw text) in English, German, French and Czech: 29k pairs.
 
-``python -m data_prep.multi30k --src-lang en --tgt-lang de -o data/multi30k-en-de``. The papers do
+``nmt import multi30k --src-lang en --tgt-lang de -o data/multi30k-en-de``. The papers do
 not use this corpus. All four languages are line-aligned; dev is the release's val, test is
 test_2016_flickr. Most published scores are those of the lower-cased and tokenized text,
 ``multi30k_tokenized``.

@@ -1,6 +1,6 @@
 """Image captions of Multi30k, lower-cased and Moses-tokenized by its publishers.
 
-``python -m data_prep.multi30k_tokenized --src-lang en --tgt-lang de -o data/multi30k-tokenized``.
+``nmt import multi30k_tokenized --src-lang en --tgt-lang de -o data/multi30k-tokenized``.
 The pairs are those of ``multi30k``. Most published scores are the tokenized BLEU of this text.
 """
 

@@ -1,6 +1,6 @@
 """Everyday sentences of tatoeba.org in any two of about 400 languages, plain text.
 
-``python -m data_prep.tatoeba --src-lang ar --tgt-lang en -o data/ar-en``. The site exports its
+``nmt import tatoeba --src-lang ar --tgt-lang en -o data/ar-en``. The site exports its
 sentences each week, so no hash is pinned and nothing is cached; MANIFEST.json records the hashes of
 the downloaded files. The license requires credits: line n of train.credits is about line n of
 train.

@@ -1,6 +1,6 @@
 """The TED talks corpus of Qi et al. 2018: 58 languages with English, Moses-tokenized.
 
-``python -m data_prep.ted_talks --src-lang gl --tgt-lang en -o data/gl-en``. The corpus of "When and
+``nmt import ted_talks --src-lang gl --tgt-lang en -o data/gl-en``. The corpus of "When and
 Why are Pre-trained Word Embeddings Useful for Neural Machine Translation?" (NAACL 2018), with its
 splits. One archive of 336 MiB has all languages; it is downloaded once for all pairs. Any two
 languages make a pair; "Transformers without Tears" uses gl, sk and ar to English, and en to he.

@@ -1,5 +1,7 @@
 """Slovak-English user-interface texts of Home Assistant (Apache-2.0), from the package index.
 
+``nmt import ui_sk_en -o data/ui-sk-en``.
+
 The quickstart's corpus: labels, messages and help texts, translated by a localization community.
 Pairs are joined by key from the translations/{sk,en}.json files of each integration. "Transformers
 without Tears" uses Slovak as well, but with text of TED talks.

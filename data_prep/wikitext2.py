@@ -1,6 +1,6 @@
 """Wikipedia articles of WikiText-2 (Merity et al. 2016), English text for language models.
 
-``python -m data_prep.wikitext2 -o data/wikitext-2``. The files are train.en, dev.en and test.en,
+``nmt import wikitext2 -o data/wikitext-2``. The files are train.en, dev.en and test.en,
 as PyTorch's examples have them: tokenized and cased, rare words are ``<unk>``, headings are
 ``= heading =``, blank lines separate articles and their parts. With a line end for each line, also
 a blank one, dev has 217,646 words and test 245,569, which published perplexities count.

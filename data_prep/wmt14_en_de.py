@@ -1,5 +1,7 @@
 """English-German of WMT '14 as the Stanford NLP group released it, Moses-tokenized.
 
+``nmt import wmt14_en_de -o data/en-de``.
+
 4.5M pairs; dev is newstest2013, test is newstest2014. The release splits compounds at hyphens on
 every side ("rich ##AT##-##AT## text"), the format that "Transformers without Tears" (appendix A)
 scores. This module replaces the mark by ``@-@``, which the Moses tokenizer writes for the same

@@ -71,7 +71,7 @@ def shell(folder: Path) -> Iterator[Shell]:
     address = str(folder / "socket")
     programs = folder / "bin"
     programs.mkdir()
-    for name in (*COMMANDS, "python"):
+    for name in (*COMMANDS, "nmt", "python"):
         program = programs / name
         program.write_text(STUB.format(python=sys.executable, address=address), encoding="utf-8")
         program.chmod(0o755)
@@ -132,6 +132,10 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _run(name: str) -> int:
+    if name == "nmt":
+        if sys.argv[1] == "import" and stand_in_corpus(sys.argv[2], sys.argv[3:]):
+            return 0
+        return importlib.import_module("nmt.cli.main").main()
     if name in COMMANDS:
         return importlib.import_module(COMMANDS[name]).main()
     if sys.argv[1] == "-c":

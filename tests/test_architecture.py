@@ -40,6 +40,7 @@ FLOORS = {
     "nmt.serve": 8,
     "nmt.session": 8,
     "nmt.cli": 9,
+    "nmt.__main__": 9,
 }
 NO_TORCH = [
     "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare",

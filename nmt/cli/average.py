@@ -16,6 +16,12 @@ from nmt.errors import UserError
 if TYPE_CHECKING:
     from nmt.run.folder import RunFolder
 
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en --last 5
+  %(prog)s runs/gl-en --best 5
+  nmt-translate runs/gl-en --checkpoint u001500-avg5 < test.gl"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-average."""
@@ -24,8 +30,7 @@ def parser() -> argparse.ArgumentParser:
         description="Average the weights of several checkpoints of a run. The result is a new "
         "checkpoint in the run folder, for example u001500-avg5. Translate with it using "
         "nmt-translate --checkpoint. The best checkpoint of the run does not change.",
-        epilog="The recipe key train.average does the same at the end of training, and uses the "
-        "average if its dev score is not lower.",
+        epilog=EXAMPLES,
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
     which = p.add_mutually_exclusive_group(required=True)

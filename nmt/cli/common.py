@@ -24,10 +24,6 @@ from nmt.errors import NmtError, Terminated
 ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
 }  # fmt: skip
-EXIT_CODES = """\
-0 success; 2 wrong arguments, recipe or input; 3 failure during the run;
-4 environment error (disk, device, permission); 130 interrupted (Ctrl-C);
-129 or 143 terminated (SIGHUP, SIGTERM); 141 the reader of the output closed it"""
 
 
 def run_command(
@@ -35,7 +31,7 @@ def run_command(
     parser: Callable[[], argparse.ArgumentParser],
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Parse the arguments, run the command and return its exit code (see ``EXIT_CODES``).
+    """Parse the arguments, run the command and return its exit code (see ``nmt --help``).
 
     Args:
         body: runs the command; an exception decides the exit code.
@@ -52,7 +48,6 @@ def run_command(
     try:
         p = parser()
         command = p.prog
-        p.add_argument_group("exit codes", EXIT_CODES)
         args = parse(p, argv)
         debug = args.debug
         body(args)

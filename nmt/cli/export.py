@@ -16,15 +16,23 @@ QUANTIZATIONS = [
     "int16", "float16", "bfloat16", "float32",
 ]  # fmt: skip
 
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en --quantization int8
+  %(prog)s runs/gl-en --hub gl-en-model --license apache-2.0
+  %(prog)s runs/gl-en --format transformers -o gl-en-hf"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-export."""
     p = command_parser(
         "nmt-export",
+        usage="%(prog)s RUN [options]",
         description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
         "vocabulary, and a short Python program that translates without this toolkit. With --hub, "
         "add a model card made from the run. --format transformers writes a folder for Hugging "
         "Face's library, if one of its classes computes the model.",
+        epilog=EXAMPLES,
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
     p.add_argument(

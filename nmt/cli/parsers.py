@@ -1,7 +1,8 @@
 """The command lines of all commands: one place builds them, so that all follow the same rules.
 
 An option has one name in all commands. A part of a name is not accepted: ``--max-len`` would be
-taken as another option than the user means.
+taken as another option than the user means. ``--help`` ends with examples; a command with many
+options shows the most used ones there, and all of them with ``--help-all``.
 """
 
 from __future__ import annotations
@@ -9,26 +10,95 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import nmt
 
 # options of version 0.1 -> their names now
 RENAMED = {"--out": "--output", "--src": "--src-lang", "--tgt": "--tgt-lang"}
+GENERAL = "general"  # title of the options that all commands have
+
+
+class _Format(argparse.HelpFormatter):
+    """Wraps paragraphs; one with indented lines, such as examples, stays as it is written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            paragraph if "\n  " in paragraph else textwrap.fill(paragraph, width)
+            for paragraph in text.strip().split("\n\n")
+        )
+
+
+class _Help(argparse.Action):
+    """Print the help and end the process."""
+
+    shown: Collection[str] = ()  # names of the arguments in --help; empty = all
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: object, values: object, flag: Any = None
+    ) -> None:
+        groups = parser._action_groups
+        groups.sort(key=lambda group: group.title == GENERAL)
+        if self.shown and flag != "--help-all":
+            for action in parser._actions:
+                if action.dest not in self.shown:
+                    action.help = argparse.SUPPRESS
+            for group in groups:
+                group.description = None
+        parser.print_help()
+        parser.exit()
 
 
 def command_parser(prog: str | None, **options: Any) -> argparse.ArgumentParser:
     """Return a parser with the options that all commands have.
 
+    Called as ``nmt NAME``, a command has this name in its messages.
+
     Args:
         prog: name of the command, None = that of the program.
-        options: of ``argparse.ArgumentParser``.
+        options: of ``argparse.ArgumentParser``; ``epilog`` has examples.
     """
-    p = argparse.ArgumentParser(prog=prog, allow_abbrev=False, **options)
-    p.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    p.add_argument("--version", action="version", version=f"%(prog)s {nmt.__version__}")
+    if sys.argv[0].startswith("nmt "):  # see nmt.cli.main
+        prog = sys.argv[0]
+    p = argparse.ArgumentParser(
+        prog=prog, allow_abbrev=False, add_help=False, formatter_class=_Format, **options
+    )
+    general = p.add_argument_group(GENERAL)
+    general.add_argument("-h", "--help", action=_Help, nargs=0, help="show this help")
+    general.add_argument(
+        "--version",
+        action="version",
+        version=f"%(prog)s {nmt.__version__}",
+        help="show the version",
+    )
+    general.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return p
+
+
+def shorten_help(parser: argparse.ArgumentParser, *shown: str) -> None:
+    """Let --help show these arguments only, and add --help-all for the others.
+
+    Args:
+        shown: arguments, by ``dest``.
+    """
+    (general,) = (group for group in parser._action_groups if group.title == GENERAL)
+    general.add_argument("--help-all", action=_Help, nargs=0, help="show all options")
+    for action in parser._actions:
+        if isinstance(action, _Help):
+            action.shown = {*shown, *(each.dest for each in general._group_actions)}
+
+
+def table(rows: dict[str, str]) -> str:
+    """Return names and their meanings as lines of at most 80 characters."""
+    width = max(map(len, rows)) + 4
+    return "\n".join(
+        textwrap.fill(
+            meaning, 79, initial_indent=f"  {name}".ljust(width), subsequent_indent=" " * width
+        )
+        for name, meaning in rows.items()
+    )
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:

@@ -8,27 +8,34 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import command_parser, table
 from nmt.errors import UserError
 
 FORMATS = ("png", "svg", "pdf")
+
+EXAMPLES = """\
+examples:
+  %(prog)s curves runs/layernorm runs/scalenorm -o curves.png
+  %(prog)s curves runs/gl-en --select ppl -o ppl.svg
+  %(prog)s depth runs/gl-en --select self_attn.qkv -o depth.pdf"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-plot."""
     from nmt.analysis.figures import FIGURES
 
-    figures = "\n".join(f"  {name:<10} {(f.__doc__ or '').strip()}" for name, f in FIGURES.items())
+    figures = table({name: (f.__doc__ or "").strip() for name, f in FIGURES.items()})
     p = command_parser(
         "nmt-plot",
+        usage="%(prog)s FIGURE RUN [RUN ...] -o FILE [options]",
         description="Draw learning curves, or a figure of the papers, from one or several runs, "
         f"finished or in progress.\n\n{figures}\n\nT: Transformers without Tears (Nguyen and "
         "Salazar 2019). N: NormFormer (Shleifer et al. 2021).\nThe figures depth, changes and "
         "gains need what the recipe keys analysis.every and\nanalysis.observe log during training "
         "(docs/analysis.md).",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EXAMPLES,
     )
-    p.add_argument("figure", choices=list(FIGURES), help="the figure to draw")
+    p.add_argument("figure", choices=list(FIGURES), metavar="FIGURE", help="the figure to draw")
     p.add_argument("runs", nargs="+", metavar="RUN", help="run folders, in the order of the legend")
     p.add_argument(
         "-o", "--output", metavar="FILE", required=True, help="a .png, .svg or .pdf file"

@@ -13,6 +13,12 @@ from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity
 from nmt.runtime.signals import raise_terminated
 
+EXAMPLES = """\
+examples:
+  %(prog)s gl-en.yaml                     # checks and encodes the corpus
+  %(prog)s gl-en.yaml segment.merges=3000
+  %(prog)s recipes/ablations/t-table5.yaml --variant post-6"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-prepare."""
@@ -21,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
         description="Check, segment and encode the corpora of a recipe on all cores. The result is "
         "stored in the folder .cache next to the run folder, where nmt-train finds it. nmt-train "
         "does the same if the result is missing or the corpus has changed.",
+        epilog=EXAMPLES,
     )
     add_recipe(p, "segment.merges=3000")
     return p

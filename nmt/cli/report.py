@@ -35,6 +35,12 @@ HEADERS = {
     "test_printed": "printed test",
 }
 
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en --force                   # replaces its report.html
+  %(prog)s runs/layernorm runs/scalenorm -o norms.html
+  %(prog)s --table recipes/ablations/t-table5.yaml"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-report."""
@@ -46,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         "file: scores, learning curves, translations, recipe, data and environment. Several runs "
         "are compared with the first. With --table, list the result of each variant of a file next "
         "to the paper's figures.",
-        epilog="The output of --table is a table on a terminal and tab-separated lines in a pipe.",
+        epilog=EXAMPLES,
     )
     p.add_argument(
         "paths",

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, positive, resamples, run_command
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from nmt.scoring.systems import Systems
+
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en                          # its test set
+  %(prog)s runs/layernorm runs/scalenorm       # is one of them better?
+  %(prog)s --hyp a.en b.en --ref test.en --tgt-lang en"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,8 +33,7 @@ def parser() -> argparse.ArgumentParser:
         "       %(prog)s --hyp F [F ...] --ref F [--ref F ...] [options]",
         description="Score translations with sacreBLEU. Several systems are compared with the "
         "first one by paired bootstrap.",
-        epilog="The output is a table on a terminal and tab-separated lines in a pipe. Notes go to "
-        "standard error.",
+        epilog=EXAMPLES,
     )
     p.add_argument("runs", nargs="*", metavar="RUN", help="run folders that nmt-train wrote")
     p.add_argument(
@@ -108,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
         help="seconds that the command may take for one system; default: %(default).0f",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
+    shorten_help(p, "runs", "split", "hyp", "ref", "tgt_lang", "metrics", "sentences", "json")
     return p
 
 

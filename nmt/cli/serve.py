@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
 from nmt.runtime.allocation import limit_onednn_cache
 
@@ -32,6 +32,14 @@ LIMITS = {
     "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
 }
 
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en                            # http://localhost:8000
+  %(prog)s runs/gl-en runs/es-en --port 8080     # side by side
+  %(prog)s runs/gl-en --host 0.0.0.0 --api-key-file key.txt
+
+docs/howto/serve.md describes the API."""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-serve."""
@@ -43,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         description="Serve models over HTTP: a JSON API, and a page to try them on. Requests that "
         "arrive at the same time share a batch. SIGTERM ends the server after it has answered all "
         "accepted requests.",
-        epilog="docs/howto/serve.md has examples.",
+        epilog=EXAMPLES,
     )
     p.add_argument(
         "run",
@@ -91,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
         help="library that searches; auto = ctranslate2 for an exported folder and for greedy "
         "search (beam 1), where it finds the same translations faster; default: %(default)s",
     )
+    shorten_help(p, "run", "host", "port", "api_key_file", "checkpoint", "device", "precision")
     return p
 
 

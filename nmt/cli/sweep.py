@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, positive, resamples, run_command
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
@@ -24,16 +24,22 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 ELSEWHERE = "choose another folder with --output DIR"
 
+EXAMPLES = """\
+examples:
+  %(prog)s recipes/sweeps/norms-in-an-afternoon.yaml
+  %(prog)s norms.yaml --seeds 1 2 3 --devices 0 1
+  %(prog)s norms.yaml --results --format markdown   # so far"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-sweep."""
     p = command_parser(
         "nmt-sweep",
+        usage="%(prog)s FILE [key=value ...] [options]",
         description="Train each variant of a file with each seed, and print mean, standard "
         "deviation and best score, with the significance of each difference. The same command "
         "continues an interrupted sweep; runs that have ended are not repeated.",
-        epilog="Exit code 3 means that runs failed or diverged. The table shows the reasons, and "
-        "the folder logs has the output of each run.",
+        epilog=EXAMPLES,
     )
     p.add_argument(
         "file", metavar="FILE", help="a file of variants, such as those in recipes/sweeps/"
@@ -117,6 +123,10 @@ def parser() -> argparse.ArgumentParser:
     only.add_argument(
         "--results", action="store_true", help="print the results so far, without training"
     )
+    shorten_help(
+        p, "file", "overrides", "seeds", "hours", "output", "dry_run", "results", "jobs", "devices",
+        "metric",
+    )  # fmt: skip
     return p
 
 

@@ -15,13 +15,22 @@ from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 
+EXAMPLES = """\
+examples:
+  %(prog)s --suggest corpus/train -o gl-en.yaml   # writes a recipe
+  %(prog)s gl-en.yaml                             # trains: runs/gl-en
+  %(prog)s gl-en.yaml seed=2 out=runs/seed-2      # with other values"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-train."""
     p = command_parser(
         "nmt-train",
+        usage="%(prog)s RECIPE [key=value ...] [options]\n"
+        "       %(prog)s --suggest PREFIX [options]",
         description="Prepare the data, train, validate, and score the test set with the best "
         "checkpoint.",
+        epilog=EXAMPLES,
     )
     add_recipe(p, "model.norm=layernorm seed=2", required=False)
     start = p.add_mutually_exclusive_group()

@@ -22,7 +22,7 @@ from typing import (
 )
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
@@ -56,9 +56,23 @@ OPTION_GROUPS = {
     "choice among candidates": ("mbr", "reverse_weight", "reverse_tag", "candidates"),
     "scores and alignment": ("token_scores", "align"),
 }
+# shown by --help; --help-all shows the others too
+OFTEN_USED = (
+    "run", "input", "output", "force", "resume", "checkpoint", "device", "beam", "n_best", "tag",
+    "scores",
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- command line
+
+
+EXAMPLES = """\
+examples:
+  echo 'Bo día a todos.' | %(prog)s runs/gl-en
+  %(prog)s runs/gl-en --input test.gl -o test.en
+  %(prog)s runs/seed-1 runs/seed-2 < test.gl       # an ensemble
+
+docs/search-options.md explains the search options."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         usage="%(prog)s RUN [RUN ...] [options]",
         description="Translate plain text, one sentence per line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
-        epilog="docs/search-options.md explains the search options with examples.",
+        epilog=EXAMPLES,
     )
     p.add_argument(
         "run",
@@ -125,6 +139,7 @@ def parser() -> argparse.ArgumentParser:
         "1), else torch; default: ctranslate2 for an exported folder, else torch",
     )
     _add_search_options(p)
+    shorten_help(p, *OFTEN_USED)
     return p
 
 

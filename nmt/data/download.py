@@ -50,7 +50,7 @@ def obtain_corpus(recipe: Recipe) -> None:
             f"files of the corpus are missing here ({names}), and data.download only writes a new "
             "folder",
             at=str(folder),
-            fix=f"move or delete this folder, or replace all its files: python -m data_prep.{name} "
+            fix=f"move or delete this folder, or replace all its files: nmt import {name} "
             "--help; or check the paths of data.train, data.dev and data.test",
         )
     print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
@@ -65,7 +65,7 @@ def obtain_corpus(recipe: Recipe) -> None:
                 error.what,
                 at=error.at,
                 fix=f"check the network and run the same command again; or {error.copy} and run "
-                f"python -m data_prep.{name} --from {error.local} -o {shlex.quote(str(folder))}"
+                f"nmt import {name} --from {error.local} -o {shlex.quote(str(folder))}"
                 + (f" (with{languages} if it requires them)" if languages else "")
                 + "; or set data.train, data.dev and data.test to files of your own",
             ) from error

@@ -15,7 +15,7 @@ _LINE = re.compile(r"^\W*licen[cs]e\W{1,6}(?P<text>\S.*)$", re.IGNORECASE)
 def licenses_of(folder: Path) -> list[str]:
     """Return the licenses of a corpus, as its MANIFEST.json or its README says; empty if unknown.
 
-    MANIFEST.json is that of ``data.download`` and ``python -m data_prep.NAME``. A README has a line
+    MANIFEST.json is that of ``data.download`` and ``nmt import NAME``. A README has a line
     that begins with "License:" or "Licence:".
     """
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):

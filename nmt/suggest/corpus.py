@@ -173,7 +173,7 @@ def _no_dev(prefix: str, src: str, tgt: str) -> UserError:
     return UserError(
         what,
         at=prefix,
-        fix=f"split the corpus: python -m data_prep.from_moses {shlex.quote(prefix)} "
+        fix=f"split the corpus: nmt import moses {shlex.quote(prefix)} "
         f"--src-lang {src} --tgt-lang {tgt} -o {shlex.quote(str(out))}{sizes}\n     then run: "
         f"{command(str(out / 'train'), src, tgt)}",
     )

@@ -69,7 +69,7 @@ def test_a_failed_download_says_what_to_do_for_a_recipe(tmp_path, monkeypatch):
         download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     for part in (
         f"could not download {file.url}: refused",
-        f"data_prep.ted_talks --from FILE -o {tmp_path}/data/gl-en (with",
+        f"nmt import ted_talks --from FILE -o {tmp_path}/data/gl-en (with",
         "(with --src-lang gl --tgt-lang en if it requires them)",
         "or set data.train, data.dev and data.test",
     ):

@@ -73,7 +73,7 @@ def test_tsv_groups_are_not_divided(tmp_path):
 
 @pytest.mark.parametrize(
     ("documents", "fix"),
-    [(40, "ask for at least 50\n"), (39, "choose dev and test yourself (from_moses --dev PREFIX")],
+    [(40, "ask for at least 50\n"), (39, "choose dev and test yourself (nmt import moses --dev")],
 )
 def test_the_advice_about_long_documents_can_be_followed(tmp_path, capsys, documents, fix):
     path, out = tmp_path / "pairs.tsv", tmp_path / "out"
@@ -151,8 +151,9 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
         (
             ["pairs.tsv", "--split", "group"],
             "--split group: at least 10 groups are required (input files, or values of "
-            "from_tsv --group-column), not 1\n  -> give a file for each document, choose dev and "
-            "test yourself (from_moses --dev PREFIX --test PREFIX), or use --split random\n",
+            "nmt import tsv --group-column), not 1\n  -> give a file for each document, choose "
+            "dev and test yourself (nmt import moses --dev PREFIX --test PREFIX), or use --split "
+            "random\n",
         ),
         (
             ["pairs.tsv", "--dev-size", "9"],

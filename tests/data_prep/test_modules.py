@@ -45,7 +45,7 @@ def test_the_documentation_has_a_row_for_each():
     rows = [line.split("|")[1].strip(" `") for line in table.splitlines()[2:]]
     assert sorted(rows) == sorted(CORPORA)
     for name in GENERIC:
-        assert f"python -m data_prep.{name} " in text
+        assert f"nmt import {name.removeprefix('from_')} " in text
 
 
 def test_a_module_registers_by_its_file_name():

@@ -115,7 +115,7 @@ def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path):
     prefix = write(tmp_path, "train.gl", "train.en", lines=600)
     out = tmp_path / "gl-en"
     assert error(prefix).endswith(
-        f"-> split the corpus: python -m data_prep.from_moses {prefix} --src-lang gl --tgt-lang en "
+        f"-> split the corpus: nmt import moses {prefix} --src-lang gl --tgt-lang en "
         f"-o {out} --dev-size 60 --test-size 60\n     then run: nmt-train --suggest {out}/train "
         "--src-lang gl --tgt-lang en"
     )
@@ -144,7 +144,7 @@ def test_the_split_command_works(tmp_path, pairs):
         lines = [" ".join(words[n * k % 175] + lang for k in (1, 3, 7, 9)) for n in range(pairs)]
         (tmp_path / f"all.{lang}").write_text("".join(f"{line}\n" for line in lines))
     message = error(str(tmp_path / "all"))
-    words = message.partition("data_prep.from_moses ")[2].partition("\n")[0].split()
+    words = message.partition("nmt import moses ")[2].partition("\n")[0].split()
     assert main(words) == 0
     found = find_corpus(message.rpartition("--suggest ")[2].split()[0], "gl", "en")
     assert Path(f"{found.dev}.gl").is_file()

@@ -1,0 +1,154 @@
+"""nmt: all commands under one name, ``nmt train`` for ``nmt-train``.
+
+A command is a module with ``parser`` and ``main``. It is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import nmt
+from nmt.cli.parsers import table
+
+if TYPE_CHECKING:
+    import argparse
+
+COMMANDS = {
+    "import": "make a corpus from your files, or download a public one",
+    "prepare": "check, segment and encode a corpus in advance",
+    "train": "train a model: raw text to test score",
+    "translate": "translate text, or score given translations",
+    "score": "compute BLEU, chrF and TER, with intervals and significance",
+    "report": "write an HTML report of one or several runs",
+    "sweep": "train variants with several seeds, and compare them",
+    "average": "average several checkpoints of a run",
+    "export": "write a model as a folder for CTranslate2",
+    "serve": "serve models over HTTP, with a page to try them on",
+    "plot": "draw learning curves and the papers' figures",
+    "completion": "print the completion of these commands for bash or zsh",
+}
+HELP = """\
+usage: nmt COMMAND [arguments]
+
+Train and use translation models for languages with little data.
+
+{commands}
+
+Each command has --help. A command is also a program: nmt-train is nmt train.
+
+examples:
+  nmt train recipes/quickstart.yaml
+  echo 'Nastavenia' | nmt translate runs/quickstart
+  nmt import tsv pairs.tsv --src-lang gl --tgt-lang en -o corpus
+
+exit codes:
+  0    success
+  2    wrong arguments, recipe or input
+  3    failure during the run, for example a diverged training
+  4    environment error: disk, device, permission, a folder in use
+  129  terminated (SIGHUP)
+  130  interrupted (Ctrl-C)
+  141  the reader of the output closed it
+  143  terminated (SIGTERM)
+"""
+IMPORT_HELP = """\
+usage: nmt import FORMAT [arguments]
+
+Write a corpus: train, dev and test, one sentence per line, for nmt train.
+
+your own files:
+{own}
+
+public corpora, downloaded:
+{public}
+
+Each of them has --help.
+"""
+OWN = "from_"  # how the modules for the user's own files begin
+
+
+class Program(NamedTuple):
+    """A command, as its module has it."""
+
+    main: Callable[[], int]
+    parser: Callable[[], argparse.ArgumentParser]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names; return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    path = ["nmt"]
+    choices, overview = {name: name for name in COMMANDS}, _overview
+    if words[:1] == ["import"]:
+        path.append(words.pop(0))
+        choices, overview = importers(), _import_overview
+    name = words.pop(0) if words else "--help"
+    if name in ("--help", "-h"):
+        print(overview(), end="")
+        return 0
+    if name == "--version" and path == ["nmt"]:
+        print(f"nmt {nmt.__version__}")
+        return 0
+    if name not in choices:
+        near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        print(
+            f"{' '.join(path)}: no command {name!r}{hint}\n  -> {' '.join(path)} lists all of them",
+            file=sys.stderr,
+        )
+        return 2
+    sys.argv = [" ".join([*path, name]), *words]  # the name of the command in its messages
+    return program(choices[name]).main()
+
+
+def program(module: str) -> Program:
+    """Import a command.
+
+    Args:
+        module: name in ``nmt.cli``, or with a dot the complete name.
+    """
+    found = importlib.import_module(module if "." in module else f"nmt.cli.{module}")
+    entry = found.main
+    return Program(entry, getattr(entry, "parser", None) or found.parser)
+
+
+def importers() -> dict[str, str]:
+    """Return the modules that make corpora, by their names in ``nmt import``."""
+    package = importlib.import_module("data_prep")
+    folder = Path(package.__path__[0])
+    own = sorted(file.stem for file in folder.glob(f"{OWN}*.py"))
+    names = [*own, *package.CORPORA]
+    return {name.removeprefix(OWN): f"data_prep.{name}" for name in names}
+
+
+def _overview() -> str:
+    return HELP.format(commands=table(COMMANDS))
+
+
+def _import_overview() -> str:
+    own: dict[str, str] = {}
+    public: dict[str, str] = {}
+    for name, module in importers().items():
+        group = own if module.partition(".")[2].startswith(OWN) else public
+        group[name] = first_line(module)
+    return IMPORT_HELP.format(own=table(own), public=table(public))
+
+
+def first_line(module: str) -> str:
+    """Return the first line of a module's docstring, without an import."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

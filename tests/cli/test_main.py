@@ -1,0 +1,144 @@
+"""nmt: all commands under one name, and their completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nmt
+from data_prep import CORPORA
+from nmt.cli import completion
+from nmt.cli.main import COMMANDS, importers, main
+from nmt.cli.parsers import _Help
+from tests import words
+from tests.cli.test_startup import run
+
+ROOT = Path(__file__).parents[2]
+LINES = 48  # of a screen
+
+
+@pytest.fixture(autouse=True)
+def own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["nmt"])  # nmt changes it
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def helped(*argv: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_nmt_lists_all_commands_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [main(argv) for argv in ([], ["--help"], ["-h"])] == [0, 0, 0]
+    out = capsys.readouterr().out
+    listed = {line.split()[0] for line in out.splitlines() if line.startswith("  ")}
+    assert {*COMMANDS, "130", "143"} <= listed
+    assert {f"nmt-{name}" for name in COMMANDS} >= words.COMMANDS.keys()
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"nmt {nmt.__version__}\n"
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "import"])
+def test_the_help_of_a_command_fits_a_screen_and_has_examples(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = helped(name, "--help", capsys=capsys)
+    assert out.startswith(f"usage: nmt {name} ")
+    assert len(out.splitlines()) <= LINES
+    assert max(map(len, out.splitlines())) <= 80
+    examples = out.partition("\nexamples:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(examples) == 3
+    assert "exit codes" not in out
+    if "--help-all" in out:
+        everything = helped(name, "--help-all", capsys=capsys)
+        assert len(everything) > len(out)
+        assert max(map(len, everything.splitlines())) <= 80
+
+
+def test_every_importer_has_a_line_and_a_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import"]) == 0
+    out = capsys.readouterr().out
+    assert {"tsv", "tmx", "gettext", "moses", *CORPORA} == importers().keys()
+    for name in importers():
+        assert f"\n  {name} " in out
+        shown = helped("import", name, "--help", capsys=capsys)
+        assert shown.startswith(f"usage: nmt import {name} ")
+        assert f"nmt import {name} " in shown.partition("\n\n")[2]
+        assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["trian"], "nmt: no command 'trian'; did you mean train?\n  -> nmt lists all of them\n"),
+        (["zzz"], "nmt: no command 'zzz'\n  -> nmt lists all of them\n"),
+        (["import", "tvs"], "nmt import: no command 'tvs'; did you mean tsv?\n"),
+        (["score"], "nmt score: nothing to score\n"),
+    ],
+)
+def test_a_wrong_command_has_a_next_step(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_the_package_is_a_program() -> None:
+    command = [sys.executable, "-m", "nmt", "average", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == f"nmt average {nmt.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["import"], ["--version"]])
+def test_the_lists_load_no_command(argv: list[str]) -> None:
+    found, err, seconds = run("main", *argv)
+    assert (found, err) == ("0", "")
+    assert seconds < 0.5
+
+
+def completed(*line: str) -> list[str]:
+    program = 'source /dev/stdin; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_nmt; '
+    program += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    script = subprocess.run(
+        [sys.executable, "-m", "nmt", "completion", "bash"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    done = subprocess.run(
+        ["bash", "-c", program, "bash", *line],
+        input=script.stdout,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_and_options() -> None:
+    assert completed("nmt", "tr") == ["train", "translate"]
+    assert completed("nmt", "translate", "runs", "--no-rep") == ["--no-repeat-ngram"]
+    assert "tsv" in completed("nmt", "import", "t")
+
+
+def test_zsh_gets_a_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    assert capsys.readouterr().out.startswith("#compdef nmt\n")
+
+
+def test_a_shortened_help_names_existing_options() -> None:
+    for name in COMMANDS:
+        if name != "import":
+            parser = __import__(f"nmt.cli.{name}", fromlist=["parser"]).parser()
+            names = {action.dest for action in parser._actions}
+            for action in parser._actions:
+                if isinstance(action, _Help):
+                    assert names.issuperset(action.shown)
+    assert completion.whole_parser().prog == "nmt"
