@@ -6,6 +6,7 @@ reference of every candidate, including itself, as often as it was found (Eikema
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ def bleu(tgt: str) -> tuple[Extract, Compare]:
     """
     from sacrebleu.metrics import BLEU
 
-    from nmt.scoring.metrics import bleu_tokenizer
+    from nmt.scoring.language import bleu_tokenizer
 
     metric = BLEU(tokenize=bleu_tokenizer(tgt), effective_order=True)
     orders = range(metric.max_ngram_order)
@@ -80,7 +81,10 @@ class MbrRanker:
     """
 
     def __init__(self, utility: str, tgt: str, stop: Callable[[], None] = lambda: None) -> None:
-        self.extract, self.compare = UTILITIES[utility](tgt)
+        from nmt.scoring.language import language_of_text
+
+        self._halves = functools.cache(UTILITIES[utility])
+        self._language = functools.partial(language_of_text, tgt)
         self._stop = stop
 
     def rank_lines(
@@ -98,10 +102,11 @@ class MbrRanker:
 
         Equal utilities keep the order of the texts.
         """
+        extract, compare = self._halves(self._language(texts))
         counts = Counter(texts)
-        grams = {text: self.extract(text) for text in counts}
+        grams = {text: extract(text) for text in counts}
         utility = {
-            text: sum(n * self.compare(grams[text], grams[ref]) for ref, n in counts.items())
+            text: sum(n * compare(grams[text], grams[ref]) for ref, n in counts.items())
             for text in counts
         }
         return sorted(map(texts.index, counts), key=lambda index: -utility[texts[index]])

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU
 
-from nmt.scoring.metrics import Score, bleu_tokenizer, check_lines, score
+from nmt.scoring.language import bleu_tokenizer
+from nmt.scoring.metrics import Score, check_lines, score
 
 LENGTHS = (10, 20, 30, 40, 50, 60)
 """compare-mt's limits between lengths of the reference, in words."""

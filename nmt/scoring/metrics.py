@@ -17,10 +17,10 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
 
-from nmt.data.language_codes import base_language
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
+from nmt.scoring.language import bleu_tokenizer
 
 MODEL_WORDS = "model-words"
 """In a signature: the hypotheses' words are the model's pieces joined, without retokenizing."""
@@ -67,23 +67,6 @@ class Comparison:
     score: Score
     difference: float | None = None
     p_value: float | None = None
-
-
-def bleu_tokenizer(tgt_lang: str) -> str:
-    """Return the name of sacreBLEU's tokenizer for a language.
-
-    This is sacreBLEU's choice, except that it is ``char`` for Japanese and Korean if MeCab is not
-    installed: 13a would treat a complete sentence as one word.
-    """
-    language = base_language(tgt_lang)
-    if language in ("ja", "ko"):
-        name = f"{language}-mecab"
-        try:
-            BLEU(tokenize=name)
-        except (ImportError, RuntimeError):
-            return "char"
-        return name
-    return "zh" if language == "zh" else "13a"
 
 
 # Characters that Python's split() treats as white space and Perl's does not -> a private-use plane.

@@ -24,6 +24,7 @@ from nmt.scoring.buckets import (
     count_words,
     split_words,
 )
+from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Systems:
         words: system name -> the same hypotheses as tokenized text, for tokenized BLEU.
         ref_words: the first reference as tokenized text.
         ref_name: the file of the reference, or the files of several.
-        tgt_lang: language code, empty if unknown.
+        tgt_lang: language that the texts are scored as, empty if unknown.
         tokenizer: what produced the words of the systems, for the signature.
         sources: source lines as plain text, to count untranslated ones.
         remarks: what a reader should know about the origin of the text.
@@ -118,7 +119,7 @@ class Systems:
     def notes(self) -> list[str]:
         """Return what a reader of the scores should know about the text, one line each."""
         total = len(self.refs)
-        notes = list(self.remarks)
+        notes = []
         for name, hyps in self.texts.items():
             if empty := self.count_empty(name):
                 notes.append(f"{name}: {empty:,} of {total:,} hypotheses are empty")
@@ -145,7 +146,7 @@ class Systems:
                 f"{', '.join(tokenized)}: looks tokenized, but BLEU, chrF and TER need plain text; "
                 "pass --tokenized if the files are Moses-tokenized"
             )
-        return notes
+        return [*notes, *self.remarks]
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,8 @@ def from_files(
     Args:
         hyp_files: one per system; the first is the baseline of comparisons.
         ref_files: their references, at least one.
-        tgt_lang: language code. If it is empty or unknown to Moses, the rules for English apply.
+        tgt_lang: language code; if it is empty, the language follows the ending of a reference's
+            name, then its script. If it is unknown to Moses, the rules for English apply.
         tokenized: the files are Moses-tokenized: words are taken as they are, and plain text is
             made by detokenizing.
         src_file: the source, to count hypotheses that repeat it.
@@ -210,17 +212,24 @@ def from_files(
         check_lines(lines, refs[0], name)
     if src_file:
         check_lines(sources, refs[0], src_file)
-    moses, lang = Moses(tokenized), tgt_lang or "en"
+    known = tgt_lang or language_of_files(ref_files)
+    scored_as = language_of_text(known, refs[0])
+    moses, lang = Moses(tokenized), known or scored_as or "en"
     texts, words = _references(moses, refs, lang)
+    remarks = _script_remarks(known, scored_as, ref_files[0])
+    if not known:
+        source = "from its script" if scored_as else "assumed, because its name does not say it"
+        remarks.append(f"{ref_files[0]}: language {lang}, {source}; set it with --tgt-lang")
     return Systems(
         texts={name: _to_text(moses, lines, lang) for name, lines in lines_of.items()},
         refs=texts[0],
         words={name: _to_words(moses, lines, lang) for name, lines in lines_of.items()},
         ref_words=words[0],
         ref_name=", ".join(ref_files),
-        tgt_lang=tgt_lang,
+        tgt_lang=scored_as,
         tokenizer="none" if tokenized else f"moses-{lang}",
         sources=_to_text(moses, sources, "en"),
+        remarks=remarks,
         other_refs=texts[1:],
         other_ref_words=words[1:],
         training=[TrainingFile(Path(file), lang, tokenized) for file in training_files],
@@ -269,7 +278,8 @@ def from_runs(
         first,
         texts={name: hyps for run in runs for name, hyps in run.texts.items()},
         words={name: words for run in runs for name, words in run.words.items()},
-        remarks=[
+        remarks=first.remarks
+        + [
             f"{words_file(file)} is missing (early versions of 0.2 did not write it), so tokenized "
             "BLEU is computed on the retokenized plain text and differs from the logged value"
             for file in without_words
@@ -391,6 +401,7 @@ def _from_run(
         src_lines = read_in_form(src_file, src, is_tokenized, tokenized)
         check_lines(src_lines, refs[0], str(src_file))
     ref_texts, ref_words = _references(moses, refs, tgt)
+    scored_as = language_of_text(tgt, ref_texts[0])
     return Systems(
         texts={
             folder: [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
@@ -399,14 +410,23 @@ def _from_run(
         words={folder: words},
         ref_words=ref_words[0],
         ref_name=", ".join(ref_files),
-        tgt_lang=tgt,
+        tgt_lang=scored_as,
         tokenizer=MODEL_WORDS if stored_words else f"moses-{tgt}",
         sources=_to_text(moses, src_lines, src),
+        remarks=_script_remarks(tgt, scored_as, ref_files[0]),
         other_refs=ref_texts[1:],
         other_ref_words=ref_words[1:],
         training=_training_files(recipe, tgt) if training else [],
         tokenized=tokenized,
     )
+
+
+def _script_remarks(lang: str, scored_as: str, ref_file: str) -> list[str]:
+    """Return a remark if the script of a reference decides how BLEU splits it."""
+    if scored_as == lang or not lang:
+        return []
+    how = f"scored as language {scored_as}: BLEU has tok:{bleu_tokenizer(scored_as)}"
+    return [f"{ref_file}: by its script, not by the language {lang}, {how}"]
 
 
 def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:

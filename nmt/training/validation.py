@@ -20,6 +20,7 @@ from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
 from nmt.runtime.files import write_atomic
 from nmt.scoring import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
+from nmt.scoring.language import language_of_text
 from nmt.scoring.systems import words_file
 from nmt.training.loss import label_smoothed_loss, perplexity
 from nmt.training.task import Evaluation, Stopped
@@ -109,8 +110,9 @@ def evaluate(
     )
     scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
     resamples = RESAMPLES if intervals else 0
+    scored_as = language_of_text(tgt, references)
     scores = [
-        *score(scored, references, recipe.score.metrics, tgt, resamples, others),
+        *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
         tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
     ]
     unk = translator.vocab.pieces([UNK])[0]

@@ -1,0 +1,93 @@
+"""The language that a text is scored as, which decides the tokenizer of BLEU.
+
+sacreBLEU's 13a would treat a sentence without spaces as one word, and BLEU would be 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from sacrebleu.metrics import BLEU
+
+from nmt.data.language_codes import base_language
+from nmt.data.languages import script_of, script_of_letter
+from nmt.data.text import OPENERS
+from nmt.data.words import UNSPACED
+
+_CHINESE = {"yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"}  # written in Han, or in Latin
+_LANGUAGE_OF_SCRIPT = {
+    "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "THAI": "th", "LAO": "lo",
+    "KHMER": "km", "MYANMAR": "my", "TIBETAN": "bo",
+}  # fmt: skip
+_KANA = 0.1  # of the letters of a text in Han and kana; with more, it is Japanese
+_SAMPLE = 1000  # lines
+_ENDING = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+
+
+def bleu_tokenizer(tgt_lang: str) -> str:
+    """Return the name of sacreBLEU's tokenizer for a language.
+
+    This is sacreBLEU's choice, except that it is ``char`` for languages without spaces between
+    words that sacreBLEU has no tokenizer for, and for Japanese and Korean if MeCab is not
+    installed. A code with a script, such as nan_Latn, is of this script.
+    """
+    language = base_language(tgt_lang)
+    if language in ("ja", "ko"):
+        name = f"{language}-mecab"
+        try:
+            BLEU(tokenize=name)
+        except (ImportError, RuntimeError):
+            return "char"
+        return name
+    if language == "zh":
+        return "zh"
+    script = script_of(tgt_lang) or ("CJK" if language in _CHINESE else "")
+    return "char" if script.split(" ")[0] in UNSPACED else "13a"
+
+
+def language_of_text(tgt_lang: str, lines: Sequence[str]) -> str:
+    """Return the language that a text is scored as.
+
+    This is ``tgt_lang``, unless the script of most letters shows that its tokenizer does not fit:
+    text without spaces between words is scored as the main language of its script, and Chinese
+    languages in Latin letters are scored by words.
+
+    Args:
+        tgt_lang: language code, empty if unknown.
+        lines: the first reference.
+    """
+    if base_language(tgt_lang) in ("zh", "ja", "ko"):
+        return tgt_lang
+    letters: Counter[str] = Counter()
+    for line in islice(lines, _SAMPLE):
+        letters.update(line)
+    scripts: Counter[str] = Counter()
+    for character, count in letters.items():
+        if character.isalpha():
+            scripts[script_of_letter(character)] += count
+    kana, most = scripts["HIRAGANA"] + scripts["KATAKANA"], scripts.total() / 2
+    if kana + scripts["CJK"] > most:
+        found = "ja" if kana > _KANA * (kana + scripts["CJK"]) else "zh"
+    else:
+        main = next((name for name, count in scripts.items() if count > most), "")
+        found = _LANGUAGE_OF_SCRIPT.get(main, "")
+    spaced = bleu_tokenizer(tgt_lang) == "13a"
+    if found:
+        return found if spaced else tgt_lang
+    return tgt_lang if spaced or not scripts else f"{base_language(tgt_lang)}_Latn"
+
+
+def language_of_files(names: Iterable[str]) -> str:
+    """Return the language of the first name that ends in its code: ``zh`` of test.zh.gz, or ""."""
+    for name in map(Path, names):
+        ending = (Path(name.stem) if name.suffix in OPENERS else name).suffix[1:]
+        if not _ENDING.fullmatch(ending):
+            continue
+        # txt and hyp are languages of ISO 639, too
+        if len(base_language(ending)) == 2 or bleu_tokenizer(ending) != "13a":
+            return ending
+    return ""

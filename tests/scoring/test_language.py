@@ -1,0 +1,136 @@
+"""Text without spaces between words is never scored as if each sentence were one word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt import train
+from nmt.cli.score import main
+from nmt.decoding.mbr import MbrRanker
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
+from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
+from nmt.scoring.systems import from_files, from_runs
+from tests.scoring.runs import make_run, write_lines
+from tests.toy import toy_corpus, toy_recipe
+
+TEXTS = {
+    "zh": ["我想看书。", "他走了三公里。"],
+    "ja": ["彼は本を読んだ。", "日本語の文です。"],
+    "ko": ["나는 책을 읽고 싶다.", "그는 집에 갔다."],
+    "th": ["ฉันอยากอ่านหนังสือ", "เขาเดินไปสามกิโลเมตร"],
+    "km": ["ខ្ញុំចង់អានសៀវភៅ។", "គាត់ដើរបីគីឡូម៉ែត្រ។"],
+    "lo": ["ຂ້ອຍຢາກອ່ານປຶ້ມ", "ລາວຍ່າງສາມກິໂລແມັດ"],
+    "my": ["ကျွန်တော်စာအုပ်ဖတ်ချင်တယ်။", "သူသုံးကီလိုမီတာလမ်းလျှောက်ခဲ့တယ်။"],
+    "bo": ["ང་དཔེ་ཆ་ཀློག་འདོད་ཡོད།", "ཁོ་སྤྱི་ལེ་གསུམ་འགྲོས་སོང་།"],
+}
+UNSPACED = [lang for lang in TEXTS if lang != "ko"]
+ENGLISH = ["I want to read a book.", "He walked three kilometers."]
+CHARACTERS = ["km", "th", "lo", "my", "bo", "dz", "yue", "wuu", "nan", "hak", "khm_Khmr", "xx_Thai"]
+
+
+@pytest.mark.parametrize("language", CHARACTERS)
+def test_languages_without_spaces_are_scored_by_characters(language: str) -> None:
+    assert bleu_tokenizer(language) == "char"
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_the_script_of_a_text_names_its_language(language: str) -> None:
+    text = TEXTS[language]
+    assert language_of_text("", text) == language
+    assert bleu_tokenizer(language_of_text("xx", text)) == bleu_tokenizer(language)
+    assert language_of_text(language, text) == language
+
+
+def test_text_with_spaces_keeps_its_language() -> None:
+    for language in ("", "en", "gn", "zh", "ja"):
+        assert language_of_text(language, ENGLISH) == language
+        assert language_of_text(language, ["1 2", ""]) == language
+    assert language_of_text("yue", TEXTS["zh"]) == "yue"
+    assert bleu_tokenizer(language_of_text("nan", ["Góa beh tha̍k-chheh.", "I kiâⁿ."])) == "13a"
+
+
+@pytest.mark.parametrize(
+    ("names", "language"),
+    [
+        (["r.zh"], "zh"),
+        (["a.b/ref.pt-BR.gz"], "pt-BR"),
+        (["out.txt", "ref.zho_Hans"], "zho_Hans"),
+        (["test.yue.xz"], "yue"),
+        (["ref.txt", "ref", "hyp.hyp", "x.tok", "ref.2"], ""),
+    ],
+)
+def test_the_language_follows_the_ending_of_a_file(names: list[str], language: str) -> None:
+    assert language_of_files(names) == language
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+@pytest.mark.parametrize("name", ["r.LANG", "r.txt"], ids=["ending", "script"])
+def test_files_without_a_language_are_scored_as_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], language: str, name: str
+) -> None:
+    refs = TEXTS[language] * 20
+    ref = str(write_lines(tmp_path / name.replace("LANG", language), refs))
+    hyp = str(write_lines(tmp_path / "h.txt", [line[:-3] + line[-2:] for line in refs]))
+    command = ["--hyp", hyp, "--ref", ref, "--resamples", "0", "--json"]
+
+    def scores(*options: str) -> list[object]:
+        assert main([*command, *options]) == 0
+        return json.loads(capsys.readouterr().out)["scores"]
+
+    found = scores()
+    assert found == scores("--tgt-lang", language)
+    assert found[0]["score"] > 10
+    assert "tok:13a" not in found[0]["signature"]
+
+
+def test_a_guess_and_a_code_that_does_not_fit_are_noted(tmp_path: Path) -> None:
+    thai, english = (
+        str(write_lines(tmp_path / name, lines))
+        for name, lines in (("t.txt", TEXTS["th"]), ("e.txt", ENGLISH))
+    )
+    assert from_files([thai], [thai]).notes()[0].startswith(f"{thai}: language th, from its script")
+    assert from_files([english], [english]).notes()[0].startswith(f"{english}: language en, assum")
+    assert "not by the language en, scored as" in from_files([thai], [thai], "en").notes()[0]
+    assert from_files([thai], [thai], "th").notes() == []
+
+
+def test_runs_are_scored_by_the_script_of_their_references(tmp_path: Path) -> None:
+    """With a code that no table knows, too; here it is en."""
+    run = str(make_run(tmp_path, TEXTS["km"], TEXTS["km"], {"u000100": TEXTS["km"]}, "u000100"))
+    for split in ("dev", "test"):
+        assert bleu_tokenizer(from_runs([run], split).tgt_lang) == "char"
+
+
+@pytest.mark.parametrize("language", ["km", "xx"])
+def test_candidates_without_spaces_are_compared_by_characters(language: str) -> None:
+    """As words they would all be equally far from each other."""
+    texts = ["ខ្ញុំទៅផ្ទះ", "អ្នកមានឆ្កែ", "អ្នកមានឆ្មា"]
+    assert MbrRanker("bleu", language).rank(texts)[-1] == 0
+
+
+@pytest.mark.parametrize("language", ["km", "xx"])
+def test_a_training_scores_text_without_spaces_by_characters(tmp_path: Path, language: str) -> None:
+    toy_corpus(tmp_path, {"train": 100, "dev": 6, "test": 6}, langs=("gl", language))
+    for split in ("train", "dev", "test"):
+        file = tmp_path / f"{split}.{language}"
+        text = (
+            file.read_text().replace(" ", "").translate(str.maketrans("0123456789", "កខគឃចឆជឈញដ"))
+        )
+        file.write_text(text)
+    recipe = toy_recipe(
+        tmp_path,
+        {
+            "tgt": language,
+            "data": {"tokenized": False},
+            "segment": {"kind": "sentencepiece", "vocab_size": 40},
+            "train": {"max_validations": 1},
+        },
+    )
+    assert train(str(recipe), quiet=True).reason == "train.max_validations = 1"
+    bleu, _ = read_summary(RunFolder(tmp_path / "run"))["test"]
+    assert "tok:char" in bleu["signature"]
+    assert main([str(tmp_path / "run"), "--resamples", "0", "--metrics", "bleu"]) == 0
