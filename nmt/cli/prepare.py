@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import command_parser
-from nmt.cli.recipe import add_recipe, recipe_of
+from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
 from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity
 from nmt.runtime.signals import raise_terminated
@@ -58,6 +59,7 @@ def body(args: argparse.Namespace) -> None:
     else:
         found = f"{quantity(len(train), 'training line')} with {train.src_len.sum():,} pieces"
     print(f"{len(prepared.vocab):,} types; {found}")
+    print(f"next: {shlex.join(['nmt-train', *recipe_words(args)])}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -761,7 +761,7 @@ class TrainConfig(ConfigBase):
     max_bad_updates: int = option(
         10,
         "training stops with an error after this many updates in a row with an infinite or NaN "
-        "gradient; such an update is skipped",
+        "gradient; such an update is skipped and counted",
         "O",
         ge=1,
     )

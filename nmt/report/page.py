@@ -194,6 +194,7 @@ def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
             "Updates": thousands(summary.get("updates", run.result.updates)),
             "Training time": hours(summary.get("hours")),
             "Target tokens": thousands(summary.get("target_tokens")),
+            "Skipped updates": thousands(summary.get("skipped_updates") or None),
             "Parameters": thousands(summary.get("parameters")),
             "Seed": str(recipe.seed),
         }

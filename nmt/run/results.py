@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.recipe import RENAMED_VALUES
-from nmt.run.folder import RunFolder, is_average
+from nmt.run.folder import RunFolder, is_average, update_of
 from nmt.runtime.files import write_atomic
 
 LOWER_IS_BETTER = ("ppl", "word_ppl", "ter")
@@ -51,9 +51,14 @@ def read_result(folder: str | Path) -> RunResult:
     select_by = run.recipe().score.select_by
     metrics, summary = list(read_metrics(run)), read_summary(run)
     devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
-    # a tie keeps the earlier
-    best = max(devs, key=lambda r: as_score(select_by, float(r[select_by])), default={})
-    if is_average(str(summary.get("best"))):
+    chosen = str(summary.get("best"))
+    # of equal scores the later, unless an older version chose the earlier
+    best: dict[str, Any] = max(
+        reversed(devs),
+        key=lambda r: (r.get("update") == update_of(chosen), as_score(select_by, r[select_by])),
+        default={},
+    )
+    if is_average(chosen):
         best = next((r for r in reversed(metrics) if r.get("kind") == "average"), {})
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(

@@ -90,6 +90,7 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
         "updates": trainer.state.update,
         "hours": trainer.state.seconds / 3600,
         "target_tokens": trainer.state.target_tokens,
+        "skipped_updates": int(trainer.skipped_updates),
         "parameters": parameter_count(trainer.model),
         "device": str(trainer.device),
         "processor": processor(trainer.device),

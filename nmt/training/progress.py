@@ -6,13 +6,14 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from nmt.config.recipe import Recipe
+from nmt.data.text import quantity
 from nmt.run.checkpoint import IntervalState, TrainState
 from nmt.run.results import as_score, clock, format_number
 from nmt.runtime.progress import TerminalBar
@@ -301,6 +302,7 @@ class LogInterval:
         self.smoothed: Tensor | float = before.smoothed
         self.nll: Tensor | float = before.nll
         self.tokens, self.updates_before = before.tokens, before.updates_before
+        self.skipped_before = before.skipped_before
         self.lowest_loss, self.loss_ratio = before.lowest_loss, before.loss_ratio
         first = math.isinf(before.lowest_loss)
         self.last_loss = 0.0 if first else before.loss_ratio * before.lowest_loss
@@ -323,6 +325,7 @@ class LogInterval:
             tokens=self.tokens,
             updates_before=self.updates_before,
             seconds=self.elapsed(),
+            skipped_before=self.skipped_before,
             lowest_loss=self.lowest_loss,
             loss_ratio=self.loss_ratio,
         )
@@ -352,11 +355,13 @@ class LogInterval:
             "ppl": perplexity(nll),
             "lr": lr,
             "grad_norm": float(norm),
+            "skipped_updates": self.state.skipped_updates - self.skipped_before,
             "tokens_per_second": self.tokens / seconds,
             "seconds_left": time_left.seconds(self.state, update_seconds),
         }
         self.smoothed = self.nll = 0.0
         self.tokens, self.updates_before = 0, update
+        self.skipped_before = self.state.skipped_updates
         self.start_clock()
         return record
 
@@ -376,7 +381,9 @@ def update_line(record: dict[str, Any], validations_known: bool) -> str:
     Args:
         validations_known: whether the time left includes validations.
     """
-    more = "" if validations_known else " and validations"
+    more = "" if validations_known else ", plus validations"
+    skipped = record["skipped_updates"]
+    bad = f"  {quantity(skipped, 'update')} skipped: gradients not finite" if skipped else ""
     loss, ppl, smoothed, norm = (
         format_number(record["loss"], 3),
         *(format_number(record[name]) for name in ("ppl", "smoothed_ppl", "grad_norm")),
@@ -385,7 +392,7 @@ def update_line(record: dict[str, Any], validations_known: bool) -> str:
         f"update {record['update']:>6}  epoch {record['epoch'] + 1:>3}  loss {loss}  "
         f"ppl {ppl} ({smoothed} smoothed)  lr {record['lr']:.2e}  |g| {norm}  "
         f"{record['tokens_per_second']:,.0f} tok/s  "
-        f"{clock(record['seconds_left'])}{more} left at most"
+        f"left: at most {clock(record['seconds_left'])}{more}{bad}"
     )
 
 
@@ -394,6 +401,26 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
     return (
         f"dev {len(state.history):>3}  update {state.update:>6}  {result.line()}  "
         f"{_bar(result.share(select_by))}{'  best' if improved else ''}"
+    )
+
+
+def equal_scores_warning(select_by: str, dev_records: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return a warning if the score that selects the best checkpoint never moves, but chrF does.
+
+    It is returned after three validations, and then after every tenth.
+
+    Args:
+        dev_records: of all validations, from metrics.jsonl.
+    """
+    count = len(dev_records)
+    scores = {format_number(record.get(select_by) or 0.0) for record in dev_records}
+    chrf = [record.get("chrf") or 0.0 for record in dev_records]
+    if count < 3 or (count > 3 and count % 10) or len(scores) > 1 or max(chrf) - min(chrf) < 1:
+        return None
+    return (
+        f"warning: dev {select_by} is {scores.pop()} in all {count} validations, and chrf between "
+        f"{min(chrf):.2f} and {max(chrf):.2f}, so {select_by} does not tell which checkpoint is "
+        "the best\n  -> set score.select_by: chrf, and train in another folder with out=PATH"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from nmt.config.recipe import Recipe
+from nmt.config.schedules import History, LrRamp
 from nmt.data.text import quantity
 from nmt.run.checkpoint import TrainState
 
@@ -45,14 +46,16 @@ def reason_to_finish(recipe: Recipe, state: TrainState, loss_ratio: float) -> st
     """
     train, schedule = recipe.train, recipe.schedule
     if schedule.finished(state.update, loss_ratio):
-        return f"the {schedule.kind} schedule ended"
+        if isinstance(schedule, LrRamp):
+            return f"loss over {schedule.stop_loss_ratio:g} times its lowest (stop_loss_ratio)"
+        return "all updates done"
     if not just_validated(state):
         return None
     if len(state.history) >= train.max_validations:
         return f"train.max_validations = {train.max_validations}"
-    since_best = sum(update > (state.best_update or 0) for update, _ in state.history)
-    if since_best >= train.stop_patience:
-        return f"no better {recipe.score.select_by} in {quantity(since_best, 'validation')}"
+    waited = validations_without_gain(state.history)
+    if waited >= train.stop_patience:
+        return f"no better {recipe.score.select_by} in {quantity(waited, 'validation')}"
     lr = learning_rate(recipe, state)
     # below an earlier rate: the low rate at the start of a warm-up does not end a run
     if lr < train.min_lr and lr < _highest_rate(recipe, state):
@@ -63,6 +66,18 @@ def reason_to_finish(recipe: Recipe, state: TrainState, loss_ratio: float) -> st
 def just_validated(state: TrainState) -> bool:
     """Return whether the last update was validated."""
     return bool(state.history) and state.history[-1][0] == state.update
+
+
+def validations_without_gain(history: History) -> int:
+    """Return the number of validations since the last one that had a new best score.
+
+    An equal score is no gain, although the later of two equal checkpoints is the best one.
+    """
+    best, waited = math.nan, -1
+    for _, score in history:
+        gain = score > best or (math.isnan(best) and not math.isnan(score))
+        best, waited = (score, 0) if gain else (best, waited + 1)
+    return waited
 
 
 def _highest_rate(recipe: Recipe, state: TrainState) -> float:

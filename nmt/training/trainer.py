@@ -32,7 +32,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import Logger
-from nmt.run.results import as_score
+from nmt.run.results import as_score, read_metrics
 from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World
 from nmt.runtime.matmul import onednn_matmul
@@ -54,6 +54,7 @@ from nmt.training.progress import (
     Progress,
     Validation,
     dev_line,
+    equal_scores_warning,
     update_line,
 )
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
@@ -122,6 +123,7 @@ class Trainer:
         self._saved = (state.update, len(state.history)) if checkpoint else None
         # counted on the device, because reading a number from a GPU waits for it
         self.bad_updates = torch.tensor(state.bad_updates, device=device)
+        self.skipped_updates = torch.tensor(state.skipped_updates, device=device)
         self.check_every = 1 if device.type == "cpu" else recipe.train.log_every
         self.cuda_graphs: CudaGraphs | None = None
         if recipe.graphs == "auto" and device.type == "cuda" and not shard:
@@ -246,14 +248,16 @@ class Trainer:
         at the minimum loss scale; above it the scale was too high and is halved.
         """
         finite, limit = norm.isfinite(), self.recipe.optim.clip_norm
-        bad = self.bad_updates + self.loss_scaler.at_minimum()
-        self.bad_updates = torch.where(finite, 0, bad)
+        bad = self.loss_scaler.at_minimum() & ~finite
+        self.skipped_updates = self.skipped_updates + bad
+        self.bad_updates = torch.where(finite, 0, self.bad_updates + bad)
         shrink = (norm / limit).clamp(min=1.0) if limit else None
         take_step(self.optimizer, learning_rate(self.recipe, self.state), shrink, ~finite)
         self.loss_scaler.adjust()
 
     def _log_interval(self, norm: Tensor) -> None:
         time_left = self.progress.time_left
+        self.state.skipped_updates = int(self.skipped_updates)
         record = self.interval.close(learning_rate(self.recipe, self.state), norm, time_left)
         if self.precision == "fp16":
             record["loss_scale"] = self.loss_scaler.state()[0]
@@ -261,7 +265,7 @@ class Trainer:
         self.log.record(record)
         self.view.record(record)
         line = update_line(record, time_left.validation_seconds is not None)
-        self.log.text(line, on_console=not self.view.shown)
+        self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
     def _check_gradients(self, update: Update) -> None:
         """Raise Diverged after too many updates in a row without finite gradients."""
@@ -320,8 +324,8 @@ class Trainer:
         state = self.state
         best = dict(state.history).get(state.best_update or 0, math.nan)
         state.history.append((state.update, score))
-        # NaN is never better; a tie keeps the earlier checkpoint
-        improved = score > best or (math.isnan(best) and not math.isnan(score))
+        # of equal checkpoints the later one is the best; NaN is never better
+        improved = score >= best or (math.isnan(best) and not math.isnan(score))
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
@@ -330,11 +334,22 @@ class Trainer:
         record = {"kind": "dev", **place, **values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
+        self._warn_of_equal_scores()
         self.interval.start_clock(trained)
         self.save()
         if self.world.is_main:
             self.view.record(record)
             self.on_validation(Validation(state.update, state.epoch, values, improved))
+
+    def _warn_of_equal_scores(self) -> None:
+        different = len({round(score, 2) for _, score in self.state.history}) > 1
+        if different or not self.world.is_main:
+            return
+        records = [
+            record for record in read_metrics(self.run_folder) if record.get("kind") == "dev"
+        ]
+        if warning := equal_scores_warning(self.recipe.score.select_by, records):
+            self.log.text(warning)
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
         """Return what the current model scores on dev or test.
@@ -375,6 +390,7 @@ class Trainer:
         state = self.state
         state.seconds = time.monotonic() - self.started
         state.bad_updates = int(self.bad_updates)
+        state.skipped_updates = int(self.skipped_updates)
         if self.precision == "fp16":
             state.loss_scale, state.loss_scale_updates = self.loss_scaler.state()
         self.interval.store()

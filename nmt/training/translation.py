@@ -112,7 +112,7 @@ class Translation(Task[Transformer, Batch]):
         return "-".join(",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
 
     def results(self, run: Path, test: Evaluation | None) -> str:
-        """Return test scores with signatures, example translations and a command to translate."""
+        """Return test scores with signatures, example translations and the commands that use it."""
         lines = []
         results = test.sets if isinstance(test, MeanEvaluation) else {"": test}
         if isinstance(test, MeanEvaluation):
@@ -134,6 +134,7 @@ class Translation(Task[Transformer, Batch]):
             options += f" --src-lang {lang}"
         lines.append(f"run folder: {folder}")
         lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}")
+        lines.append(f"browser:    nmt-serve {folder}")
         return "\n".join(lines)
 
     def _translator(self, model: Transformer) -> Translator:

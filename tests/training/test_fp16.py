@@ -75,7 +75,7 @@ def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
         assert trainer.loss_scaler.state() == (2.0 ** (40 - number), 0)
         assert equal(weights(trainer), kept_weights)
         assert equal(moments(trainer), kept_moments)
-    assert int(trainer.bad_updates) == 0
+    assert int(trainer.bad_updates) == int(trainer.skipped_updates) == 0
     assert trainer.state.update == 3  # batches and learning rates advance
     at_scale(trainer, 2.0**10)
     trainer.update(next(updates))
@@ -113,6 +113,7 @@ def test_bad_updates_are_counted_at_the_minimum_of_the_scale(start):
     with pytest.raises(RunError, match="not finite for 3 updates in a row, up to update 5") as e:
         trainer.update(next(updates))
     assert scales == [(2, 0), (1, 0), (1, 1), (1, 2)]
+    assert int(trainer.skipped_updates) == 3
     assert "fp16 loss scale at its minimum of 1" in e.value.what
     assert e.value.fix is not None
     assert "precision=fp32" in e.value.fix

@@ -26,6 +26,7 @@ from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
 from nmt.training.progress import LogInterval, TimeLeft, Validation
+from nmt.training.stopping import validations_without_gain
 from nmt.training.task import MeanEvaluation, Stopped, score_line
 from nmt.training.text_evaluation import TextEvaluation
 from nmt.training.trainer import Trainer
@@ -194,7 +195,7 @@ def test_a_model_that_exceeds_memory_is_refused_before_writing(
 def test_a_linear_schedule_of_one_update(start):
     keys = ["schedule.lr=1e-3", "schedule.warmup_updates=0", "schedule.total_updates=1"]
     trainer = start("schedule.kind=linear", *keys)
-    assert trainer.run() == "the linear schedule ended"
+    assert trainer.run() == "all updates done"
     assert [update for update, _ in trainer.state.history] == [1]
 
 
@@ -337,15 +338,90 @@ def test_max_validations_ends_the_run(start):
 
 def test_early_stopping(start):
     trainer = start("train.stop_patience=2", "train.validate_every=1", "train.max_validations=50")
-    script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # neither a tie nor NaN is better
+    script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # neither a tie nor NaN is a gain
     assert trainer.run() == "no better bleu in 2 validations"
     assert trainer.state.update == 6
-    assert trainer.state.best_update == 4
-    assert trainer.run_folder.best() == "u000004"
-    assert load_checkpoint(trainer.run_folder, "best").state.update == 4
+    assert trainer.state.best_update == 5  # the later of two equal ones
+    assert trainer.run_folder.best() == "u000005"
+    assert load_checkpoint(trainer.run_folder, "best").state.update == 5
+    assert (
+        read_result(trainer.run_folder.path).ppl
+        == records(trainer.run_folder.path, "dev")[4]["ppl"]
+    )
     trainer = start("train.stop_patience=1", "train.validate_every=1")
     script_scores(trainer, [3.0, 2.0])
     assert trainer.run() == "no better bleu in 1 validation"
+
+
+def test_patience_counts_from_the_last_gain_of_the_history(start):
+    """A resumed run has the history only, and ends at the same update."""
+    keys = ("train.stop_patience=3", "train.validate_every=1", "train.max_validations=50")
+    ended = []
+    for stop in (10**9, 3):
+        trainer = start(*keys, stop_after=stop)
+        script_scores(trainer, [0.0])
+        reason = trainer.run()
+        if reason is None:
+            trainer = start(*keys, checkpoint=load_checkpoint(trainer.run_folder))
+            script_scores(trainer, [0.0])
+            reason = trainer.run()
+        ended.append((reason, trainer.state.update, trainer.state.best_update))
+    assert ended == [("no better bleu in 3 validations", 4, 4)] * 2
+
+
+def test_patience_with_nan_and_equal_scores():
+    nan = math.nan
+    for scores, waited in (
+        ([], -1), ([nan], 0), ([nan, nan], 1), ([nan, 0.0], 0), ([0.0, nan, 0.0], 2),
+        ([1.0, 2.0, 2.0, 1.0], 2), ([1.0, 1.0, 3.0], 0),
+    ):  # fmt: skip
+        assert validations_without_gain(list(enumerate(scores, 1))) == waited
+
+
+@pytest.mark.parametrize(("score", "warned"), [(0.0, True), (None, False)])
+def test_equal_dev_scores_are_a_warning_if_chrf_moves(start, capsys, score, warned):
+    trainer = start(
+        "train.validate_every=1", "train.max_validations=5", "score.metrics=[bleu,chrf]"
+    )
+    real, chrf = trainer.evaluate, iter([37.5, 69.7, 82.4, 84.4, 84.5])
+
+    def evaluate(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        values = {"bleu": len(trainer.state.history) if score is None else score}
+        values["chrf"] = next(chrf)
+        for one in found.scores:
+            object.__setattr__(one, "value", values.get(one.name, one.value))
+        return found
+
+    trainer.evaluate = evaluate  # type: ignore[method-assign]
+    trainer.run()
+    shown = capsys.readouterr().err
+    assert shown.count("warning: dev bleu is 0.00 in all 3 validations") == warned
+    assert shown.count("score.select_by: chrf") == warned
+
+
+def test_skipped_updates_are_counted_and_logged(start, capsys):
+    trainer = start("train.log_every=4", "train.validate_every=8", "train.max_validations=1")
+    spoil_gradients(trainer, {2, 3, 7})
+    finish(trainer, trainer.run())
+    run = trainer.run_folder
+    assert [r["skipped_updates"] for r in records(run.path, "train")] == [2, 1]
+    assert read_summary(run)["skipped_updates"] == 3
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("update")]
+    assert "2 updates skipped: gradients not finite" in shown[0]
+    assert "1 update skipped" in shown[1]
+
+
+def test_a_resumed_run_counts_the_updates_that_were_skipped_before(start):
+    keys = ("train.log_every=4", "train.validate_every=8", "train.max_validations=1")
+    stopped = start(*keys, stop_after=6)
+    spoil_gradients(stopped, {2, 6})
+    assert stopped.run() is None
+    resumed = start(*keys, checkpoint=load_checkpoint(stopped.run_folder))
+    spoil_gradients(resumed, {8})
+    resumed.run()
+    assert [r["skipped_updates"] for r in records(resumed.run_folder.path, "train")] == [2]
+    assert load_checkpoint(resumed.run_folder).state.skipped_updates == 3
 
 
 def test_forward_and_backward_use_onednn(start, monkeypatch):
@@ -394,7 +470,7 @@ def test_a_linear_schedule_ends_the_run(start):
         "schedule.warmup_updates=2",
         "schedule.total_updates=5",
     )
-    assert trainer.run() == "the linear schedule ended"
+    assert trainer.run() == "all updates done"
     assert load_checkpoint(trainer.run_folder).state.update == 5
     assert [update for update, _ in trainer.state.history] == [4, 5]  # an epoch has 4 updates
 
@@ -430,7 +506,7 @@ def test_a_run_stopped_by_time_limit_can_be_resumed(recipe, tmp_path):
             5,
             "schedule.kind=linear schedule.lr=1e-3 schedule.warmup_updates=2 "
             "schedule.total_updates=5",
-            "the linear schedule ended",
+            "all updates done",
         ),
     ],
 )

@@ -22,6 +22,7 @@ class IntervalState:
         seconds: training time of the interval.
         lowest_loss: lowest loss of any log line.
         loss_ratio: loss of the last log line over ``lowest_loss``; ends an lr_ramp.
+        skipped_before: updates that were skipped before the interval.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -33,6 +34,7 @@ class IntervalState:
     seconds: float = 0.0
     lowest_loss: float = math.inf
     loss_ratio: float = 1.0
+    skipped_before: int = 0
 
 
 @dataclass
@@ -57,6 +59,7 @@ class TrainState:
         loss_scale: the factor on the loss in fp16.
         loss_scale_updates: updates in a row with finite gradients at that scale.
         precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
+        skipped_updates: all updates that were skipped for non-finite gradients.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -76,6 +79,7 @@ class TrainState:
     loss_scale: float = 2.0**16
     loss_scale_updates: int = 0
     precision: str = ""
+    skipped_updates: int = 0
 
     def to_json(self) -> str:
         """Return JSON text from which ``from_json`` makes an equal state."""

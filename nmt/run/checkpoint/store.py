@@ -265,7 +265,7 @@ def latest(run: RunFolder, count: int) -> list[Path]:
 def best_checkpoints(run: RunFolder, count: int) -> list[Path]:
     """Return the ``count`` validated checkpoints of the highest dev scores, oldest first.
 
-    There may be fewer. Of equal scores the earlier checkpoint comes first.
+    There may be fewer. Of equal scores the later checkpoint comes first.
     """
     paths = {update_of(path.name): path for path in run.checkpoints()}
     named = dev_scores(list(paths.values()))
@@ -322,9 +322,9 @@ def replace_damaged_best(
 
 
 def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
-    """Return the updates with a finite score, highest first; of equal ones the earlier first."""
+    """Return the updates with a finite score, highest first; of equal ones the later first."""
     validated = [update for update in updates if not math.isnan(scores.get(update, math.nan))]
-    return sorted(validated, key=lambda update: -scores[update])
+    return sorted(validated, key=lambda update: (scores[update], update), reverse=True)
 
 
 # --- averages -----------------------------------------------------------------------------------
