@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
 NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
-COMPILED_PRODUCTS = 1024  # matrix products kept: most batches are small, so few sizes recur often
+COMPILED_PRODUCTS = 128  # matrix products kept, of up to a megabyte; more are seldom used again
 LIMITS = {
     "body": ("--max-body", "BYTES", int, "maximum size of a request"),
     "lines": ("--max-lines", "N", int, "maximum number of lines in a request"),
@@ -29,6 +29,18 @@ LIMITS = {
     "queue": ("--max-queue", "N", int, "maximum number of lines that wait for a model"),
     "seconds": ("--timeout", "SECONDS", float, "maximum time from a request to its answer"),
     "beam": ("--max-beam", "N", int, "maximum beam and n-best list of a request"),
+    "work": (
+        "--max-work",
+        "N",
+        int,
+        "maximum of (characters + max_len_offset) x hypotheses, added over the lines of a request",
+    ),
+    "grace": (
+        "--grace",
+        "SECONDS",
+        float,
+        "time after SIGTERM or Ctrl-C in which accepted requests are answered",
+    ),
     "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
 }
 
@@ -49,8 +61,8 @@ def parser() -> argparse.ArgumentParser:
         "nmt-serve",
         usage="%(prog)s RUN [RUN ...] [options]",
         description="Serve models over HTTP: a JSON API, and a page to try them on. Requests that "
-        "arrive at the same time share a batch. SIGTERM ends the server after it has answered all "
-        "accepted requests.",
+        "arrive at the same time share a batch. After SIGTERM, the server answers accepted "
+        "requests for at most --grace seconds, and ends.",
         epilog=EXAMPLES,
     )
     p.add_argument(

@@ -32,7 +32,7 @@ import nmt
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.serve.guard import Guard
+from nmt.serve.guard import Guard, stopping
 from nmt.serve.limits import Limits, Refused
 from nmt.serve.model import ServedModel
 from nmt.serve.schema import (
@@ -140,6 +140,12 @@ class Service:
         }
         self.guard = Guard(self._app(), limits, key)
 
+    def abort(self) -> None:
+        """Answer all requests that wait for a model with status 503, and end their searches."""
+        refused = stopping()
+        for model in self.models.values():
+            model.batcher.abort(refused)
+
     def close(self) -> None:
         """End the threads of the models."""
         for model in self.models.values():
@@ -175,9 +181,9 @@ class Service:
 
     async def health(self) -> Response:
         """Return whether the server accepts translations: 200, or 503 while it shuts down."""
-        stopping = self.guard.stopping
-        body = {"status": "stopping" if stopping else "ok", "version": nmt.__version__}
-        return JSONResponse(body, 503 if stopping else 200)
+        ends = self.guard.stopping
+        body = {"status": "stopping" if ends else "ok", "version": nmt.__version__}
+        return JSONResponse(body, 503 if ends else 200)
 
     async def list_models(self) -> Response:
         """Return the served models and the limits of a request."""
@@ -195,8 +201,8 @@ class Service:
             model = self._model(body.model)  # type: ignore[attr-defined]
             name = model.name
             lines = self._lines(body.text)  # type: ignore[attr-defined]
-            options = self._options(model, body)
-            results = await self._results(model, lines, options, request)
+            options, costs = self._options(model, body, lines)
+            results = await self._results(model, lines, costs, options, request)
             status = 200
         except UserError as error:
             status = 422
@@ -266,8 +272,10 @@ class Service:
                 )
         return lines
 
-    def _options(self, model: ServedModel, body: Any) -> dict[str, Any]:
-        """Return the search options that a request gives.
+    def _options(
+        self, model: ServedModel, body: Any, lines: Sequence[str]
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Return the search options that a request gives, and the cost of each line.
 
         Raises:
             Refused: one is above the limits of the server.
@@ -294,10 +302,27 @@ class Service:
                 "this server",
                 "choose smaller candidates, n_best or groups",
             )
-        return given
+        costs = model.work(lines, options)
+        if (work := sum(costs)) > self.limits.work:
+            share = self.limits.work / work
+            raise Refused(
+                422,
+                "too_much_work",
+                f"{quantity(len(lines), 'line')} with beam {options.beam} need {work:,} units of "
+                f"work, at most {self.limits.work:,} are allowed; a unit is a character of a line, "
+                f"or of max_len_offset ({options.max_len_offset}), times a hypothesis",
+                f"send at most {share:.0%} of this text in a request, or choose a smaller beam, "
+                "n_best or max_len_offset",
+            )
+        return given, costs
 
     async def _results(
-        self, model: ServedModel, lines: list[str], options: dict[str, Any], request: Request
+        self,
+        model: ServedModel,
+        lines: list[str],
+        costs: Sequence[float],
+        options: dict[str, Any],
+        request: Request,
     ) -> list[dict[str, Any]]:
         """Wait for the results; leave the queue if the client does, or if they take too long.
 
@@ -305,7 +330,8 @@ class Service:
             Refused: the queue is full, or the time is over.
         """
         # a sample is a function of its line number, so it must not share a batch
-        queued = model.batcher.submit(lines, options, together=not options.get("sample"))
+        together = not options.get("sample")
+        queued = model.batcher.submit(lines, costs, options, together)
         future = asyncio.wrap_future(queued)
         deadline = time.monotonic() + self.limits.seconds
         try:

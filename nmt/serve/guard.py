@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import ipaddress
 import json
@@ -18,6 +19,7 @@ Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awa
 
 OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health"}  # without a key: they contain no data
 SECONDS_TO_SEND_BODY = 10.0
+CONNECTION = "connection"  # key of the state of a request: the context in which it is answered
 
 
 def is_loopback(host: str) -> bool:
@@ -49,18 +51,16 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        with scope.get("state", {}).get(CONNECTION, contextlib.nullcontext()):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         translates = scope["path"] == "/translate"
         try:
             self._check(scope["path"], headers)
             if translates and self.stopping:
-                raise Refused(
-                    503,
-                    "stopping",
-                    "the server is shutting down",
-                    "send the request again later, or to another server",
-                    retry=5,
-                )
+                raise stopping()
             self.active += translates
             try:
                 body = await self._body(headers, receive)
@@ -130,6 +130,17 @@ class Guard:
             f"the body has more than {self.limits.body:,} bytes",
             "send the text in several requests",
         )
+
+
+def stopping() -> Refused:
+    """Return the answer to translations that a server which shuts down does not finish."""
+    return Refused(
+        503,
+        "stopping",
+        "the server is shutting down",
+        "send the request again later, or to another server",
+        retry=5,
+    )
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

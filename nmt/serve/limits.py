@@ -16,6 +16,8 @@ class Limits:
         queue: lines that may wait for one model.
         seconds: from the arrival of a request to its answer.
         beam: beam size, n-best list and candidates of a request.
+        work: of one request, as ``ServedModel.work`` computes it.
+        grace: seconds after SIGTERM in which accepted requests are answered.
         batch: lines that one model translates together.
     """
 
@@ -25,6 +27,8 @@ class Limits:
     queue: int = 1_024
     seconds: float = 30.0
     beam: int = 32
+    work: int = 500_000
+    grace: float = 10.0
     batch: int = 64
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.serve.batcher import Batcher
@@ -60,9 +62,26 @@ class ServedModel:
             "align": self.align,
         }
 
-    def translate(self, lines: list[str], options: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the result of each line as JSON values."""
-        results = self.translator.stream(lines, **options)
+    def work(self, lines: Sequence[str], options: SearchOptions) -> list[int]:
+        """Return the cost of each line: hypotheses x the most characters of a translation.
+
+        A translation has at most as many pieces as the source, and ``max_len_offset`` more. Scores
+        and alignment need a second pass over the translations. A blank line costs nothing.
+        """
+        scored = options.n_best if options.token_scores or options.align else 0
+        hypotheses = options.beam + scored
+        return [
+            0 if is_blank(line) else (len(line) + options.max_len_offset) * hypotheses
+            for line in lines
+        ]
+
+    def translate(
+        self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
+    ) -> list[dict[str, Any]]:
+        """Return the result of each line as JSON values; see ``nmt.serve.batcher.Translate``."""
+        # a sample is a function of the number of its line in the request
+        numbered = [*[""] * first, *lines]
+        results = self.translator.stream(numbered, skip=first, stop=stop, **options)
         return [self._result(*pair, options) for pair in zip(lines, results, strict=True)]
 
     def _result(

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
 
 # the operator of the server decides about memory; the server loads no reverse model
 EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag"}
+OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
+PER_BEAM = ("beam", "n_best", "candidates", "groups")  # memory and time grow with them
+HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
+MOST_PHRASES, LONGEST_PHRASE = 100, 100  # phrases, characters: each is compared at each position
+# for clients of the API; SearchOptions describes the options of the command line
+MEANINGS = {
+    "beam": "Number of hypotheses that the search keeps; 1 is greedy search. A larger beam takes "
+    "more time. Default: the beam of the model in GET /models.",
+    "length_alpha": "Exponent of the length penalty. 0 turns it off; a higher value prefers longer "
+    "translations.",
+    "max_len_offset": "A translation has at most as many pieces as its source and this number. "
+    f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
+    "allow_unk": "Whether a translation may contain the sign for unknown text.",
+    "n_best": "Number of translations of each line. Default: 1.",
+    "sample": "Draw each piece at random from the probabilities of the model, without a search. "
+    "`n_best` is the number of samples.",
+    "temperature": "For samples: divisor of the scores before a draw. Above 1, samples vary more.",
+    "top_k": "For samples: draw from this number of most likely pieces.",
+    "top_p": "For samples: draw from the most likely pieces whose probabilities together reach "
+    "this value.",
+    "seed": "For samples: the same seed, text and options give the same samples.",
+    "groups": "Number of groups of hypotheses that differ from each other (diverse beam search). "
+    "Default: 1.",
+    "diversity": "For groups: penalty of a piece that an earlier group has at the same position.",
+    "no_repeat_ngram": "No sequence of this many pieces occurs twice in a translation; 0 turns it "
+    "off.",
+    "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
+    f"most {LONGEST_PHRASE} characters.",
+    "tag": "Tag that the model gets before each line, such as <2es> for the target language. "
+    "`tags` of the model in GET /models lists all.",
+    "src": "Language of the text, if the model has several source languages.",
+    "token_scores": "Add the log-probability of each piece and the probability of each word.",
+    "align": "Add the word alignment: which words of the source each word was translated from.",
+    "mbr": "Return the candidates in the order of their average similarity to all candidates, by "
+    "this metric.",
+    "candidates": "For mbr: number of candidates that are compared. Default: 16.",
+}
 
 
 class Word(BaseModel):
@@ -97,27 +135,49 @@ class Problem(BaseModel):
     error: ErrorBody
 
 
+def _phrase(phrase: str) -> str:
+    # pydantic's own limit refuses surrogates
+    if len(phrase) > LONGEST_PHRASE:
+        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
+    return phrase
+
+
 def _request() -> type[BaseModel]:
     """Return the body of POST /translate: text, model, and the search options, none by default."""
-    options: dict[str, Any] = {
-        name: (field.annotation | None, Field(None, description=field.description))  # type: ignore[operator]
-        for name, field in SearchOptions.model_fields.items()
-        if name not in EXCLUDED
+    kinds: dict[str, Any] = {
+        "forbid_all": (
+            list[Annotated[str, AfterValidator(_phrase)]],
+            {"max_length": MOST_PHRASES},
+        ),
+        "max_len_offset": (int, {"le": HIGHEST_OFFSET}),
     }
-    options["n_best"] = (int | None, Field(None, description="translations per line; default: 1"))
+    options: dict[str, Any] = {}
+    for name in OPTIONS:
+        kind, limits = kinds.get(name, (SearchOptions.model_fields[name].annotation, {}))
+        options[name] = (kind | None, Field(None, description=_describe(name), **limits))
     return create_model(
         "TranslateRequest",
-        __config__=ConfigDict(extra="forbid"),
+        # strict: true is not a number, and "5" is not one either
+        __config__=ConfigDict(extra="forbid", strict=True),
         __doc__="Text and search options; the recipe of the model has the defaults.",
         text=(
             str | list[str],
-            Field(description="a text, of which each line is translated alone, or a list of lines"),
+            Field(description="A text, of which each line is translated alone, or a list of lines"),
         ),
-        model=(str | None, Field(None, description="a name of GET /models; default: the first")),
+        model=(str | None, Field(None, description="A name of GET /models. Default: the first.")),
         **options,
     )
 
 
+def _describe(name: str) -> str:
+    """Return what an option does, and its smallest and largest value."""
+    if name in PER_BEAM:
+        return f"{MEANINGS[name]} The limit `beam` of GET /models is the highest value."
+    schema = SearchOptions.model_json_schema()["properties"][name]
+    numeric = any(one.get("type") in ("integer", "number") for one in schema.get("anyOf", [schema]))
+    if name == "max_len_offset" or not numeric:
+        return MEANINGS[name]
+    return f"{MEANINGS[name]} Allowed: {allowed(SearchOptions, name).removesuffix(', or none')}."
+
+
 TranslateRequest = _request()
-OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
-PER_BEAM = ("beam", "n_best", "candidates", "groups")  # memory and time grow with them

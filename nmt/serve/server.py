@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 
@@ -15,33 +18,55 @@ from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
 from nmt.runtime.signals import handle_signals
 from nmt.serve.app import Service
+from nmt.serve.connections import ACCEPTED_AT_ONCE, Connection, Connections, most_connections
 
 BACKLOG = 2048  # connections that wait to be accepted
+SECONDS_TO_CLOSE = 2  # connections, after the last answer
 HIGHEST_PORT = 65_535
 
 
 class Server(uvicorn.Server):
-    """A server that answers what it has accepted before it ends.
+    """A server that answers what it has accepted before it ends, but not for ever.
 
-    SIGTERM and Ctrl-C stop it: new translations get status 503, and the server ends when the
-    accepted ones are answered. A second Ctrl-C ends it at once.
+    SIGTERM and Ctrl-C stop it: new translations get status 503. The server ends when the accepted
+    ones are answered. Those that are not answered in the time of grace get status 503, too. A
+    second Ctrl-C ends it at once.
 
     Attributes:
         interrupted: whether Ctrl-C stopped it.
     """
 
     def __init__(self, service: Service) -> None:
+        self.connections = Connections(most_connections(), service.limits.seconds)
         super().__init__(
             uvicorn.Config(
-                service.guard, log_level="warning", access_log=False, server_header=False
+                service.guard,
+                # uvicorn calls it as the class of a protocol
+                http=cast(Any, functools.partial(Connection, self.connections)),
+                ws="none",
+                # a warning is a line for each invalid request
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                backlog=ACCEPTED_AT_ONCE,
+                timeout_graceful_shutdown=SECONDS_TO_CLOSE,
             )
         )
-        self.guard = service.guard
+        self.service, self.guard = service, service.guard
         self.interrupted = False
+        self._end_of_grace = float("inf")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        for opened in sockets or []:
+            opened.listen(BACKLOG)  # asyncio set it to the number that it accepts at once
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether the server ends now; called ten times a second."""
         end = await super().on_tick(counter)
+        if time.monotonic() > self._end_of_grace:
+            self.service.abort()
         return end or (self.guard.stopping and not self.guard.active)
 
     @contextlib.contextmanager
@@ -56,8 +81,10 @@ class Server(uvicorn.Server):
             self.force_exit = self.should_exit = self.interrupted
             self.interrupted = True
         if not self.guard.stopping:
-            requests = quantity(self.guard.active, "request")
-            print(f"stopping: {requests} to finish first", file=sys.stderr)
+            requests, grace = quantity(self.guard.active, "request"), self.service.limits.grace
+            seconds = quantity(grace, "second", "g")
+            print(f"stopping: {requests} to finish within {seconds}", file=sys.stderr)
+            self._end_of_grace = time.monotonic() + grace
         self.guard.stopping = True
 
 

@@ -13,7 +13,9 @@ from nmt.serve.limits import Limits
 from tests.decoding.untrained import untrained
 
 KEY = "0123456789abcdef"
-LIMITS = Limits(body=4_000, lines=8, characters=60, queue=16, seconds=20, beam=5, batch=4)
+LIMITS = Limits(
+    body=4_000, lines=8, characters=60, queue=16, seconds=20, beam=5, work=10_000, batch=4
+)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ pytest.importorskip("httpx", reason="the extra test is not installed")
 from fastapi.testclient import TestClient
 
 from nmt.decoding.options import SearchOptions
+from nmt.model.incremental import DecodeState
 from nmt.serve import app, guard
 from nmt.serve.app import Service
 from nmt.serve.limits import Limits
@@ -58,6 +59,7 @@ def problem(answer: Any) -> tuple[int, str, str]:
         {"beam": 5, "length_alpha": 1.5},
         {"n_best": 3},
         {"sample": True, "seed": 7, "n_best": 2},
+        {"sample": True, "seed": 7, "top_p": 0.9, "max_len_offset": 2},
         {"mbr": "chrf", "candidates": 4},
         {"forbid_all": ["the"]},
         {"align": True, "token_scores": True},
@@ -69,6 +71,19 @@ def test_results_are_those_of_the_translator(client: TestClient, options: dict[s
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     expected = [[one.text for one in of] for of in untrained().stream(lines, **given)]
     assert texts(client.post("/translate", json={"text": lines, **options})) == expected
+
+
+def test_samples_do_not_depend_on_how_lines_share_batches(service: Service) -> None:
+    """Eight lines are two batches of the model."""
+    client = TestClient(service.guard, base_url=LOCAL)
+    lines = [LINES[n % len(LINES)] for n in range(8)]
+    expected = untrained().translate(lines, sample=True, seed=3)
+    body = {"text": lines, "sample": True, "seed": 3}
+    assert texts(client.post("/translate", json=body)) == [[text] for text in expected]
+
+
+def test_an_empty_list_has_no_translations(client: TestClient) -> None:
+    assert texts(client.post("/translate", json={"text": []})) == []
 
 
 def test_a_text_is_translated_line_by_line_by_the_named_model(client: TestClient) -> None:
@@ -127,6 +142,33 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
         ({}, (422, "bad_request", "text: Field required")),
         ({"text": 5}, (422, "bad_request", "text.str: Input should be a valid string")),
         ({"text": "a", "beams": 2}, (422, "bad_request", "beams: Extra inputs")),
+        (
+            {"text": "a", "beam": True},
+            (422, "bad_request", "beam: Input should be a valid integer"),
+        ),
+        ({"text": "a", "beam": "2"}, (422, "bad_request", "beam: Input should be a valid integer")),
+        ({"text": "a", "beam": 2.0}, (422, "bad_request", "beam: Input should be a valid integer")),
+        ({"text": "a", "align": 1}, (422, "bad_request", "align: Input should be a valid boolean")),
+        (
+            {"text": "a", "length_alpha": True},
+            (422, "bad_request", "length_alpha: Input should be a valid number"),
+        ),
+        (
+            {"text": "a", "max_len_offset": 10_000},
+            (422, "bad_request", "max_len_offset: Input should be less than or equal to 200"),
+        ),
+        (
+            {"text": "a", "forbid_all": ["b"] * 101},
+            (422, "bad_request", "forbid_all: List should have at most 100 items"),
+        ),
+        (
+            {"text": "a", "forbid_all": ["b" * 101]},
+            (422, "bad_request", "forbid_all.0: Value error, a phrase has at most 100"),
+        ),
+        (
+            {"text": ["a" * 60] * 8, "beam": 5, "max_len_offset": 200, "align": True},
+            (422, "too_much_work", "8 lines with beam 5 need 12,480 units of work, at most 10,000"),
+        ),
         ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
         ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
         ({"text": "a", "n_best": 6}, (422, "bad_option", "n_best: 6 is above 5")),
@@ -149,6 +191,21 @@ def test_what_is_not_allowed_is_refused(
     status, code, message = problem(client.post("/translate", json=body))
     assert (status, code) == expected[:2]
     assert message.startswith(expected[2])
+
+
+def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service: Service) -> None:
+    model = service.models["one"]
+
+    def work(lines: list[str], **options: Any) -> int:
+        return sum(model.work(lines, model.translator.check_options(options)))
+
+    small = work(["a" * 10], beam=2, max_len_offset=10)
+    assert small == (10 + 10) * 2
+    assert work(["a" * 10] * 3, beam=2, max_len_offset=10) == 3 * small
+    assert work(["a" * 30], beam=2, max_len_offset=10) == 2 * small
+    assert work(["a" * 10], beam=4, max_len_offset=10) == 2 * small
+    assert work(["a" * 10], beam=2, n_best=2, align=True, max_len_offset=10) == 2 * small
+    assert work([" "], beam=2) == 0
 
 
 def test_a_body_without_length_is_limited_too(client: TestClient) -> None:
@@ -197,6 +254,28 @@ def test_a_translation_that_takes_too_long_is_a_timeout(stuck: Any) -> None:
     assert answer.headers["retry-after"] == "1"
     free.set()
     service.close()
+
+
+def test_a_search_ends_when_its_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take a minute; the next request is answered at once."""
+    service, client = make(dataclasses.replace(LIMITS, seconds=0.3))
+    advance = DecodeState.advance
+
+    def slow(self: DecodeState, tokens: Any, rows: Any) -> Any:
+        if len(tokens) == 4:  # the first request
+            time.sleep(0.1)
+            return advance(self, tokens, rows) * 0  # it never ends by itself
+        return advance(self, tokens, rows)
+
+    monkeypatch.setattr(DecodeState, "advance", slow)
+    body = {"text": ["a"] * 4, "max_len_offset": 200}
+    assert problem(client.post("/translate", json=body))[:2] == (504, "timeout")
+    monkeypatch.undo()
+    started = time.monotonic()
+    while client.post("/translate", json={"text": "o can"}).status_code != 200:
+        assert time.monotonic() - started < 5
+    service.close()
+    assert not service.models["one"].batcher._thread.is_alive()
 
 
 def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any) -> None:
@@ -288,6 +367,13 @@ def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
     excluded = {"batch_tokens", "reverse_weight", "reverse_tag"}
     assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded
+    for name, field in SearchOptions.model_fields.items():
+        if name not in excluded:  # in sentences of its own, not those of the command line
+            sentence = properties[name]["description"]
+            assert sentence[0].isupper()
+            assert sentence.endswith(".")
+            assert field.description not in sentence
+            assert "|||" not in sentence
 
 
 def test_metrics_count_requests_and_lines_but_no_text(client: TestClient) -> None:
