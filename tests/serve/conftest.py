@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 from nmt.serve.app import Service
 from nmt.serve.limits import Limits
 from tests.decoding.untrained import untrained
+from tests.export.cases import run_folder
+from tests.serve.process import Process
 
 KEY = "0123456789abcdef"
 LIMITS = Limits(
@@ -24,3 +28,23 @@ def service() -> Iterator[Service]:
     service = Service({"one": (untrained(), "torch"), "two": (untrained(seed=5), "torch")}, LIMITS)
     yield service
     service.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_folder(untrained(), tmp_path_factory.mktemp("serve") / "run")
+
+
+@pytest.fixture
+def start(run: Path) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def start_one(*argv: str | Path, **settings: Any) -> Process:
+        started.append(Process(*(argv or (run,)), **settings))
+        return started[-1]
+
+    yield start_one
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+        one.process.stderr.close()

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,17 +22,11 @@ from nmt.export.folder import export
 from nmt.serve.guard import is_loopback
 from nmt.serve.server import listen
 from tests.decoding.untrained import untrained
-from tests.export.cases import run_folder
 from tests.serve.conftest import KEY
+from tests.serve.process import SECONDS, Process
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60
 ARABIC = "\u0645\u0631\u062d\u0628\u0627"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_folder(untrained(), tmp_path_factory.mktemp("serve") / "run")
 
 
 @pytest.fixture
@@ -114,65 +104,6 @@ def test_names_of_models_are_different(run: Path, tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- a server process
-
-
-PROGRAM = """
-import sys
-from nmt.cli import serve
-code = serve.main()
-print(f"torch: {'torch' in sys.modules}", file=sys.stderr)
-sys.exit(code)
-"""
-
-
-class Process:
-    """A server on a free port."""
-
-    def __init__(self, *argv: str | Path, **env: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *map(str, argv), "--port", "0"],
-            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stderr
-        for line in self.process.stderr:
-            if found := re.match(r"serving on http://127.0.0.1:(\d+) ", line):
-                self.port = int(found[1])
-                return
-        raise AssertionError("the server did not start")
-
-    def send(
-        self, text: str | list[str], headers: Mapping[str, str] | None = None, **options: Any
-    ) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        body = json.dumps({"text": text, **options})
-        connection.request(
-            "POST", "/translate", body, {"Content-Type": "application/json", **(headers or {})}
-        )
-        return connection
-
-    def metric(self, name: str, headers: Mapping[str, str] | None = None) -> float:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        connection.request("GET", "/metrics", headers=dict(headers or {}))
-        found = re.search(rf"^{name} (.*)$", connection.getresponse().read().decode(), re.M)
-        assert found
-        return float(found[1])
-
-
-@pytest.fixture
-def start(run: Path) -> Iterator[Callable[..., Process]]:
-    started: list[Process] = []
-
-    def start_one(*argv: str | Path, **env: str) -> Process:
-        started.append(Process(*(argv or (run,)), **env))
-        return started[-1]
-
-    yield start_one
-    for one in started:
-        one.process.kill()
-        one.process.wait()
-        one.process.stderr.close()
 
 
 def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(
