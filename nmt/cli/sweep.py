@@ -254,7 +254,9 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     baseline = args.baseline or sweep.baseline
     names = list(dict.fromkeys(variant.own_name for variant in sweep.variants))
     if wrong := check_baseline(baseline, names):
-        raise UserError(wrong.removeprefix("baseline: "), at="--baseline")
+        raise UserError(
+            wrong.removeprefix("baseline: "), at="--baseline", fix="name a variant of the file"
+        )
     seeds = args.seeds or sweep.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         raise UserError(f"{twice[0]} is listed twice", at="--seeds", fix="list each seed once")

@@ -65,7 +65,7 @@ def _read_overrides(
             what = f'"{override}" is not key=value, for example model.norm=layernorm'
             problems.append(Problem(COMMAND_LINE, what))
         elif path in given:
-            problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice'))
+            problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice', "pass it once"))
         elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
             require_utf8(text, str(COMMAND_LINE))
             of_value: list[Problem] = []

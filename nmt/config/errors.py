@@ -10,13 +10,18 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from nmt.config.other_toolkits import our_name
 from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, default_kind, groups
 from nmt.config.schema import keys_of
-from nmt.config.yaml import KeyPath, Location, Node, Problem, key_name
+from nmt.config.yaml import KEY_LIST, KeyPath, Location, Node, Problem, key_name
 from nmt.errors import UserError
 
 COMMAND_LINE = Location("command line")
 MAX_SHOWN = 60  # characters of a wrong value
+# next steps
+ADD = f"add the key; {KEY_LIST}"
+CHANGE = f"change the keys that the message names; {KEY_LIST}"
+RENAME = f"rename or delete the key; {KEY_LIST}"
 
 
 def raise_problems(problems: Iterable[Problem], file: str) -> None:
@@ -30,7 +35,9 @@ def raise_problems(problems: Iterable[Problem], file: str) -> None:
     if len(lines) > 1:
         lines.insert(0, f"{len(lines)} errors in the recipe")
     if lines:
-        raise UserError("\n".join(lines))
+        fixes = list({problem.fix for problem in ordered})
+        fix = fixes[0] if len(fixes) == 1 else f"correct each of them; {KEY_LIST}"
+        raise UserError("\n".join(lines), fix=fix)
 
 
 def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
@@ -44,13 +51,13 @@ def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
         kind = error["type"]
         if kind == "value_error":  # a rule between keys; its message names them
             for text in str(error["ctx"]["error"]).splitlines():
-                yield Problem(_first_key_in(text, path, document), text)
+                yield Problem(_first_key_in(text, path, document), text, CHANGE)
         elif kind == "extra_forbidden":
             node = document.find(path)
             assert node is not None
-            yield Problem(node.key_at, _unknown_key(path, document))
+            yield Problem(node.key_at, _unknown_key(path, document), RENAME)
         elif kind == "missing" and index is None:
-            yield Problem(around.key_at, _missing_key(path, document))
+            yield Problem(around.key_at, _missing_key(path, document), ADD)
         elif kind == "union_tag_invalid":
             node = document.find((*path, "kind")) or document.find(path) or around
             yield Problem(node.at, _wrong_kind(path, node))
@@ -87,15 +94,15 @@ def _explain_entry(error: Any, path: tuple[str, ...], document: Node) -> Iterato
     if kind == "value_error":  # its messages begin with the key
         for text in str(error["ctx"]["error"]).splitlines():
             at = node.group.get(text.partition(":")[0], node).at
-            yield Problem(at, f"{key_name(path)}.{text}")
+            yield Problem(at, f"{key_name(path)}.{text}", CHANGE)
         return
     key = str(_without_kind(error["loc"])[3])
     name = key_name((*path, key))
     if kind == "missing":
-        yield Problem(node.key_at, f'required key "{name}" is missing')
+        yield Problem(node.key_at, f'required key "{name}" is missing', ADD)
     elif kind == "extra_forbidden":
         hint = did_you_mean(key, options) or f"; an entry has {', '.join(options)}"
-        yield Problem(node.group[key].key_at, f'unknown key "{name}"{hint}')
+        yield Problem(node.group[key].key_at, f'unknown key "{name}"{hint}', RENAME)
     else:
         wrong = node.group[key]
         text = f"{name}: {quote_value(wrong.plain())} is not {allowed(model, key)}"
@@ -223,6 +230,8 @@ def _unknown_key(path: KeyPath, document: Node) -> str:
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
         present = kind_of(group, document)
         return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
+    if ours := our_name(group, key):
+        return f'unknown key "{name}"; use {ours}'
     if key in keys_of(Recipe):
         return f'unknown key "{name}"; "{key}" belongs at the top level'
     here = keys_of(kinds[kind_of(group, document) if group in groups() else ""])
@@ -237,6 +246,8 @@ def _unknown_key(path: KeyPath, document: Node) -> str:
     if dot and first in groups():
         return f'unknown key "{key}"; in a recipe, write "{rest}" under "{first}"'
     near = did_you_mean(key, here) or _close_elsewhere(key)
+    if not near and (ours := our_name(group, key, exact=False)):
+        near = f"; use {ours}"
     return f'unknown key "{name}"' + (near or f"; {group or 'the top level'} has {', '.join(here)}")
 
 
@@ -247,7 +258,7 @@ def _close_elsewhere(key: str) -> str:
         for model in models.values()
         for k in keys_of(model)
     }
-    close = difflib.get_close_matches(key.lower(), list(full), n=1)
+    close = difflib.get_close_matches(key.lower(), list(full), n=1, cutoff=0.75)
     return f'; did you mean "{full[close[0]]}"?' if close else ""
 
 

@@ -21,6 +21,8 @@ KeyPath: TypeAlias = Sequence[str]
 MAX_CHARACTERS = 1 << 18
 MAX_DEPTH = 10
 MAX_LINE = 60  # characters of a line in an error
+KEY_LIST = "docs/recipe-keys.md lists all keys with their values"
+EXAMPLE = "recipes/quickstart.yaml is an example"
 NONE = ("none", "null", "~", "")  # no value, where a key may have none
 
 # parts of PyYAML's messages
@@ -50,10 +52,11 @@ class Location(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """An error in a recipe, and its place."""
+    """An error in a recipe, its place, and the next step."""
 
     at: Location
     text: str
+    fix: str = f"write an allowed value; {KEY_LIST}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ def _compose(text: str, file: str) -> Any:
         before = text[: error.position]
         at = Location(file, before.count("\n") + 1, error.position - before.rfind("\n"))
         what = f"not YAML: the character U+{ord(text[error.position]):04X} is not allowed"
-        raise UserError(what, at=str(at)) from error
+        raise UserError(what, at=str(at), fix="delete the character") from error
 
 
 def _check_colon(text: str, file: str, error: yaml.MarkedYAMLError) -> None:
@@ -212,7 +215,11 @@ def _check_colon(text: str, file: str, error: yaml.MarkedYAMLError) -> None:
     shown = key if len(key) <= MAX_LINE else f"{key[:MAX_LINE]}..."
     before, colon, after = shown.partition(":")
     need = f"a space after the colon: {before}: {after}" if colon else "a colon"
-    raise UserError(f'"{shown}" needs {need}', at=str(_location(file, key_mark))) from error
+    raise UserError(
+        f'"{shown}" needs {need}',
+        at=str(_location(file, key_mark)),
+        fix="write each key as KEY: VALUE",
+    ) from error
 
 
 def _node(
@@ -237,11 +244,13 @@ def _mapping(
     for key, value in node.value:
         at = _location(file, key.start_mark)
         if not isinstance(key, yaml.ScalarNode):
-            problems.append(Problem(at, "a key must be one word"))
+            fix = f"correct the line; {EXAMPLE}"
+            problems.append(Problem(at, "a key must be one word", fix))
             continue
         full = f"{name}.{key.value}" if name else key.value
         if first := values.get(key.value):
-            problems.append(Problem(at, f'key "{full}" is set twice, first at {first.key_at}'))
+            what = f'key "{full}" is set twice, first at {first.key_at}'
+            problems.append(Problem(at, what, "delete one of the two lines"))
             continue
         values[key.value] = _node(value, at, file, full, problems)
     return values
@@ -252,4 +261,5 @@ def _location(file: str, mark: Any) -> Location:
 
 
 def _stop(file: str, mark: Any, what: str) -> NoReturn:
-    raise UserError(what, at=str(_location(file, mark) if mark else file))
+    at = str(_location(file, mark) if mark else file)
+    raise UserError(what, at=at, fix=f"correct the line; {EXAMPLE}")

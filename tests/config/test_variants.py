@@ -195,7 +195,7 @@ def test_one_error_has_every_fault_of_every_variant(folder: Path):
     )
     with pytest.raises(UserError) as error:
         load_recipe(write(text), variant="c")
-    assert [line.partition(": ")[0] for line in str(error.value).splitlines()] == [
+    assert [line.partition(": ")[0] for line in error.value.what.splitlines()] == [
         "3 errors in the recipe",
         "v.yaml:3:17",
         "v.yaml:4:3",

@@ -24,16 +24,16 @@ FAULTS = {
     "unknown key": {
         "model: {nrom: pre}": '4:9: unknown key "model.nrom"; did you mean "norm"?',
         "model: {Norm: pre}": '4:9: unknown key "model.Norm"; did you mean "norm"?',
-        "warmup_step: 3": '4:1: unknown key "warmup_step"; did you mean "schedule.warmup_updates"?',
+        "warmup_step: 3": '4:1: unknown key "warmup_step"; use schedule.warmup_updates',
         "optim: {zzz: 1}": '4:9: unknown key "optim.zzz"; optim has kind, betas, eps, weight_decay, clip_norm, label_smoothing, accumulate',
-        "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; did you mean "warmup_updates"?',
+        "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; use schedule.warmup_updates',
         "train: {'': 3}": '4:9: unknown key "train."; train has validate_every, max_validations, min_lr, stop_patience, keep, average, max_bad_updates, log_every, shard, tensorboard, wandb',
         "data.batch_tokens: 5": '4:1: unknown key "data.batch_tokens"; in a recipe, write "batch_tokens" under "data"',
     },
     "right key, wrong section": {
         "dropout: 0.1": '4:1: unknown key "dropout"; "dropout" belongs under "segment" or "model"',
         "optim: {dim: 4}": '4:9: unknown key "optim.dim"; "dim" belongs under "model"',
-        "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; "max_len" belongs under "data"; did you mean "max_len_offset"?',
+        "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; use decode.max_len_offset, in pieces (the length of the source plus this)',
         "model: {seed: 4}": '4:9: unknown key "model.seed"; "seed" belongs at the top level',
         "model: {data: {dev: x}}": '4:9: unknown key "model.data"; "data" belongs at the top level',
     },
@@ -149,6 +149,7 @@ def test_each_fault_of_a_recipe_is_an_error_with_its_place(text: str, message: s
         recipe_from_text(HEAD + text, "r.yaml")
     assert f"r.yaml:{message}" in str(error.value).splitlines()
     assert error.value.exit_code == 2
+    assert error.value.fix
 
 
 def test_no_message_uses_the_words_of_pydantic():
@@ -289,7 +290,7 @@ def test_free_memory_is_known_on_this_machine():
 def test_an_error_for_an_old_name_gives_the_new_one(text: str, message: str):
     with pytest.raises(UserError) as error:
         recipe_from_text(HEAD + text, "r.yaml")
-    assert str(error.value) == f"r.yaml:{message}"
+    assert error.value.what == f"r.yaml:{message}"
     group, key, value = re.match(r"(\w+): \{(\w+): (\w+)", text).groups()
     with pytest.raises(
         UserError, match=f"^command line: .*{message.rpartition('it was renamed to')[2]}"
