@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe, SegmentConfig
     from nmt.data.vocab import Vocab
 
-VERSION = "8"  # of the format and of Moses' rules; after a change, old caches are not used
+VERSION = "9"  # of the format and of Moses' rules; after a change, old caches are not used
 LOCK = ".lock"  # ending of the file that is locked while a draft is written
 NOISE_KEYS = ("dropout", "sampling_alpha")
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split

@@ -38,10 +38,11 @@ from nmt.data.report import (
     LanguageFindings,
     OtherForm,
     Overlap,
+    RoundTrip,
     SharedPairs,
     SplitReport,
 )
-from nmt.data.segmenters.base import TrainingPair
+from nmt.data.segmenters.base import Segmenter, TrainingPair
 from nmt.data.text import Pair, is_blank, quantity
 from nmt.data.unicode import changes
 from nmt.errors import UserError
@@ -56,6 +57,7 @@ VERSION = "5"
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
+ROUND_TRIPS = 2000  # pairs that are segmented and joined again
 
 _ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
 _ENDS = frozenset(".?!")
@@ -199,6 +201,25 @@ def check_corpora(
     )
     require_training_pairs(report.splits["train"], files)
     return report, TrainingPairs(files.train, kept, progress), held_out
+
+
+def round_trip(segmenter: Segmenter, training: TrainingPairs) -> RoundTrip:
+    """Segment some target lines and join them again, and count those that change.
+
+    The form of ``data.normalize`` and the kind of white space do not count.
+    """
+    found = RoundTrip()
+    step = -(-sum(training.sizes) // ROUND_TRIPS)
+    for _, line, corpus in itertools.islice(training.read("checking the words"), 0, None, step):
+        lang = training.corpora[corpus].langs[1]
+        before = " ".join(segmenter.moses.normalize(line).split())
+        after = segmenter.decode(segmenter.encode(line, lang), lang)
+        found.lines += 1
+        if after != before:
+            found.changed += 1
+            if not found.before or len(before) < len(found.before):  # a short example
+                found.before, found.after = before, after
+    return found
 
 
 def _unused_entry(corpus: Bitext, kept: Sequence[np.ndarray], monolingual: bool) -> UserError:

@@ -20,6 +20,7 @@ from nmt.data.checks import (
     check_corpora,
     pairs_to_learn_from,
     require_training_pairs,
+    round_trip,
 )
 from nmt.data.convert import converted_files, read_in_form, write_converted
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
@@ -151,6 +152,8 @@ def _write(
     tags = [corpus.tag for corpus in files.train]
     segmenter = segmenter or _learn(recipe, files, training, progress)
     save_segmenter(segmenter, folder)
+    if recipe.translates and not data.tokenized:
+        report.splits["train"].round_trip = round_trip(segmenter, training)
     vocab, left_out, unknown = encode_training(
         EncodeChunk(segmenter, langs, tags, data.max_pieces, segmenter.noise(recipe.segment)),
         training.read("encoding"),

@@ -26,6 +26,7 @@ LACKING_THRESHOLD = 0.1  # pieces of a side that its training text does not have
 UNKNOWN_THRESHOLD = 0.5  # source pieces that are UNK
 SMALLEST_VOCAB = 500  # types that the advice about unknown pieces recommends
 FIXED_VOCAB_THRESHOLD = 0.02  # training pieces of a side that the parent's vocabulary does not have
+ROUND_TRIP_THRESHOLD = 0.01  # target lines that the segmentation changes
 RECURRING_THRESHOLD = 0.1  # texts of a side that are in the training data, also nearly
 
 
@@ -162,6 +163,21 @@ class Coverage:
 
 
 @dataclass
+class RoundTrip:
+    """Target lines of a sample that are others after they were segmented and joined again.
+
+    Attributes:
+        changed, lines: lines that change, and lines of the sample.
+        before, after: one of them.
+    """
+
+    changed: int = 0
+    lines: int = 0
+    before: str = ""
+    after: str = ""
+
+
+@dataclass
 class CorpusForm:
     """Whether the text of a corpus is in the form that its entry says.
 
@@ -215,6 +231,7 @@ class SplitReport:
         forms: of each training corpus, if there are several.
         blank: blank lines of text of one language, which stay; None = this is a parallel corpus.
         dropped_later: pairs that were dropped after the checks, which ``suspicious`` includes.
+        round_trip: of plain training text; None = not checked.
     """
 
     pairs: int
@@ -227,6 +244,7 @@ class SplitReport:
     forms: list[CorpusForm] | None = None
     blank: int | None = None
     dropped_later: int = 0
+    round_trip: RoundTrip | None = None
     other_form: Annotated[dict[str, OtherForm], Field(alias="other form")] = field(
         default_factory=dict
     )
@@ -384,6 +402,18 @@ def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig)
         return []
     found = failures(report, data.max_overlap, segment)
     found += warnings(report, data.max_overlap, data.normalize)
+    trip = report.splits["train"].round_trip
+    if (
+        trip
+        and segment.kind != "sentencepiece"
+        and trip.changed > ROUND_TRIP_THRESHOLD * trip.lines
+    ):
+        found.append(
+            f"train: {trip.changed / trip.lines:.1%} of {quantity(trip.lines, 'target line')} are "
+            "others after they were tokenized and detokenized, for example "
+            f"{trip.before!r} becomes {trip.after!r}; a model cannot write them; set "
+            "segment.kind=sentencepiece, which changes no line"
+        )
     if over := report.over_batch_tokens:
         share = over / report.splits["train"].kept
         found.append(

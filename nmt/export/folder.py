@@ -5,7 +5,7 @@ The folder refers to no file outside, so it can be moved and copied. ::
     DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
     DIR/segmenter.json and the files it names, vocab.txt  text to pieces and back
     DIR/nmt.json                                          languages and settings
-    DIR/README.md, translate.py, unicode.py               use without this toolkit
+    DIR/README.md, translate.py, unicode.py, moses.py     use without this toolkit
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from nmt.run.folder import EXPORT_FILE
 from nmt.runtime.files import atomic_folder
 
 TEMPLATES = Path(__file__).with_name("templates")
-_MOSES_NOTE = """\
-- translate.py uses sacremoses without changes. nmt-translate also corrects the spacing of quotes,
-  of non-Latin punctuation and of words with combining characters{bpe}.
+TEXT_MODULES = Path(unicode.__file__).parent
+_BPE_NOTE = """\
+- translate.py does not protect `@@` in the text.
 """
 
 
@@ -96,6 +96,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,
             "normalize": segmenter.moses.form,
+            "exact": segmenter.moses.exact,
             "byte_fallback": bool(segmenter.alphabet()),
         },
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
@@ -111,7 +112,8 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     readme = _readme(segmenter, metadata, positions)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
-    shutil.copyfile(unicode.__file__, folder / Path(unicode.__file__).name)
+    for name in ("unicode.py", "moses.py"):
+        shutil.copyfile(TEXT_MODULES / name, folder / name)
 
 
 def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
@@ -161,8 +163,6 @@ def packages(segmenter: Segmenter) -> list[str]:
 def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
     """Return the text of README.md."""
     needed = packages(segmenter)
-    bpe = segmenter.kind == "fastbpe"
-    note = _MOSES_NOTE.format(bpe=", and protects `@@` in the text" if bpe else "")
     template = Template((TEMPLATES / "README.md").read_text(encoding="utf-8"))
     text = template.substitute(
         src=metadata.src,
@@ -174,6 +174,6 @@ def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
         length_alpha=f"{metadata.decode['length_alpha']:g}",
         length_penalty=metadata.length_penalty,
         typical_length=TYPICAL_LENGTH,
-        moses_note=note if "sacremoses" in needed else "",
+        bpe_note=_BPE_NOTE if segmenter.kind == "fastbpe" else "",
     )
     return text.rstrip() + "\n"

@@ -21,7 +21,8 @@ class Metadata:
         src, tgt: language codes, for the tokenizer's rules.
         quantization: CTranslate2's type of the stored weights; None = fp32.
         segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; Unicode
-            form of the input (``data.normalize``); whether the segmenter has ``byte_fallback``.
+            form of the input (``data.normalize``); whether words are ``exact``
+            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``.
             Empty in a folder that version 0.2 wrote.
         decode: the recipe's ``decode`` keys.
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.

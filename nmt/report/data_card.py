@@ -72,6 +72,9 @@ class DataCard:
             rows += [
                 FindingRow(split.name, name, count, "") for name, count in report.normalized.items()
             ]
+            if (trip := report.round_trip) and trip.changed:
+                name = f"changed by the segmentation, of {trip.lines:,} target lines"
+                rows.append(FindingRow(split.name, name, trip.changed, trip.before))
             rows += [
                 FindingRow(split.name, f"{side}: {change}", count, "")
                 for side, other in report.other_form.items()

@@ -160,7 +160,10 @@ class TrainingFile:
 
 def _different_forms(texts: Mapping[str, list[str]]) -> list[str]:
     """Return a note on each text in another Unicode form than a text that it is compared with."""
-    forms = {name: OtherForm.of(lines) for name, lines in texts.items()}
+    forms = {
+        name: OtherForm.of(line for line in lines if not is_blank(line))
+        for name, lines in texts.items()
+    }
     if len({tuple(sorted(form.changes)) for form in forms.values()}) == 1:
         return []
     return [

@@ -100,7 +100,10 @@ def evaluate(
     segmenter, moses = translator.segmenter, translator.segmenter.moses
     hypotheses = translator.translate_ids(sources, check, tgt)
     texts = [h.text for h in hypotheses]
-    words = [segmenter.decode_tokenized(h.pieces, tgt) for h in hypotheses]
+    words = [
+        moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
+        for h in hypotheses
+    ]
     all_lines = [split.ref_lines, *split.other_refs]
     references, *others = (
         [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines

@@ -92,6 +92,21 @@ def test_suspicious_text_is_a_warning(tmp_path: Path):
     assert "data.normalize=clean" in message
 
 
+def test_lines_that_the_segmentation_changes_are_counted(tmp_path: Path):
+    odd = [(f"can {i}", f"dog , {i} .") for i in range(10)]
+    raw = {"data": {"tokenized": False}, "train": TRAIN + odd}
+    report = prepared(tmp_path / "bpe", **raw).report
+    trip = report.splits["train"].round_trip
+    assert (trip.changed, trip.lines, trip.before) == (10, len(TRAIN) + 10, "dog , 0 .")
+    (message,) = (text for text in report.warnings if "detokenized" in text)
+    assert "'dog , 0 .' becomes 'dog, 0.'" in message
+    assert "segment.kind=sentencepiece" in message
+    segment = {"kind": "sentencepiece", "vocab_size": 60}
+    report = prepared(tmp_path / "spm", segment=segment, **raw).report
+    assert report.splits["train"].round_trip.changed == 0
+    assert prepared(tmp_path / "tokenized").report.splits["train"].round_trip is None
+
+
 def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path):
     with pytest.raises(UserError) as error:
         prepared(tmp_path / "a", dev=[*DEV, *TRAIN[:2]])

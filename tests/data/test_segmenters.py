@@ -321,6 +321,17 @@ def test_hashes_are_those_of_earlier_versions():
     )
 
 
+def test_a_new_segmenter_stores_how_it_reads_text(tmp_path: Path):
+    for tokenized, form in ((False, "clean"), (True, "none")):
+        save_segmenter(learned(WhitespaceConfig(), tokenized, form), tmp_path)
+        moses = load_segmenter(tmp_path).moses
+        assert (moses.tokenized, moses.form, moses.exact) == (tokenized, form, not tokenized)
+    metadata = {"kind": "plain", "tokenised": False, "normalize": "other", "sha256": {}}
+    (tmp_path / "segmenter.json").write_text(json.dumps(metadata))
+    with pytest.raises(UserError, match="'other' is not one of none, nfc, clean"):
+        load_segmenter(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["plain", "whitespace"])
 def test_whitespace_segmenter_loads_by_its_old_and_new_name(tmp_path: Path, kind: str):
     metadata = {"kind": kind, "tokenised": True, "nfc": False, "sha256": {}}

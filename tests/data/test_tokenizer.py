@@ -17,6 +17,7 @@ from nmt.data.tokenizer import Moses
 CORPORA = Path(__file__).parents[2] / "../shared/data"
 RAW = Moses(tokenized=False)
 TOKENIZED = Moses(tokenized=True)
+EXACT = Moses(tokenized=False, exact=True)
 
 # Letters, marks and signs of several scripts, with what Moses gives a meaning.
 ALPHABET = "aBß é日語。ไง่ខ្ញعؤ؟ु०x1 ,.'\"-/&;|[]<>@_%$“”„’‘…\u0301\u200d\u00a0"
@@ -177,6 +178,63 @@ def test_marks_that_sacremoses_leaves_separated_are_attached(lang: str, line: st
         assert plain == "it ’ s mine, don ’ t ‘ touch ’ it"
     else:
         assert plain == line
+
+
+def exactly_there_and_back(line: str, lang: str) -> str:
+    return EXACT.detokenize(" ".join(EXACT.tokenize(line, lang)), lang)
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("gn", "Che mba'e, ha'e he'i: ka'i oho."),
+        ("haw", "ʻO Hawai'i ke aloha o ka ‘āina a’o."),
+        ("uz", "O'zbekiston va g'alaba, oʻzbek so‘zi, ma'no."),
+        ("uk", "Це п'ять об'єктів, кав’ярня, сім'я."),
+        ("ca", "L'aigua d'en Joan, s'ha fet; col·legi, porta'm-ho."),
+        ("mt", "L-għalliem ta' Malta, f'dan il-jum; x'inhu?"),
+        ("ga", "D'imigh sé go b'fhéidir, t'athair."),
+        ("gd", "Tha e a' dol dhan bhùth, b' e sin."),
+        ("br", "C'hoari a ran en ur c'hoarzhin."),
+        ("oc", "L'ostal d'aquel òme qu'es aquí."),
+        ("qu", "Ñuqa t'anta mikhuni, q'aya p'unchaw."),
+        ("ay", "Jach'a uta, t'ant'a, k'ari."),
+        ("nv", "Diné bizaad yáʼátʼééh, t'áá ákwíí."),
+        ("sw", "Ng'ombe wa ng'ambo, na/au gombe."),
+        ("tl", "Kaya't siya'y yumaon, iba't iba."),
+        ("he", 'צה"ל אמר: ד"ר כהן, ג׳ורג׳ וארה״ב.'),
+        ("ru", "Он сказал: «Привет, мир», и ушёл."),
+        ("es", "Leyó «El Quijote» y ¿qué dijo?"),
+        ("de", "Er sagte »ja« und Kinder/Eltern."),
+        ("en", "and/or {forecast_day} #tag a—b 10:30 http://x.org/a_b?c=d 5€ 20°C (s)he word(s)"),
+        ("en", "I don't know, it's \"Kids' Food\" 5\" disk."),
+        ("en", "👩‍💻 and 👩🏽‍🚀, 🏳️‍🌈 🇬🇱!"),
+        ("fa", "می\u200cخواهم کتاب\u200cها؟"),
+        ("km", "ខ្ញុំ\u200bទៅ។"),
+    ],
+)
+def test_what_the_tokenizer_takes_apart_is_put_together_again(lang: str, line: str):
+    assert exactly_there_and_back(line, lang) == line
+
+
+def test_old_runs_keep_their_words():
+    assert RAW.tokenize("mba'e", "gn") == ["mba", "&apos;", "e"]
+    assert EXACT.tokenize("mba'e", "gn") == ["mba&apos;e"]
+    assert EXACT.words_to_score("mba'e", "mba&apos;e", "gn") == "mba &apos; e"
+
+
+@settings(max_examples=300, deadline=None)
+@given(LINES, st.sampled_from(["en", "fr", "ar", "th", "cs", "gn"]))
+def test_detokenization_adds_no_space(line: str, lang: str):
+    back = exactly_there_and_back(line, lang)
+    assert "".join(back.split()) == "".join(line.split())
+    assert len(back.split()) <= len(line.split())
+
+
+@pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "a'", "@", ",1", "é", "&", " '", "”“ "])
+def test_long_repetitive_lines_take_linear_time_exactly(part: str):
+    line = part * 10_000
+    assert "".join(exactly_there_and_back(line, "gn").split()) == "".join(line.split())
 
 
 def test_tokenized_text_is_split_at_spaces_and_detokenized():

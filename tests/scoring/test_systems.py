@@ -144,6 +144,13 @@ def test_notes_on_unusual_text() -> None:
     assert notes(WORDS, WORDS).startswith("ref, h: looks tokenized")
     assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks split into subword pieces")
     assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks split into subword pieces")
+    decomposed = [*PLAIN[:3], "e\u0301\u200f"]
+    assert notes(decomposed, decomposed) == ""
+    assert notes(PLAIN, decomposed).startswith(
+        "ref: 1 of 4 lines (25.0%) are not in the Unicode form clean (not in Unicode NFC in 1, "
+        "U+200F RIGHT-TO-LEFT MARK in 1), but"
+    )
+    assert notes(decomposed, PLAIN).startswith("h: 1 of 4 lines (25.0%)")
     assert notes(PLAIN, PLAIN, [*PLAIN[:3], "x"]) == "h: 3 of 4 hypotheses repeat the source"
 
 

@@ -48,7 +48,7 @@ def learn_segmenter(
         pairs: returns an iterator over the training pairs at each call.
         progress: show on a terminal that a model is learned.
     """
-    moses = Moses(tokenized, normalize)
+    moses = Moses(tokenized, normalize, exact=not tokenized)
     return SEGMENTERS[config.kind].learn(config, moses, langs, pairs, progress)
 
 
@@ -76,7 +76,7 @@ def load_segmenter(folder: Path) -> Segmenter:
     """
     try:
         metadata = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        moses = Moses(metadata["tokenised"], _form(metadata))
+        moses = Moses(metadata["tokenised"], _form(metadata), metadata.get("exact", False))
         for name, digest in metadata["sha256"].items():
             if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
                 raise ValueError(f"{name} has changed since it was written")
@@ -104,6 +104,7 @@ def _description(segmenter: Segmenter) -> str:
         "kind": _FILE_KINDS.get(segmenter.kind, segmenter.kind),
         "tokenised": segmenter.moses.tokenized,  # the spelling of the file format
         **_OLD_FORMS.get(segmenter.moses.form, {"normalize": segmenter.moses.form}),
+        **({"exact": True} if segmenter.moses.exact else {}),
         "sha256": {
             name: hashlib.sha256(data).hexdigest() for name, data in segmenter.files().items()
         },

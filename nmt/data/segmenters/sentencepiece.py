@@ -1,4 +1,8 @@
-"""SentencePiece: pieces of plain text with its white space, without a tokenizer."""
+"""SentencePiece: pieces of plain text with its spaces, without a tokenizer.
+
+White space of any kind is read as one space, also U+00A0, U+202F and U+3000, and U+2581 as ``_``.
+All other characters come back as they were.
+"""
 
 from __future__ import annotations
 

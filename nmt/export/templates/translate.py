@@ -27,22 +27,19 @@ class Words:
     """Words as pieces: split by Moses' rules or, in a model of tokenized text, at white space."""
 
     def __init__(self, folder: Path, settings: dict) -> None:
-        from sacremoses import MosesDetokenizer, MosesTokenizer
-
-        tokenized = settings["segmentation"]["tokenized"]
-        sources = set() if tokenized else {settings["src"], *settings["sources"]}
-        targets = {settings["tgt"], *settings["tag_targets"].values()}
-        rules = settings["rules"]
-        self.tokenizers = {lang: MosesTokenizer(rules[lang]) for lang in sources}
-        self.detokenizers = {lang: MosesDetokenizer(rules[lang]) for lang in targets}
+        moses = runpy.run_path(str(Path(__file__).with_name("moses.py")))
+        self.rules, self.exact = settings["rules"], settings["segmentation"]["exact"]
+        self.split = moses["exact_words" if self.exact else "words_of"]
+        self.tokenized = settings["segmentation"]["tokenized"]
+        self.detokenize = moses["detokenize"]
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Split a line into pieces."""
-        return self.tokenizers[lang].tokenize(line) if self.tokenizers else line.split()
+        return line.split() if self.tokenized else self.split(line, self.rules[lang])
 
     def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into text."""
-        return self.detokenizers[lang].detokenize(pieces)
+        return self.detokenize(pieces, self.rules[lang], self.exact)
 
 
 class BytePairs(Words):
