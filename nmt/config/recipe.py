@@ -807,6 +807,13 @@ class DecodeConfig(ConfigBase):
         ge=1,
         le=10_000,
     )
+    stop_rule: Literal["bound", "count"] = option(
+        "bound",
+        "when the search of a sentence ends: bound = when no unfinished hypothesis can become the "
+        "best; count = when as many hypotheses as the beam size have ended, as in fairseq and "
+        "CTranslate2",
+        "A",
+    )
     allow_unk: bool = option(False, "true = translations may contain UNK", "A")
     batch_tokens: int = option(
         16384,

@@ -4,17 +4,21 @@ Legend: B sentences still searched, K beams, R rows of B * K that are computed, 
 entries), A of them that logits have columns for, T positions so far, C candidates of a beam.
 
 The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, for n tokens including EOS
-(W equation 14). EOS is forbidden at the first position. A finished hypothesis keeps its place in
-the beam and its score. The search of a sentence is done when all its beams are finished, when the
-length limit is reached, or when no unfinished hypothesis can enter the n best. The last rule
-changes no result. Equal scores are ordered by beam, so the order does not depend on the batch.
+(W equation 14). EOS is forbidden at the first position. Equal scores are ordered by beam, so the
+order does not depend on the batch. The search of a sentence is done at the length limit, or by one
+of two rules:
+
+- bound (A's code): a finished hypothesis keeps its place in the beam and its score. The search is
+  done when no unfinished hypothesis can enter the n best, or when all beams are finished.
+- count (fairseq, CTranslate2): a finished hypothesis leaves the beam, and the next best unfinished
+  one takes its place. The search is done when K hypotheses have finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -70,6 +74,11 @@ class Beams:
         """Return some of the K beams of each sentence."""
         return self._map(lambda tensors: tensors[0][:, columns])
 
+    def in_order(self, order: Tensor) -> Beams:
+        """Return the beams at these indices of each sentence: order [B, columns] int64."""
+        rows = torch.arange(len(order), device=order.device)[:, None]
+        return self._map(lambda tensors: tensors[0][rows, order])
+
     def concatenate(self, *others: Beams) -> Beams:
         """Return these beams and others of the same sentences, one after the other."""
         return self._map(lambda tensors: torch.cat(tensors, dim=1), *others)
@@ -115,21 +124,24 @@ def beam_step(
     alpha: float,
     rows: ActiveRows = ALL_ROWS,
     types: Tensor | None = None,
+    width: int | None = None,
 ) -> tuple[Beams, Tensor]:
-    """Return the K continuations with the highest score, and the beams they continue [B, K].
+    """Return the continuations with the highest score, and the beams they continue [B, width].
 
     Args:
         logits: [B, K, V], or [R, A] of some rows.
         types: [A], the ids of the columns; None = all.
+        width: how many continuations of a sentence; None = K.
     """
-    # the K best of K beams are among the K best of each
-    highest, token = kernels.top_k(logits, min(beams.log_prob.shape[1], logits.shape[-1]))
+    width = width or beams.log_prob.shape[1]
+    # the best of K beams are among as many of each
+    highest, token = kernels.top_k(logits, min(width, logits.shape[-1]))
     if types is not None:  # with few types, a beam also gets columns of -inf that are not types
         token = types[token.clamp_(max=len(types) - 1)]
     token, log_prob = (
         rows.expand(x).view(*beams.log_prob.shape, -1) for x in (token, highest - log_sum_exp)
     )
-    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha)
+    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha, width=width)
 
 
 @torch.no_grad()
@@ -145,6 +157,7 @@ def beam_search(
     groups: int = 1,
     types: Tensor | None = None,
     stop: Callable[[], None] = lambda: None,
+    stop_rule: Literal["bound", "count"] = "bound",
 ) -> list[list[Hypothesis]]:
     """Return the ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
@@ -163,6 +176,7 @@ def beam_search(
         types: [A] ids of the columns of the state's logits, in order; None = all. Processors and
             strategies need all.
         stop: called before each position; may raise an exception to stop.
+        stop_rule: ends the search of a sentence; with a strategy it is always bound.
 
     Raises:
         NonFiniteScores: the logits of a searched hypothesis hold NaN or infinity; with the index of
@@ -170,6 +184,7 @@ def beam_search(
     """
     needs_all_types = bool(processors) or strategy is not None
     assert not (needs_all_types and types is not None)
+    by_count = stop_rule == "count" and strategy is None
     batch, device = len(max_len), max_len.device
     first = torch.full((batch, beam), -torch.inf, device=device)
     first[:, :: beam // groups] = 0.0  # the beams of a group start equal: one is enough
@@ -184,6 +199,7 @@ def beam_search(
     results: list[list[Hypothesis]] = [[] for _ in range(batch)]
     done = torch.zeros(batch, dtype=torch.bool, device=device)
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
+    left = torch.zeros(batch, dtype=torch.int64, device=device)  # hypotheses that left the beam
     tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
     banned = _columns(forbidden, types)
     banned_at_start = torch.cat([banned, _columns(forbidden.new_tensor([EOS]), types)])
@@ -206,21 +222,33 @@ def beam_search(
         for processor in processors:
             allowed = processor(beams, logits, allowed)
         if strategy is None:
-            beams, parents = beam_step(beams, allowed, log_sum_exp, alpha, rows, types)
+            # of 2K continuations, at least K do not end
+            width = 2 * beam if by_count else beam
+            beams, parents = beam_step(beams, allowed, log_sum_exp, alpha, rows, types, width)
         else:
             beams, parents = strategy(beams, allowed, log_sum_exp, alpha)
         length = beams.ids.shape[-1]
-        limit, penalty = max_len[beams.sentence], longest_penalty[beams.sentence]
-        done_now = (length >= limit) | _can_stop(beams, penalty, n_best)
+        done_now = length >= max_len[beams.sentence]
+        if by_count:
+            best, beams, parents = _split_ended(beams, parents, beam, done_now)
+            ended = (best.score > -torch.inf) & ~done[:, None]
+            left[beams.sentence] += ended.sum(1)
+            if bool(ended.any()):
+                _collect(best.of_sentences(ended.any(1)), beam, results)
+            no_beams = beams.log_prob.isneginf().all(1)
+            done_now = done_now | (left[beams.sentence] >= beam) | no_beams
+        else:
+            done_now = done_now | _can_stop(beams, longest_penalty[beams.sentence], n_best)
         newly_done = done_now & ~done
         done = done | done_now
         if bool(newly_done.any()):
             if bool(broken.any()):  # checked here, where a GPU synchronizes anyway
                 raise NonFiniteScores(int(broken.nonzero()[0]))
-            _collect(beams.of_sentences(newly_done), n_best, results)
+            if not by_count:
+                _collect(beams.of_sentences(newly_done), n_best, results)
             count = int(done.sum())
             if count == len(done):
-                return results
+                return [_best(of, n_best) for of in results] if by_count else results
             if count * COMPACT_AT >= len(done):
                 remaining = (~done).nonzero()[:, 0]
                 state.select(parents)
@@ -243,16 +271,18 @@ def expand_beams(
     log_prob: Tensor,
     alpha: float,
     select: Callable[[Tensor, Tensor], Tensor] | None = None,
+    width: int | None = None,
 ) -> tuple[Beams, Tensor]:
-    """Return K of the given continuations of each sentence, and the beams they continue [B, K].
+    """Return some of the given continuations of each sentence, and the beams they continue.
 
     Args:
         token: [B, K, C], C continuations of each beam, the best first.
         log_prob: [B, K, C], of the continued hypotheses; -inf for no continuation.
         select: takes the scores in descending order [B, K * C] and the index of each continuation;
-            returns K positions in that order. None = the first K.
+            returns positions in that order. None = the first ones.
+        width: how many of them; None = K.
     """
-    beam, length = beams.ids.shape[1], beams.ids.shape[-1] + 1
+    width, length = width or beams.ids.shape[1], beams.ids.shape[-1] + 1
     score = log_prob / length_penalty(length, alpha)
     # a finished hypothesis continues as itself, once
     finished = beams.finished[..., None]
@@ -266,7 +296,7 @@ def expand_beams(
     if select is not None:
         selected = select(score, order)
         score, order = score.gather(1, selected), order.gather(1, selected)
-    score, order = score[:, :beam], order[:, :beam]
+    score, order = score[:, :width], order[:, :width]
     parents = order // token.shape[-1]
     token = token.flatten(1).gather(1, order)
     ids = beams.ids.gather(1, parents[..., None].expand(-1, -1, length - 1))
@@ -290,6 +320,33 @@ def _can_stop(beams: Beams, longest_penalty: Tensor, n_best: int) -> Tensor:
     highest = bound.amax(1, keepdim=True)
     safe = (beams.finished & (beams.score > highest)).sum(1) >= n_best
     return safe | (beams.finished | beams.log_prob.isneginf()).all(1)
+
+
+def _split_ended(
+    beams: Beams, parents: Tensor, beam: int, at_limit: Tensor
+) -> tuple[Beams, Beams, Tensor]:
+    """Return the K best continuations, the K best that have not ended, and what these continue.
+
+    Among the K best, those that have not ended get the score -inf, except at the length limit.
+
+    Args:
+        beams: [B, 2K], continuations in the order of their scores.
+        parents: [B, 2K].
+        at_limit: [B] bool.
+    """
+    best = beams.of_columns(slice(beam))
+    ended = best.finished | at_limit[:, None]
+    best.score = best.score.masked_fill(~ended, -torch.inf)
+    order = beams.finished.sort(dim=1, stable=True).indices[:, :beam]
+    running = beams.in_order(order)
+    # with few types, there can be fewer than K
+    running.log_prob = running.log_prob.masked_fill(running.finished, -torch.inf)
+    running.finished = torch.zeros_like(running.finished)
+    return best, running, parents.gather(1, order)
+
+
+def _best(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+    return sorted(hypotheses, key=lambda h: -h.score)[:count]
 
 
 def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None:

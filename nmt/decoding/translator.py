@@ -628,6 +628,7 @@ class Translator:
                 options.beam if options.sample else options.groups,
                 types,
                 stop,
+                options.stop_rule,
             )
         if diverse:
             return [sorted(of, key=lambda h: -h.score)[: options.wanted] for of in results]

@@ -27,7 +27,6 @@ from nmt.export.metadata import read_metadata
 from nmt.export.spec import (
     SPECIALS,
     check_supported,
-    ctranslate2_length_penalty,
     largest_offset,
     require_ctranslate2,
 )
@@ -40,13 +39,17 @@ SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
     "no_repeat_ngram", "mbr", "reverse_weight", "reverse_tag", "candidates", "tag", "src",
 }  # fmt: skip
+# CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p near
+# 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a longer one
+# with a higher log-probability would be better. With p = 0, it stops when the first beam has ended.
+BY_LOG_PROB = 1e-9
 
 
 class CTranslate2Search:
     """Beam search by CTranslate2, with the results of a search by this toolkit: hypotheses as ids.
 
-    CTranslate2 stops searching a sentence when K hypotheses have ended and ranks them by
-    ``log_prob / n^p``. This class ranks them again, by the requested length penalty.
+    CTranslate2 stops searching a sentence when K hypotheses have ended (stop rule count). This
+    class ranks them by the requested length penalty.
 
     CTranslate2 has one length limit for a batch; this class sets it to the limit of the longest
     sentence. If a shorter sentence stops before its own limit, that limit would not have changed
@@ -150,7 +153,7 @@ class CTranslate2Search:
             asynchronous=True,
             beam_size=options.beam,
             num_hypotheses=options.beam,
-            length_penalty=_power(options),
+            length_penalty=BY_LOG_PROB,
             max_input_length=0,
             max_decoding_length=longest + 1 + options.max_len_offset,
             no_repeat_ngram_size=options.no_repeat_ngram,
@@ -164,7 +167,7 @@ class CTranslate2Search:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
-            log_prob = score * len(ids) ** _power(options)
+            log_prob = score * len(ids) ** BY_LOG_PROB
             finished = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
             if math.isnan(log_prob):
@@ -332,11 +335,6 @@ def _batches(
     """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
     sizes = [(len(sources[row]) + 1) * options.beam for row in rows]
     return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]
-
-
-def _power(options: SearchOptions) -> float:
-    """Return p > 0: with p = 0, CTranslate2 stops when the first beam has ended."""
-    return ctranslate2_length_penalty(options.length_alpha) or 1e-9
 
 
 def _open(
