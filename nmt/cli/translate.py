@@ -416,7 +416,9 @@ def _signature(
         return stream_signature()
     chosen: dict[str, Any] = {
         # the batch size changes no line
-        **options.model_dump(exclude={"batch_tokens", "reverse_weight", "reverse_tag"}),
+        **options.model_dump(
+            exclude={"batch_tokens", "reverse_weight", "reverse_tag", "stop_rule"}
+        ),
         "scores": args.scores,
         "precision": translator.precision,
         **({"pairs": True} if args.pairs else {}),  # the lines have another format
@@ -426,6 +428,7 @@ def _signature(
         "reverse_model": None if reverse is None else reverse.model_hash(),
         "reverse_weight": None if reverse is None else options.reverse_weight,
         "reverse_tag": options.reverse_tag,
+        "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
     }
     if options_of_files := _parallel_options(args):
         chosen["files"] = options_of_files

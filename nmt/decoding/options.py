@@ -130,6 +130,9 @@ EXCLUDES = {
     ("sample", "require"): "required phrases need a beam search",
     ("mbr", "reverse_weight"): "both choose among the candidates",
     ("groups", "require"): "required phrases divide the beam in another way",
+    ("stop_rule", "sample"): "samples end by themselves",
+    ("stop_rule", "groups"): "groups always end by the rule bound",
+    ("stop_rule", "require"): "required phrases always end by the rule bound",
 }
 # the options of given translations, which are not searched
 SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag", "src"}

@@ -37,7 +37,7 @@ from nmt.runtime.device_names import parse_device
 
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "mbr", "reverse_weight", "reverse_tag", "candidates", "tag", "src",
+    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "tag", "src",
 }  # fmt: skip
 # CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p near
 # 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a longer one
@@ -194,6 +194,7 @@ class ExportedTranslator(Translator):
 
     def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
         metadata, decode = read_metadata(folder)
+        decode = decode.model_copy(update={"stop_rule": "count"})  # the only one of CTranslate2
         segmenter, vocab = load_segmenter(folder), Vocab.load(folder)
         precision = "fp32"  # that of the stored weights is part of the hash
         self._init_text(
@@ -251,6 +252,8 @@ class ExportedTranslator(Translator):
             if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
         ]
         unsupported += sorted(constraints)
+        if options.stop_rule == "bound" and options.beam > 1:
+            unsupported.append("stop-rule bound")
         if unsupported:
             raise UserError(
                 f"engine ctranslate2 does not support {', '.join(unsupported)}",

@@ -1,8 +1,8 @@
 """Choose the engine that searches: this toolkit with torch, CTranslate2, or the faster of the two.
 
-CTranslate2's beam search ends by another rule and can find other hypotheses (docs/export.md), so
-``auto`` uses it only where both find the same: greedy search without constraints. There it takes a
-third of the time for a single sentence.
+CTranslate2's beam search ends by the stop rule count (docs/export.md), so ``auto`` uses it only where
+both find the same: greedy search, and beam search by that rule, without constraints. There it takes
+a third of the time for a single sentence.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from nmt.export.spec import largest_offset
 from nmt.run.folder import is_export
 
 ENGINES = ("auto", "torch", "ctranslate2")
+WHERE_SAME = "greedy search and stop rule count"
 # options that CTranslate2 gets, or that change nothing for it; others must have their defaults
-SAME_GREEDY = {
+SAME_RESULT = {
     "beam",
+    "stop_rule",
     "length_alpha",
     "max_len_offset",
     "allow_unk",
@@ -44,7 +46,7 @@ class AutoTranslator(Translator):
     The export is made when it is first needed, and kept in the cache of the user.
     """
 
-    _greedy: CTranslate2Search | None = None
+    _faster: CTranslate2Search | None = None
     _tried = False
 
     def search(
@@ -56,7 +58,7 @@ class AutoTranslator(Translator):
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
         fits = options.max_len_offset <= largest_offset(self.decode)
-        engine = self._engine() if fits and is_greedy(inputs, options) else None
+        engine = self._engine() if fits and finds_the_same(inputs, options) else None
         if engine is None:
             return super().search(inputs, options, stop, progress)
         with self._finite_scores(inputs):
@@ -69,12 +71,12 @@ class AutoTranslator(Translator):
         if not self._tried:
             self._tried = True
             try:
-                self._greedy = self._export()
-                print("note: engine ctranslate2 for greedy search", file=sys.stderr)
+                self._faster = self._export()
+                print(f"note: engine ctranslate2 for {WHERE_SAME}", file=sys.stderr)
             except (NmtError, OSError, RuntimeError) as error:
                 reason = error.what if isinstance(error, NmtError) else str(error)
                 print(f"note: engine torch, because {reason}", file=sys.stderr)
-        return self._greedy
+        return self._faster
 
     def _export(self) -> CTranslate2Search:
         """Return CTranslate2 with the cached export, which is made if it is missing.
@@ -104,7 +106,7 @@ class AutoTranslator(Translator):
         return CTranslate2Search(folder, self.vocab, suppressed, "cpu", self.workers)
 
 
-def is_greedy(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
+def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
     """Return whether both engines find the same hypothesis of each input."""
     changed = {
         name
@@ -112,7 +114,8 @@ def is_greedy(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
         if getattr(options, name) != field.get_default()
     }
     free = not any(one.prefix.ids or one.require or one.forbid for one in inputs)
-    return options.beam == 1 and changed <= SAME_GREEDY and free
+    same_rule = options.beam == 1 or options.stop_rule == "count"
+    return same_rule and changed <= SAME_RESULT and free
 
 
 def cache_folder() -> Path:
@@ -137,7 +140,7 @@ def load_translator(
             nmt-export, which CTranslate2 searches without torch.
         device, checkpoint, precision, workers: see ``Translator.load``.
         engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if it
-            finds the same translations faster (beam 1). None = ctranslate2 for an exported folder,
+            finds the same translations (beam 1, or stop_rule count). None = ctranslate2 for an exported folder,
             else torch.
         reverse: see ``Translator.load``; a run folder, also with engine ctranslate2.
 
@@ -177,5 +180,5 @@ def engine_name(translator: Translator) -> str:
     if isinstance(translator, ExportedTranslator):
         return "ctranslate2"
     if isinstance(translator, AutoTranslator):
-        return "torch; ctranslate2 for greedy search, if it can express the model"
+        return f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
     return "torch"

@@ -102,6 +102,35 @@ def slow_beam_search(
     return beams
 
 
+def slow_search_by_count(
+    scores: Scores,
+    sentence: int,
+    beam: int,
+    max_len: int,
+    alpha: float,
+    forbidden: Sequence[int],
+) -> list[Output]:
+    """Beam search that ends when ``beam`` hypotheses have finished, or at the length limit."""
+    running: list[tuple[Prefix, float]] = [((), 0.0)]
+    finished: list[Output] = []
+    for length in range(1, max_len + 1):
+        candidates = [
+            (ids if token == EOS else (*ids, token), log_prob + p, token == EOS)
+            for ids, log_prob in running
+            for token, p in next_tokens(scores, sentence, ids, forbidden)
+        ]
+        candidates.sort(key=lambda candidate: -candidate[1])
+        finished += [
+            (ids, log_prob, log_prob / penalty(length, alpha), ended)
+            for ids, log_prob, ended in candidates[:beam]
+            if ended or length == max_len
+        ]
+        running = [(ids, log_prob) for ids, log_prob, ended in candidates if not ended][:beam]
+        if len(finished) >= beam:
+            break
+    return sorted(finished, key=lambda output: -output[2])
+
+
 class StubState:
     """A decoding state over hand-made scores that counts its calls.
 

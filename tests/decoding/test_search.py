@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tests.decoding.exhaustive import (
     outputs,
     random_scores,
     slow_beam_search,
+    slow_search_by_count,
 )
 
 pytestmark = pytest.mark.cpu
@@ -36,9 +38,11 @@ def search(
     n_best: int = 1,
     forbidden: Sequence[int] = FORBIDDEN,
     sentences: Sequence[int] | None = None,
+    stop_rule: Literal["bound", "count"] = "bound",
 ) -> tuple[list[list[Hypothesis]], StubState]:
     state = StubState(scores, range(len(max_len)) if sentences is None else sentences, beam)
-    found = beam_search(state, beam, torch.tensor(max_len), alpha, torch.tensor(forbidden), n_best)
+    limits, banned = torch.tensor(max_len), torch.tensor(forbidden)
+    found = beam_search(state, beam, limits, alpha, banned, n_best, stop_rule=stop_rule)
     return found, state
 
 
@@ -87,6 +91,35 @@ def test_the_early_stop_changes_no_result(alpha: float, beam: int, n_best: int) 
     for sentence, (limit, of_sentence) in enumerate(zip(limits, found, strict=True)):
         expected = slow_beam_search(scores, sentence, beam, limit, alpha, FORBIDDEN)
         assert_same(of_sentence, expected[:n_best])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (3, 3), (4, 2), (5, 1), (30, 30)])
+def test_the_search_ends_when_as_many_hypotheses_as_beams_have_finished(
+    alpha: float, beam: int, n_best: int
+) -> None:
+    scores = random_scores(3, types=7)
+    limits = np.random.default_rng(4).integers(1, 12, size=40).tolist()
+    found, _ = search(scores, beam, limits, alpha, n_best, stop_rule="count")
+    for sentence, (limit, of_sentence) in enumerate(zip(limits, found, strict=True)):
+        expected = slow_search_by_count(scores, sentence, beam, limit, alpha, FORBIDDEN)
+        assert_same(of_sentence, expected[:n_best])
+
+
+def test_by_count_a_beam_ends_although_another_could_become_better() -> None:
+    """After one piece, two hypotheses have ended; the third gets better with each piece."""
+
+    def scores(sentence: int, prefix: Prefix) -> np.ndarray:
+        first = [0.0, 0.0, 0.0, 3.0, 2.9, 2.8]
+        if not prefix:
+            return np.array(first)
+        return np.array([0.0, 0.0, -9.0 if prefix[0] == 5 else 19.0, 0.0, 0.0, 9.0])
+
+    by_bound, _ = search(scores, 3, [30], alpha=2.0)
+    assert by_bound[0][0].ids[0] == 5
+    by_count, state = search(scores, 2, [30], alpha=2.0, stop_rule="count")
+    assert by_count[0][0].ids == [3]
+    assert state.steps == 2
 
 
 def test_the_search_stops_early() -> None:

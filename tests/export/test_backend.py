@@ -49,12 +49,23 @@ def test_greedy_search_equals_the_torch_search(
     assert {f.finished for (f,) in found} == {True, False}
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize(("beam", "offset"), [(2, 20), (5, 3), (8, 20)])
+def test_beam_search_equals_the_torch_search_by_count(
+    translator: Translator, engine: CTranslate2Search, beam: int, offset: int, alpha: float
+) -> None:
+    options = {"beam": beam, "max_len_offset": offset, "length_alpha": alpha, "allow_unk": True}
+    ours = translator.translate_ids(SOURCES, stop_rule="count", **options)
+    found = engine.search(SOURCES, SearchOptions(**options))
+    assert [translator.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
+
+
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_hypotheses_are_ranked_by_the_requested_penalty(
     translator: Translator, engine: CTranslate2Search, alpha: float
 ) -> None:
     found = engine.search(SOURCES, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
-    theirs = their_search(translator, SOURCES, 4, 3, alpha * 5 / 6)
+    theirs = their_search(translator, SOURCES, 4, 3, power=0)
     for ours, expected in zip(found, theirs, strict=True):
         numbers = [(row, x, float(x / length_penalty(len(row), alpha))) for row, x in expected]
         numbers.sort(key=lambda entry: -entry[2])

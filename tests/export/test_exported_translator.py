@@ -156,7 +156,10 @@ def test_unsupported_options_are_named(
     assert code == 2
     assert "does not support sample, temperature" in error
     moved = load_exported(exported, "cpu")
-    monkeypatch.setattr("nmt.export.backend.SUPPORTED_OPTIONS", {"beam", "max_len_offset"})
+    with pytest.raises(UserError, match="does not support stop-rule bound"):
+        moved.translate(LINES, beam=2, stop_rule="bound")
+    supported = {"beam", "max_len_offset", "stop_rule"}
+    monkeypatch.setattr("nmt.export.backend.SUPPORTED_OPTIONS", supported)
     moved.translate(LINES, beam=2)
     with pytest.raises(UserError, match=r"does not support length-alpha, n-best"):
         moved.stream(LINES, n_best=2, length_alpha=1)
