@@ -94,7 +94,7 @@ def _standard_input() -> Input:
     if sys.stdin is None:  # closed by the caller
         return Input(iter(()), 0)
     if is_interactive(None):
-        print("type one sentence per line; Ctrl-D ends the input", file=sys.stderr)
+        print("type text; Enter translates a line, Ctrl-D ends the input", file=sys.stderr)
     lines, total = StreamLines(sys.stdin.buffer, STDIN), None
     with contextlib.suppress(OSError, ValueError):  # not a file
         if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):

@@ -57,6 +57,7 @@ def check_pairs_flags(args: argparse.Namespace) -> None:
         "--output": args.output is not None,
         "--n-best": args.n_best not in (None, 1),
         "--scores": args.scores,
+        "--json": args.json,
         "--token-scores": args.token_scores,
         "--score-target": args.score_target is not None,
         "--align": args.align,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 COMPILED_PRODUCTS = 16  # matrix products kept: each step of a search needs new ones
 MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
+MAX_NAMED_LINES = 20  # lines with a short translation of which a note gives the numbers
 
 # files with one line for each line of the input
 CONSTRAINT_FILES = {
@@ -58,8 +59,8 @@ OPTION_GROUPS = {
 }
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
-    "run", "input", "output", "force", "resume", "checkpoint", "device", "beam", "n_best", "tag",
-    "scores",
+    "run", "input", "output", "force", "resume", "checkpoint", "device", "beam", "n_best", "split",
+    "tag", "scores",
 )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     p = command_parser(
         "nmt-translate",
         usage="%(prog)s RUN [RUN ...] [options]",
-        description="Translate plain text, one sentence per line, from standard input to standard "
+        description="Translate plain text, line by line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
         epilog=EXAMPLES,
     )
@@ -102,6 +103,11 @@ def parser() -> argparse.ArgumentParser:
     existing = files.add_mutually_exclusive_group()
     existing.add_argument("--force", action="store_true", help="replace an existing output")
     existing.add_argument("--resume", action="store_true", help="continue an interrupted output")
+    files.add_argument(
+        "--json",
+        action="store_true",
+        help="write one JSON object per translation, in which any text is unambiguous",
+    )
     pairs = p.add_argument_group("parallel corpus, for back-translation and distillation")
     pairs.add_argument(
         "--pairs",
@@ -157,7 +163,9 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
     group_of = {name: groups[title] for title, names in OPTION_GROUPS.items() for name in names}
     for name, field in SearchOptions.model_fields.items():
-        types = get_args(field.annotation) or (field.annotation,)
+        types = (field.annotation,)
+        if get_origin(field.annotation) is not Literal:
+            types = get_args(field.annotation) or types
         choices = [t for t in types if get_origin(t) is Literal]
         kind: dict[str, Any] = {"type": int, "metavar": "N"}
         meaning = (field.description or "").removeprefix("true = ")
@@ -240,6 +248,7 @@ def _check_flags(args: argparse.Namespace) -> None:
         ("--token-scores", args.token_scores),
         ("--score-target", args.score_target),
         ("--n-best", args.n_best not in (None, 1)),
+        ("--json", args.json),
     ):
         if args.scores and writes_scores:
             raise UserError(
@@ -376,9 +385,10 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            cut = _write(translations, output, output_format.format_line, finished)
+            cut, short = _write(translations, output, output_format.format_line, finished)
             if corpus is None:  # a corpus is without them, and counts them
                 _note_cut(cut, translator.unknown.lines)
+                _note_short(short)
     _note_unknown(translator.unknown)
 
 
@@ -417,11 +427,13 @@ def _signature(
     chosen: dict[str, Any] = {
         # the batch size changes no line
         **options.model_dump(
-            exclude={"batch_tokens", "reverse_weight", "reverse_tag", "stop_rule"}
+            exclude={"batch_tokens", "reverse_weight", "reverse_tag", "stop_rule", "split"}
         ),
         "scores": args.scores,
         "precision": translator.precision,
-        **({"pairs": True} if args.pairs else {}),  # the lines have another format
+        # the lines have another format
+        **({"pairs": True} if args.pairs else {}),
+        **({"json": True} if args.json else {}),
     }
     reverse = translator.reverse if args.reverse and options.reverse_weight else None
     chosen |= {  # None as in the outputs of earlier versions, which do not have these values
@@ -429,6 +441,7 @@ def _signature(
         "reverse_weight": None if reverse is None else options.reverse_weight,
         "reverse_tag": options.reverse_tag,
         "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
+        "split": translator.codec.usual.sentences if options.split == "auto" else None,
     }
     if options_of_files := _parallel_options(args):
         chosen["files"] = options_of_files
@@ -438,17 +451,20 @@ def _signature(
 
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
-) -> int:
+) -> tuple[int, list[int]]:
     """Write the translations of each line, from line ``finished`` on.
 
     Returns:
-        How many lines have a translation that was cut at the length limit.
+        How many lines have a translation that was cut at the length limit, and the numbers of the
+        lines, from 1, whose translation is far too short.
     """
-    cut = 0
+    cut, short = 0, []
     for number, of_line in enumerate(translations, finished):
         output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
         cut += not of_line[0].finished
-    return cut
+        if of_line[0].short:
+            short.append(number + 1)
+    return cut, short
 
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
@@ -472,6 +488,23 @@ def _note_cut(cut: int, number: int) -> None:
         )
 
 
+def _note_short(numbers: Sequence[int]) -> None:
+    """Print which lines have a translation that is far too short, if any."""
+    if numbers:
+        print(
+            f"note: {quantity(len(numbers), 'translation')} far too short for the source, so text "
+            f"is missing: {_lines(numbers[:MAX_NAMED_LINES], len(numbers))}",
+            file=sys.stderr,
+        )
+
+
+def _lines(first: Sequence[int], count: int) -> str:
+    """Return the numbers of lines, given the first of them and how many there are."""
+    numbers = ", ".join(map(str, first))
+    more = f" and {count - len(first):,} more" if count > len(first) else ""
+    return f"{'line' if count == 1 else 'lines'} {numbers}{more}"
+
+
 def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
     if unknown.share > MAX_UNKNOWN:
@@ -482,12 +515,9 @@ def _note_unknown(unknown: UnknownPieces) -> None:
             file=sys.stderr,
         )
     if unknown.lines_all_unknown:
-        more = unknown.lines_all_unknown - len(unknown.first)
-        numbers = ", ".join(map(str, unknown.first)) + (f" and {more:,} more" if more else "")
-        lines = "line" if unknown.lines_all_unknown == 1 else "lines"
+        lines = _lines(unknown.first, unknown.lines_all_unknown)
         print(
-            f"note: all pieces of {lines} {numbers} are unknown to the model; do not rely on the "
-            "translation",
+            f"note: all pieces of {lines} are unknown to the model; do not rely on the translation",
             file=sys.stderr,
         )
 
@@ -516,7 +546,7 @@ class OutputFormat(NamedTuple):
 
 
 def _output_format(args: argparse.Namespace, options: SearchOptions) -> OutputFormat:
-    if options.token_scores:
+    if options.token_scores or args.json:
         return OutputFormat(_json, _json_line_number if options.n_best > 1 else None)
     if args.score_target is not None:
         result = OutputFormat(lambda number, t: f"{t.log_prob:.4f}\t{t.score:.4f}")
@@ -542,8 +572,10 @@ def _json(number: int, t: Translation) -> str:
         "log_prob": t.log_prob if math.isfinite(t.log_prob) else None,
         "score": t.score if math.isfinite(t.score) else None,
         "finished": t.finished,
+        "short": t.short,
         "pieces": t.pieces,
         "token_log_probs": t.token_log_probs,
+        "eos": t.eos,
         "alignment": t.alignment,
     }
     return json.dumps(values, ensure_ascii=False)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.bitext import Bitext, CorpusFiles, read_pairs
+from nmt.data.language_codes import base_language
 from nmt.data.languages import (
     LanguageProfile,
     Profiles,
@@ -43,6 +44,7 @@ from nmt.data.report import (
     SplitReport,
 )
 from nmt.data.segmenters.base import Segmenter, TrainingPair
+from nmt.data.sentences import split_sentences
 from nmt.data.text import Pair, is_blank, quantity
 from nmt.data.unicode import changes
 from nmt.errors import UserError
@@ -183,7 +185,8 @@ def check_corpora(
         both_ways = recipe.translates and any(
             corpus.langs == split.langs[::-1] for split in files.held_out.values()
         )
-        kept.append(train.add(shown, corpus.name, corpus.original[1], originals, both_ways))
+        lang = corpus.langs[0] if recipe.translates else None
+        kept.append(train.add(shown, corpus.name, corpus.original[1], originals, both_ways, lang))
         if not train.forms[-1].kept and len(files.train) > 1:
             raise _unused_entry(corpus, kept, monolingual)
     texts = {corpus.name: corpus for corpus in files.train} | files.held_out
@@ -316,6 +319,7 @@ class SplitCheck:
             may be.
         normalized: for ``read_pairs`` to count into.
         profiles: letter pairs of both sides, by corpus.
+        sentences: number of sampled sources with each number of sentences.
     """
 
     def __init__(
@@ -337,6 +341,7 @@ class SplitCheck:
         self.suspicious = {name: Finding() for name in SUSPICIONS}
         self.forms: list[CorpusForm] = []
         self.other_form: dict[str, OtherForm] = {}
+        self.sentences: Counter[int] = Counter()
         self.profiles: defaultdict[str, Profiles] = defaultdict(
             lambda: (LanguageProfile(), LanguageProfile())
         )
@@ -350,6 +355,7 @@ class SplitCheck:
         tokenized: bool | None = None,
         originals: Iterable[Pair] | None = None,
         both_ways: bool = False,
+        lang: str | None = None,
     ) -> np.ndarray:
         """Check the pairs of a corpus.
 
@@ -360,6 +366,7 @@ class SplitCheck:
                 were not. Whether a text is tokenized is checked in these.
             both_ways: compare the pairs with other splits also with their sides exchanged, because
                 a split translates in the other direction.
+            lang: language of the sources, to count their sentences; None = do not.
 
         Returns:
             [number of pairs] bool: which pairs have text on both sides and are not too long.
@@ -390,6 +397,8 @@ class SplitCheck:
                 profiles = self.profiles[corpus]
                 profiles[0].add(src)
                 profiles[1].add(tgt)
+                if lang is not None:
+                    self.sentences[len(split_sentences(src, base_language(lang)))] += 1
             self._compare(key, src, tgt, place)
             if both_ways:
                 self._compare(pair_hash(tgt, src), tgt, src, place)
@@ -409,6 +418,7 @@ class SplitCheck:
             normalized=dict(self.normalized),
             blank=self.blank if self.monolingual else None,
             forms=self.forms if len(self.forms) > 1 else None,
+            sentences=dict(sorted(self.sentences.items())) or None,
         )
 
     def overlap(self) -> dict[str, Overlap]:

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 
 from nmt.data.near_duplicates import MIN_WORDS, Recurrence
+from nmt.data.sentences import UsualLine, usual_sentences
 from nmt.data.text import quantity
 from nmt.data.unicode import NOT_NFC, changes
 from nmt.errors import UserError
@@ -232,6 +233,8 @@ class SplitReport:
         blank: blank lines of text of one language, which stay; None = this is a parallel corpus.
         dropped_later: pairs that were dropped after the checks, which ``suspicious`` includes.
         round_trip: of plain training text; None = not checked.
+        sentences: number of sources with each number of sentences, in a sample of a parallel
+            training corpus.
     """
 
     pairs: int
@@ -248,6 +251,7 @@ class SplitReport:
     other_form: Annotated[dict[str, OtherForm], Field(alias="other form")] = field(
         default_factory=dict
     )
+    sentences: dict[int, int] | None = None
 
     @property
     def checked(self) -> int:
@@ -378,6 +382,24 @@ class CorpusReport:
 
 
 _REPORT: TypeAdapter[Any] = TypeAdapter(CorpusReport)
+
+
+def usual_line(text: str) -> UsualLine:
+    """Return what the training lines are like, as far as a stored report of any version says it.
+
+    Raises:
+        ValueError: the text is not the JSON of a report.
+    """
+    values = json.loads(text)
+    try:
+        lengths = values.get("lengths", {}).get("train", {})
+        counts = values["splits"]["train"].get("sentences", {})
+        return UsualLine(
+            usual_sentences({int(number): int(lines) for number, lines in counts.items()}),
+            lengths["tgt"]["total"] / lengths["src"]["total"] if "tgt" in lengths else 1.0,
+        )
+    except (AttributeError, LookupError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"a value is missing or has another type: {error}") from error
 
 
 def raise_on_failures(
@@ -594,6 +616,9 @@ def summary(report: CorpusReport) -> str:
             f"Unicode form clean ({other})"
             for side, other in split.other_form.items()
         ]
+        if split.sentences:
+            several = 1 - split.sentences.get(1, 0) / sum(split.sentences.values())
+            parts.append(f"{several:.1%} of the sources with several sentences")
         if name == "train" and split.coverage:
             src, tgt = (f"{split.coverage[side].unknown:.2%}" for side in ("src", "tgt"))
             sides = f"{src} of source and {tgt} of target" if split.blank is None else f"{src} of"

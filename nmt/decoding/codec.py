@@ -8,15 +8,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.data.language_codes import base_language
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.segmenters.sentencepiece import SPACE
+from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab, tag_piece
 from nmt.decoding.constraints import (
@@ -33,17 +34,20 @@ NO_PIECES = TargetPieces()
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_PHRASE_LENGTH = 1000  # characters of a forbidden phrase: memory grows with the square
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
+SHORT_RATIO, SHORT_SLACK = 2.0, 10  # see TextCodec.is_short
 
 
 @dataclass(frozen=True)
 class SearchInput:
-    """What one search translates: a line, or a part of a long one.
+    """What one search translates: a line, or a part of one.
 
     Attributes:
         ids: of its tag, if any, and of its source pieces, at least one; without EOS.
         line: number of the line, from 1.
         part: index of the part, from 0; samples are a function of line and part.
         pieces: its source pieces, without the tag; empty if only ids were given.
+        text: the source, with the white space behind it; empty if the part begins or ends inside a
+            sentence, or if only ids were given.
         prefix: what the translation starts with.
         require: phrases that the translation contains.
         forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
@@ -53,6 +57,7 @@ class SearchInput:
     line: int = 0
     part: int = 0
     pieces: Sequence[str] = ()
+    text: str = ""
     prefix: TargetPieces = NO_PIECES
     require: tuple[TargetPieces, ...] = ()
     forbid: tuple[str, ...] = ()
@@ -82,9 +87,11 @@ class Translation:
         score: log_prob / length penalty; the search ranks by it.
         log_prob: natural logarithm of the probability, summed over pieces and EOS.
         finished: whether it ended with EOS, not at the length limit.
-        token_log_probs: of each piece and of EOS, if requested.
+        token_log_probs: of each piece and of EOS, if requested. Each part of a line has an EOS.
         alignment: pairs (source word, target word), from 0, if requested. Words are those of
             tokenized text, or of plain text if the segmenter has no tokenizer.
+        short: whether it, or that of a part of the line, is far too short for its source.
+        eos: where the EOS are in ``token_log_probs``.
     """
 
     pieces: list[str]
@@ -94,6 +101,8 @@ class Translation:
     finished: bool
     token_log_probs: list[float] = field(default_factory=list)
     alignment: list[tuple[int, int]] = field(default_factory=list)
+    short: bool = False
+    eos: list[int] = field(default_factory=list)
 
 
 BLANK = Translation([], "", 0.0, 0.0, True)
@@ -141,11 +150,12 @@ class TextCodec:
 
     Attributes:
         unknown: counts over all source text so far.
+        usual: what the lines of the training data are like.
     """
 
     def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
-        self.unknown = UnknownPieces()
+        self.unknown, self.usual = UnknownPieces(), UsualLine()
         self._others: dict[str, TextCodec] = {}  # of other target languages
 
     def for_target(self, tgt: str) -> TextCodec:
@@ -154,8 +164,9 @@ class TextCodec:
             return self
         if tgt not in self._others:
             self._others[tgt] = TextCodec(self.segmenter, self.vocab, self.src, tgt)
-            self._others[tgt].unknown = self.unknown
-        return self._others[tgt]
+        other = self._others[tgt]
+        other.unknown, other.usual = self.unknown, self.usual
+        return other
 
     @functools.cached_property
     def strings(self) -> PieceStrings:
@@ -178,16 +189,19 @@ class TextCodec:
         banned: Sequence[str] = (),
         tag: str | None = None,
         src: str | None = None,
+        split: str = "line",
     ) -> list[SearchInput]:
         """Return the search inputs of a line: one for each part, none for a blank line.
 
-        The prefix and the required phrases apply to the first part, forbidden phrases to all.
+        The prefix and the required phrases apply to the first part, forbidden phrases to all. A
+        line with a prefix or a required phrase is not split into sentences.
 
         Args:
             number: of the line, from 1.
             banned: patterns that no line may contain, to compare with the required phrases.
             tag: what each part begins with.
             src: language of the line; None = the source language of the model.
+            split: as in ``SearchOptions``.
 
         Raises:
             UserError: the line or a constraint is too long, or a phrase is required and forbidden.
@@ -195,29 +209,66 @@ class TextCodec:
         at = f"line {number}"
         if problem := too_long(line):
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
-        pieces = self.source_pieces(line, src)
-        ids = self.source_ids(number, pieces)
-        mark = self.tag_ids(tag)
-        ends = part_ends(list(map(self.segmenter.surface, pieces)), MAX_SOURCE_PIECES)
-        if len(ends) > 1:
+        prefix, require, forbid = self._encode_constraints(constraints, banned, at)
+        parts = self.divide(line, "line" if prefix.ids or require else split, src)
+        count = sum(len(pieces) for _, pieces in parts)
+        if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
             print(
-                f"note: line {number} has {len(ids):,} pieces; it is translated in {len(ends):,} "
+                f"note: line {number} has {count:,} pieces; it is translated in {len(parts):,} "
                 "parts",
                 file=sys.stderr,
             )
-        prefix, require, forbid = self._encode_constraints(constraints, banned, at)
+        mark = self.tag_ids(tag)
+        every = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
+        ends = list(itertools.accumulate(len(pieces) for _, pieces in parts))
         return [
             SearchInput(
-                ids=np.concatenate([mark, ids[start:end]]),
+                ids=np.concatenate([mark, every[end - len(pieces) : end]]),
                 line=number,
                 part=part,
-                pieces=pieces[start:end],
+                pieces=pieces,
+                text=text,
                 prefix=prefix if part == 0 else NO_PIECES,
                 require=require if part == 0 else (),
                 forbid=forbid,
             )
-            for part, (start, end) in enumerate(itertools.pairwise([0, *ends]))
+            for part, ((text, pieces), end) in enumerate(zip(parts, ends, strict=True))
         ]
+
+    def divide(
+        self, line: str, split: str = "line", src: str | None = None
+    ) -> list[tuple[str, list[str]]]:
+        """Return the text and the source pieces of each part of a line; none for a blank line.
+
+        A part is the whole line if it is not too long. Otherwise, its sentences are divided into
+        halves until each part is short enough: MAX_SOURCE_PIECES pieces and, with ``split`` auto,
+        the usual number of sentences. A longer sentence is cut between words, else inside one.
+        Texts of such cuts are empty.
+
+        Args:
+            split, src: as in ``encode_line``.
+        """
+        most = self.usual.sentences if split == "auto" else None
+        pieces_of = functools.cache(functools.partial(self.source_pieces, src=src))
+
+        def fits(sentences: Sequence[str]) -> bool:
+            few = most is None or len(sentences) <= most
+            return few and len(pieces_of("".join(sentences))) <= MAX_SOURCE_PIECES
+
+        texts = [line]
+        if most is not None or not fits([line]):
+            normal = self.segmenter.moses.normalize(clean_line(line))
+            sentences = split_sentences(normal, base_language(src or self.src))
+            texts = join_in_parts(sentences, fits)
+        parts = []
+        for text in texts:
+            pieces = pieces_of(text)
+            ends = part_ends(list(map(self.segmenter.surface, pieces)), MAX_SOURCE_PIECES)
+            parts += [
+                (text if len(ends) == 1 else "", pieces[start:end])
+                for start, end in itertools.pairwise([0, *ends])
+            ]
+        return parts
 
     def _encode_constraints(
         self, constraints: LineConstraints, banned: Sequence[str], at: str
@@ -381,7 +432,10 @@ class TextCodec:
             [self._decode_part(*pair) for pair in zip(rank, parts, strict=True)]
             for rank in zip(*hypotheses, strict=False)
         ]
-        return [rank[0] if len(rank) == 1 else _join(rank) for rank in ranks] or [BLANK]
+        return [
+            rank[0] if len(rank) == 1 else _join(rank, [part.text for part in parts])
+            for rank in ranks
+        ] or [BLANK]
 
     def _decode_part(self, hypothesis: Hypothesis, part: SearchInput) -> Translation:
         pieces = self.vocab.pieces(hypothesis.ids)
@@ -390,17 +444,33 @@ class TextCodec:
             for index, symbol in enumerate(symbols):
                 if isinstance(symbol, str):
                     pieces[index] = symbol
-        text = self.segmenter.decode(pieces, self.tgt)
-        return Translation(pieces, text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
+        return Translation(
+            pieces,
+            self.segmenter.decode(pieces, self.tgt),
+            hypothesis.score,
+            hypothesis.log_prob,
+            hypothesis.finished,
+            short=self.is_short(len(part.pieces), len(pieces)),
+        )
+
+    def is_short(self, source: int, translation: int) -> bool:
+        """Return whether a translation is far too short for its source, so that text is missing.
+
+        By the ratio of lengths of the training data, the source has over twice its pieces, plus
+        ten: the lengths of short texts differ more than those of sentences.
+        """
+        expected = source * self.usual.length_ratio
+        return expected > SHORT_RATIO * translation + SHORT_SLACK
 
 
-def _join(parts: Sequence[Translation]) -> Translation:
+def _join(parts: Sequence[Translation], sources: Sequence[str]) -> Translation:
     return Translation(
         pieces=[piece for part in parts for piece in part.pieces],
-        text=" ".join(part.text for part in parts),
+        text=join_translations([part.text for part in parts], sources),
         score=sum(part.score for part in parts),
         log_prob=sum(part.log_prob for part in parts),
         finished=all(part.finished for part in parts),
+        short=any(part.short for part in parts),
     )
 
 
@@ -420,48 +490,29 @@ def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
-# ---------------------------------------------------------------- parts of a long line
-
-SENTENCE, WORD, INSIDE = range(3)  # what a cut separates, the best first
-# brackets and quotes that may follow the end of a sentence, also as Moses escapes them
-_CLOSING = r"(?:[\"'\u201d\u2019»\u203a)\]]|&quot;|&apos;|&#93;)"
-# also Arabic, Urdu, Hindi, Amharic and Burmese, before a space; Chinese and Japanese anywhere
-_SENTENCE_END = re.compile(
-    rf"[.!?…\u061f\u06d4\u0964\u0965\u1362\u104b](?: ?{_CLOSING})*(?= |$)"
-    r"|[\u3002\uff01\uff1f\uff61](?: ?[\u3009\u300b\u300d\u300f\u3011\u201d\u2019\uff09])*"
-)
+# ---------------------------------------------------------------- parts of a long sentence
 
 
 def part_ends(strings: Sequence[str], longest: int) -> list[int]:
-    """Return where the parts of a line end; the last end is that of the line.
+    """Return where the parts of a sentence end; the last end is that of the sentence.
 
-    A line is cut at ends of sentences, else between words, else inside a word.
+    It is cut between words if possible, else inside a word.
 
     Args:
         strings: what each piece adds to tokenized text.
         longest: the most pieces of a part.
     """
-    count, ends, kinds = len(strings), [], None
+    count, ends = len(strings), []
+
+    def inside(cut: int) -> bool:
+        return not (strings[cut - 1].endswith(" ") or strings[cut].startswith(" "))
+
     start = 0
     while count - start > longest:
-        kinds = _cut_kinds(strings) if kinds is None else kinds
         left = count - start
         size = left / -(-left // longest)  # of equal parts
-        # the best kind of cut after at least half the size
+        # the best cut after at least half the size
         cuts = range(start + max(1, int(size / 2)), start + longest + 1)
-        start = min(cuts, key=lambda cut: (kinds[cut - 1], abs(cut - start - size)))
+        start = min(cuts, key=lambda cut: (inside(cut), abs(cut - start - size)))
         ends.append(start)
     return [*ends, count] if count else []
-
-
-def _cut_kinds(strings: Sequence[str]) -> list[int]:
-    """Return what a cut after each piece separates."""
-    sentence_ends = {match.end() for match in _SENTENCE_END.finditer("".join(strings))}
-    offsets = itertools.accumulate(map(len, strings))
-    kinds = []
-    for one, after, offset in zip(strings, [*strings[1:], " "], offsets, strict=True):
-        if offset - len(one) + len(one.rstrip(" ")) in sentence_ends and one.strip(" "):
-            kinds.append(SENTENCE)
-        else:
-            kinds.append(WORD if one.endswith(" ") or after.startswith(" ") else INSIDE)
-    return kinds

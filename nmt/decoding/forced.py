@@ -292,13 +292,16 @@ def _with_scores(
         for index in scores.aligned
     ]
     source = [piece for part in parts for piece in part.pieces]
+    log_probs: list[float] = []
+    eos = []
+    for hypothesis, scores in rank:
+        log_probs += scores.log_probs[: len(hypothesis.ids) + hypothesis.finished]
+        if hypothesis.finished:
+            eos.append(len(log_probs) - 1)
     return dataclasses.replace(
         translation,
-        token_log_probs=[
-            log_prob
-            for hypothesis, scores in rank
-            for log_prob in scores.log_probs[: len(hypothesis.ids) + hypothesis.finished]
-        ],
+        token_log_probs=log_probs,
+        eos=eos,
         alignment=word_alignment(
             aligned, codec.word_ends(source), codec.word_ends(translation.pieces)
         ),
@@ -407,6 +410,8 @@ def _scored(
         True,
         scores.log_probs,
         word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt)),
+        codec.is_short(len(src), len(tgt)),
+        [len(tgt)],
     )
 
 

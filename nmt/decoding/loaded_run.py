@@ -9,7 +9,9 @@ from pathlib import Path
 import torch
 
 from nmt.config.recipe import Recipe
+from nmt.data.report import usual_line
 from nmt.data.segmenters import Segmenter, load_segmenter, segmenter_hash
+from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
@@ -26,6 +28,7 @@ class LoadedRun:
         path: the run folder.
         model: in eval mode, on the CPU.
         checkpoint: the folder of the checkpoint.
+        usual: what the lines of the training data are like.
     """
 
     path: Path
@@ -34,6 +37,7 @@ class LoadedRun:
     segmenter: Segmenter
     vocab: Vocab
     checkpoint: Path
+    usual: UsualLine
 
 
 def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
@@ -74,7 +78,27 @@ def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
             at=str(folder.path),
             fix="restore the files that nmt-train wrote",
         )
-    return LoadedRun(folder.path, recipe, model.eval(), segmenter, vocab, saved.path)
+    usual = _usual_line(folder)
+    return LoadedRun(folder.path, recipe, model.eval(), segmenter, vocab, saved.path, usual)
+
+
+def _usual_line(run: RunFolder) -> UsualLine:
+    """Return what the training lines of a run are like, as far as its folder says it.
+
+    Raises:
+        UserError: the report of the corpus checks is damaged.
+    """
+    if not run.data_report_file.exists():
+        return UsualLine()
+    try:
+        return usual_line(run.data_report_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"cannot be read: {str(error).splitlines()[0]}",
+            at=str(run.data_report_file),
+            fix="restore the file that nmt-train wrote, or delete it; without it, lines are not "
+            "split into sentences",
+        ) from error
 
 
 def check_same_text(runs: Sequence[LoadedRun]) -> None:

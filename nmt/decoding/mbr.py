@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.decoding.codec import Translation
+    from nmt.decoding.codec import SearchInput, Translation
 
 # text -> its n-grams; (n-grams of a hypothesis, of a reference) -> score from 0 to 100
 Extract = Callable[[str], Any]
@@ -77,7 +77,7 @@ class MbrRanker:
     Args:
         utility: a key of UTILITIES.
         tgt: language of the texts.
-        stop: called before each line; may raise an exception to stop.
+        stop: called before each input; may raise an exception to stop.
     """
 
     def __init__(self, utility: str, tgt: str, stop: Callable[[], None] = lambda: None) -> None:
@@ -87,14 +87,14 @@ class MbrRanker:
         self._language = functools.partial(language_of_text, tgt)
         self._stop = stop
 
-    def rank_lines(
-        self, lines: Sequence[tuple[int, str, int]], candidates: Sequence[Sequence[Translation]]
+    def rank_inputs(
+        self, inputs: Sequence[SearchInput], candidates: Sequence[Sequence[Translation]]
     ) -> list[list[int]]:
-        """Return the indices of the distinct candidates of each line, best first."""
+        """Return the indices of the distinct candidates of each input, best first."""
         orders = []
-        for of_line in candidates:
+        for of_input in candidates:
             self._stop()
-            orders.append(self.rank([one.text for one in of_line]))
+            orders.append(self.rank([one.text for one in of_input]))
         return orders
 
     def rank(self, texts: Sequence[str]) -> list[int]:

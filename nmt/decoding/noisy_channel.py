@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.language_codes import base_language
-from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation, too_long
+from nmt.decoding.codec import (
+    MAX_SOURCE_PIECES,
+    SearchInput,
+    TextCodec,
+    Translation,
+    too_long,
+)
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 
@@ -53,27 +59,26 @@ class NoisyChannelRanker:
         self._options = options.model_copy(update={"tag": options.reverse_tag, "align": False})
 
     def rank(
-        self, lines: Sequence[tuple[int, str, int]], candidates: Sequence[Sequence[Translation]]
+        self, inputs: Sequence[SearchInput], candidates: Sequence[Sequence[Translation]]
     ) -> list[list[int]]:
-        """Return the indices of the candidates of each line, best first.
+        """Return the indices of the candidates of each input, best first.
 
-        A line that is translated in parts keeps the order of the search, and so does one that the
-        reverse model cannot score, because the line or a candidate is too long.
+        A part of a sentence keeps the order of the search, and so does an input that the reverse
+        model cannot score, because the source or a candidate is too long.
 
         Args:
-            lines: number, text and number of parts of each line.
-            candidates: of each line, best first.
+            candidates: of each input, best first.
         """
         encoded = [
-            self._encode(number, line, of_line) if parts == 1 else []
-            for (number, line, parts), of_line in zip(lines, candidates, strict=True)
+            self._encode(part.line, part.text, of_part) if part.text else []
+            for part, of_part in zip(inputs, candidates, strict=True)
         ]
-        pairs = [pair for of_line in encoded for pair in of_line if len(pair[0])]
+        pairs = [pair for of_part in encoded for pair in of_part if len(pair[0])]
         scores = iter(self.reverse.score_ids(pairs, self._options, self._stop))
         orders = []
-        for of_line, texts in zip(encoded, candidates, strict=True):
+        for of_part, texts in zip(encoded, candidates, strict=True):
             total = [text.score for text in texts]
-            for index, (source, _, _) in enumerate(of_line):
+            for index, (source, _, _) in enumerate(of_part):
                 # an empty translation has no pieces from which a source could follow
                 total[index] += self.weight * next(scores) if len(source) else -math.inf
             orders.append(sorted(range(len(texts)), key=lambda index: -total[index]))
@@ -82,7 +87,7 @@ class NoisyChannelRanker:
     def _encode(
         self, number: int, line: str, candidates: Sequence[Translation]
     ) -> list[tuple[np.ndarray, np.ndarray, int]]:
-        """Return the ids of each candidate, those of the line, and its number; none if too long."""
+        """Return the ids of each candidate and of its source; none if one is too long."""
         codec = self._reverse_codec
         texts = [self._text(candidate) for candidate in candidates]
         if len(texts) < 2 or any(map(too_long, (line, *texts))):

@@ -27,7 +27,7 @@ class SearchOptions(DecodeConfig):
     n_best: int = option(
         1,
         "translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY ||| "
-        "SCORE",
+        "SCORE; --json is for texts that may contain |||",
         "O",
         ge=1,
         le=1000,
@@ -67,6 +67,12 @@ class SearchOptions(DecodeConfig):
         0, "no sequence of this many pieces occurs twice; 0 = off", "Paulus 2018", ge=0, le=1000
     )
     forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
+    split: Literal["auto", "line"] = option(
+        "auto",
+        "auto = translate a line with more sentences than usual in the training data sentence by "
+        "sentence; line = translate each line as a whole; default: auto",
+        "O",
+    )
     tag: str | None = option(
         None,
         "tag to put before each source, such as <2es>; an entry of data.train must have this tag",

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
-# number, text and number of parts of each line, candidates of each -> their indices, best first
+# inputs, candidates of each -> their indices, best first
 Ranking: TypeAlias = Callable[
-    [Sequence[tuple[int, str, int]], Sequence[Sequence[Translation]]], list[list[int]]
+    [Sequence[SearchInput], Sequence[Sequence[Translation]]], list[list[int]]
 ]
 BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
 
@@ -188,7 +188,7 @@ class Translator:
         )
         translator.recipe, translator.tag_targets = first.recipe, first.recipe.tag_targets
         translator.always_tagged = first.recipe.always_tagged
-        translator.sources = first.recipe.sources
+        translator.sources, translator.codec.usual = first.recipe.sources, first.usual
         if reverse is not None:
             translator.reverse = Translator.load(reverse, device, precision=precision)
         return translator
@@ -230,7 +230,7 @@ class Translator:
         """Return the best translation of each line; blank lines stay blank.
 
         Args:
-            lines: texts, one sentence each.
+            lines: texts, each of one sentence or several.
             options: arguments of ``stream``.
 
         Raises:
@@ -243,7 +243,7 @@ class Translator:
         """Return the n best translations of each line, best first; ``beam`` is at least n.
 
         Args:
-            lines: texts, one sentence each.
+            lines: texts, each of one sentence or several.
             n: number of translations per line.
             options: arguments of ``stream``.
 
@@ -268,7 +268,8 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each line, in order, with bounded memory.
 
-        A line of more than 512 pieces is translated in parts, with a note on standard error.
+        A line of several sentences may be translated sentence by sentence (``split``). A longer
+        part than 512 pieces is translated in parts, with a note on standard error.
 
         Args:
             chunk_size: lines that are read ahead and sorted by length, fewer if they are long;
@@ -316,21 +317,24 @@ class Translator:
         rank = self._ranking(codec, options, stop)
         banned = codec.patterns(options.forbid_all, "forbid_all")
         for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
-            parts = [codec.encode_line(*item, banned, options.tag, options.src) for item in chunk]
+            parts = [
+                codec.encode_line(*item, banned, options.tag, options.src, options.split)
+                for item in chunk
+            ]
             progress(sum(not of_line for of_line in parts))  # blank lines
-            results = iter(self.search(list(itertools.chain(*parts)), options, stop, progress))
-            hypotheses = [[next(results) for _ in of_line] for of_line in parts]
+            inputs = list(itertools.chain(*parts))
+            found = self.search(inputs, options, stop, progress)
             if rank is not None:
-                candidates = list(map(codec.decode_line, hypotheses, parts))
-                lines = [
-                    (number, line, len(of_line))
-                    for (number, line, _), of_line in zip(chunk, parts, strict=True)
+                candidates = [
+                    codec.decode_line([of_part], [part])
+                    for of_part, part in zip(found, inputs, strict=True)
                 ]
-                orders = rank(lines, candidates)
-                hypotheses = [
-                    [[of_part[index] for index in order[: options.n_best]] for of_part in of_line]
-                    for of_line, order in zip(hypotheses, orders, strict=True)
+                found = [
+                    [of_part[index] for index in order[: options.n_best]]
+                    for of_part, order in zip(found, rank(inputs, candidates), strict=True)
                 ]
+            results = iter(found)
+            hypotheses = [[next(results) for _ in of_line] for of_line in parts]
             if options.align or options.token_scores:
                 from nmt.decoding.forced import add_scores_and_alignment
 
@@ -347,7 +351,7 @@ class Translator:
     ) -> Ranking | None:
         """Return what orders the candidates of lines; None = the search does."""
         if options.mbr:
-            return MbrRanker(options.mbr, codec.tgt, stop).rank_lines
+            return MbrRanker(options.mbr, codec.tgt, stop).rank_inputs
         if options.reverse_weight and self.reverse is not None:
             return NoisyChannelRanker(self.reverse, codec, options, stop).rank
         return None

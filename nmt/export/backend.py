@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.segmenters import load_segmenter
+from nmt.data.sentences import UsualLine
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.batching import greedy_batches
 from nmt.decoding.codec import SearchInput, Translation
@@ -37,7 +38,8 @@ from nmt.runtime.device_names import parse_device
 
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "tag", "src",
+    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "split",
+    "tag", "src",
 }  # fmt: skip
 # CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p near
 # 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a longer one
@@ -201,7 +203,7 @@ class ExportedTranslator(Translator):
             segmenter, vocab, metadata.src, metadata.tgt, decode, precision, source, workers
         )
         self.tag_targets, self.always_tagged = metadata.tag_targets, metadata.always_tagged
-        self.sources = metadata.sources
+        self.sources, self.codec.usual = metadata.sources, UsualLine(**metadata.usual_line)
         self.engine = _open(folder, vocab, metadata.suppressed_tokens, device, workers)
         self.device = self.engine.translator.device  # cpu or cuda, as text: torch is not loaded
         if metadata.quantization:

@@ -5,7 +5,7 @@ The folder refers to no file outside, so it can be moved and copied. ::
     DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
     DIR/segmenter.json and the files it names, vocab.txt  text to pieces and back
     DIR/nmt.json                                          languages and settings
-    DIR/README.md, translate.py, unicode.py, moses.py     use without this toolkit
+    DIR/README.md, translate.py, and the modules it uses  use without this toolkit
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pathlib import Path
 from string import Template
 
 import nmt
-from nmt.data import unicode
 from nmt.data.language_codes import base_language
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
@@ -105,6 +104,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         always_tagged=translator.always_tagged,
         sources=sources,
         rules={lang: base_language(lang) for lang in sorted(languages)},
+        usual_line=asdict(translator.codec.usual),
     )
     (folder / EXPORT_FILE).write_text(
         json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"
@@ -112,7 +112,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     readme = _readme(segmenter, metadata, positions)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
-    for name in ("unicode.py", "moses.py"):
+    for name in ("unicode.py", "moses.py", "sentences.py"):
         shutil.copyfile(TEXT_MODULES / name, folder / name)
 
 
@@ -150,7 +150,7 @@ def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
 
 def packages(segmenter: Segmenter) -> list[str]:
     """Return the Python packages that translate.py needs."""
-    needed = ["ctranslate2"]
+    needed = ["ctranslate2", "sentencex"]
     if segmenter.kind == "sentencepiece":
         needed.append("sentencepiece")
     if segmenter.kind != "sentencepiece" or segmenter.moses.tokenized:

@@ -33,6 +33,7 @@ class Metadata:
         always_tagged: whether a tag was before each source of the training data.
         sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
         rules: code by which sacremoses knows each language of the model, for translate.py.
+        usual_line: the fields of the ``UsualLine`` of the training data; empty = not known.
     """
 
     version: str
@@ -48,6 +49,7 @@ class Metadata:
     always_tagged: bool = False
     sources: list[str] = field(default_factory=list)
     rules: dict[str, str] = field(default_factory=dict)
+    usual_line: dict[str, Any] = field(default_factory=dict)
 
 
 def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:

@@ -79,16 +79,18 @@ class ServedModel:
         self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
     ) -> list[dict[str, Any]]:
         """Return the result of each line as JSON values; see ``nmt.serve.batcher.Translate``."""
+        checked = self.translator.check_options(options)
         # a sample is a function of the number of its line in the request
         numbered = [*[""] * first, *lines]
         results = self.translator.stream(numbered, skip=first, stop=stop, **options)
-        return [self._result(*pair, options) for pair in zip(lines, results, strict=True)]
+        return [self._result(*pair, checked) for pair in zip(lines, results, strict=True)]
 
     def _result(
-        self, line: str, translations: list[Translation], options: dict[str, Any]
+        self, line: str, translations: list[Translation], options: SearchOptions
     ) -> dict[str, Any]:
-        words = bool(options.get("align") or options.get("token_scores"))
-        sources = source_words(self.translator.codec, line, options.get("src")) if words else []
+        words = options.align or options.token_scores
+        codec = self.translator.codec
+        sources = source_words(codec, line, options.split, options.src) if words else []
         return {
             "source_words": self._words(sources),
             "translations": [self._translation(one, words) for one in translations],
@@ -101,8 +103,10 @@ class ServedModel:
             "score": _finite(one.score),
             "log_prob": _finite(one.log_prob),
             "finished": one.finished,
+            "short": one.short,
             "pieces": one.pieces,
             "token_log_probs": one.token_log_probs,
+            "eos": one.eos,
             "alignment": one.alignment,
             "words": self._words(target_words(codec, one)) if words else [],
         }

@@ -39,6 +39,8 @@ MEANINGS = {
     "off.",
     "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
     f"most {LONGEST_PHRASE} characters.",
+    "split": "auto: translate a line with more sentences than usual in the training data sentence "
+    "by sentence. line: translate each line as a whole. Default: auto.",
     "tag": "Tag that the model gets before each line, such as <2es> for the target language. "
     "`tags` of the model in GET /models lists all.",
     "src": "Language of the text, if the model has several source languages.",
@@ -67,8 +69,12 @@ class Translation(BaseModel):
     score: float | None = Field(description="log_prob / length penalty; the search ranks by it")
     log_prob: float | None = Field(description="natural logarithm of the probability")
     finished: bool = Field(description="false if it was cut at the length limit")
+    short: bool = Field(description="whether it is far too short for its source: text is missing")
     pieces: list[str]
-    token_log_probs: list[float] = Field(description="of each piece and of the end of the sentence")
+    token_log_probs: list[float] = Field(
+        description="of each piece, and of the end of each part of the line"
+    )
+    eos: list[int] = Field(description="where the ends of parts are in token_log_probs")
     alignment: list[tuple[int, int]] = Field(description="pairs (source word, target word), from 0")
     words: list[Word]
 

@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from nmt.decoding.codec import TextCodec, Translation
 
 MAX_GAP = 8  # characters between two words that the tokenizer does not show
@@ -32,25 +34,28 @@ class Word:
     probability: float | None = None
 
 
-def source_words(codec: TextCodec, line: str, src: str | None = None) -> list[Word]:
+def source_words(
+    codec: TextCodec, line: str, split: str = "line", src: str | None = None
+) -> list[Word]:
     """Return the words of a source line, as its alignment counts them.
 
     Args:
+        split: as in ``SearchOptions``.
         src: its language; None = the source language of the model.
     """
-    return _place(_group(codec, codec.source_pieces(line, src))[0], line)
+    pieces = [piece for _, of_part in codec.divide(line, split, src) for piece in of_part]
+    return _place(_group(codec, pieces)[0], line)
 
 
 def target_words(codec: TextCodec, translation: Translation) -> list[Word]:
     """Return the words of a translation.
 
-    A probability is the product of those of the word's pieces. A line that was translated in parts
-    has none.
+    A probability is the product of those of the word's pieces.
     """
     words, ends = _group(codec, translation.pieces)
     placed = _place(words, translation.text)
-    log_probs = translation.token_log_probs
-    if len(log_probs) != len(translation.pieces) + translation.finished:
+    log_probs = np.delete(translation.token_log_probs, translation.eos)
+    if not len(log_probs):  # not requested
         return placed
     return [
         Word(word.start, word.end, math.exp(sum(log_probs[first:last])))

@@ -16,8 +16,10 @@ import pytest
 from nmt.cli.export import main
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data.segmenters import Segmenter
+from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.translator import Translator
+from nmt.export.backend import load_exported
 from tests.decoding.untrained import learned
 from tests.export.cases import made, pairs, run_folder
 
@@ -52,7 +54,7 @@ def test_files_and_location_of_an_export(
     assert names(folder) == {
         "model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
         "codes.txt", "nmt.json", "README.md", "translate.py", "unicode.py",
-        "moses.py",
+        "moses.py", "sentences.py",
     }  # fmt: skip
     metadata = json.loads((folder / "nmt.json").read_text())
     assert (metadata["src"], metadata["tgt"], metadata["quantization"]) == ("gl", "en", "int8")
@@ -198,6 +200,41 @@ def test_the_exported_program_translates_like_the_toolkit(
     assert ran.stdout.decode().split("\n")[:-1] == translator.translate(lines)
 
 
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "sentencepiece-tokenized"])
+def test_the_exported_program_splits_lines_like_the_toolkit(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator = made(words=text_of(kind))
+    translator.decode = translator.decode.model_copy(update={"beam": 1})
+    translator.codec.usual = UsualLine(2)
+    folder = tmp_path / "model"
+    assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
+    sentences = [f"{line.strip(' .?!')}. " for line, _ in pairs()[:5]]
+    lines = ["".join(sentences[:count]).strip() for count in range(6)]
+    whole = translator.translate(lines, split="line")
+    assert [a == b for a, b in zip(translator.translate(lines), whole, strict=True)][:4] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+    def program(*argv: str, before: str = "") -> tuple[list[str], str]:
+        ran = subprocess.run(
+            [sys.executable, "-c", before + RUN_WITHOUT_NMT, folder / "translate.py", *argv],
+            input="".join(f"{line}\n" for line in lines).encode(),
+            capture_output=True,
+            check=True,
+        )
+        return ran.stdout.decode().splitlines(), ran.stderr.decode()
+
+    assert program() == (translator.translate(lines), "")
+    assert program("--split", "line") == (whole, "")
+    missing = "import sys; sys.modules['sentencex'] = None; "
+    assert program(before=missing)[0] == whole
+    assert "pip install sentencex" in program(before=missing)[1]
+    loaded = load_exported(folder, "cpu")
+    assert loaded.codec.usual == translator.codec.usual
+    assert loaded.translate(lines) == translator.translate(lines)
+
+
 def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -259,5 +296,5 @@ def test_the_readme_names_the_packages_that_the_program_imports(
     }[SEGMENTERS[kind][0].kind]
     if SEGMENTERS[kind][1]:
         imported |= {"sacremoses"}
-    assert set(packages.split()) == imported
+    assert set(packages.split()) == {*imported, "sentencex"}
     assert "$" not in readme

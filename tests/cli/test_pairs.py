@@ -20,6 +20,7 @@ import pytest
 
 from nmt.cli import translate
 from nmt.config.recipe import DecodeConfig
+from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.runtime import files
@@ -45,6 +46,7 @@ class Reversing:
 
     device, precision, source, tgt = "cpu", "fp32", "run/checkpoints/u000001", "gl"
     unknown, recipe, always_tagged = UnknownPieces(), None, False
+    codec = types.SimpleNamespace(usual=UsualLine())
 
     @property
     def segmenter(self) -> Any:

@@ -46,7 +46,7 @@ from nmt.decoding.options import search_options
 
 class Hypothesis:
     log_prob = score = -1.0
-    finished = True
+    finished, short = True, False
 
     def __init__(self, text):
         self.text = text
@@ -57,6 +57,7 @@ class Translator:
 
     device, precision, always_tagged = "cpu", "fp32", False
     unknown = types.SimpleNamespace(share=0.0, lines=7, lines_all_unknown=0)
+    codec = types.SimpleNamespace(usual=types.SimpleNamespace(sentences=None))
 
     def model_hash(self):
         return "capitals"

@@ -17,13 +17,16 @@ from nmt.data.report import (
     CorpusReport,
     Coverage,
     LanguageFindings,
+    Lengths,
     Overlap,
     SharedPairs,
     SplitReport,
     failures,
     summary,
+    usual_line,
     warnings,
 )
+from nmt.data.sentences import UsualLine
 
 PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * MIN_HELD_OUT)]
 NOTHING = Recurrence(of=0, same=0, near=0, share=0.0, examples=[])
@@ -319,6 +322,26 @@ def test_report_has_the_names_of_its_file_format():
     assert CorpusReport.from_json(report.to_json()) == report
     with pytest.raises(ValueError, match="splits"):
         CorpusReport.from_json("{}")
+
+
+def test_sentences_of_the_training_sources_are_counted() -> None:
+    pairs = [("Unha. Dúas. Tres.", "x"), ("Unha frase.", "y"), ("Unha. Dúas.", "z"), ("a. b", "")]
+    check = SplitCheck()
+    check.add(pairs, "train", lang="glg")
+    assert check.report().sentences == {1: 1, 2: 1, 3: 1}
+    report = reported(train=check.report())
+    assert "train: 4 pairs" in summary(report)
+    assert "66.7% of the sources with several sentences" in summary(report)
+    report.lengths["train"] = {"src": Lengths(80, 1, 1, 1, 1), "tgt": Lengths(100, 1, 1, 1, 1)}
+    assert CorpusReport.from_json(report.to_json()) == report
+    assert usual_line(report.to_json()) == UsualLine(3, 1.25)
+    assert checked(pairs).report().sentences is None  # a dev or test set
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"splits": {"train": {"sentences": {"a": 1}}}}'])
+def test_a_damaged_report_does_not_say_what_lines_are_like(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        usual_line(text)
 
 
 def test_first_line_where_two_files_differ_in_length():

@@ -32,25 +32,17 @@ def parts(strings: list[str], longest: int) -> list[str]:
     ("strings", "longest", "expected"),
     [
         # byte-pair codes: a space ends a word
-        (["a ", "b ", "c ", ". ", "d ", "e "], 5, ["a b c . ", "d e "]),
-        (["a ", ". ", '" ', "b ", "c ", "d "], 4, ['a . " ', "b c d "]),
-        (["a ", ". ", "&quot; ", "b ", "c ", "d "], 4, ["a . &quot; ", "b c d "]),
+        (["a ", "b ", "c ", "d ", "e "], 3, ["a b ", "c d e "]),
         (["a", "b", "c", "d ", "e", "f "], 5, ["abcd ", "ef "]),
         (["a", "b", "c", "d", "e", "f "], 4, ["abc", "def "]),
-        (["a ", "3", ".", "4 ", "b ", "c ", "d "], 5, ["a 3.4 ", "b c d "]),
         # SentencePiece: a space begins a word
-        ([" a", " b", " c", ".", " d", " e"], 5, [" a b c.", " d e"]),
         ([" a", "b", "c", "d", " e", "f"], 5, [" abcd", " ef"]),
-        # scripts without spaces
-        (["東", "京", "。", "大", "阪 "], 4, ["東京。", "大阪 "]),
-        (["「", "東", "。", "」", "大", "阪 "], 4, ["「東。」", "大阪 "]),
-        (["नमस्ते ", "। ", "क ", "ख ", "ग "], 4, ["नमस्ते । ", "क ख ग "]),
         # short enough, and empty
         (["a ", ". ", "b "], 3, ["a . b "]),
         ([], 3, []),
     ],
 )
-def test_a_line_is_cut_at_the_end_of_a_sentence_or_else_of_a_word(
+def test_a_sentence_is_cut_between_words_if_possible(
     strings: list[str], longest: int, expected: list[str]
 ) -> None:
     assert parts(strings, longest) == expected

@@ -16,6 +16,13 @@ import yaml
 from nmt.config.load import dump_recipe, recipe_from_text
 from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
 from nmt.data.batches import collate_sources
+from nmt.data.report import (
+    CorpusReport,
+    LanguageFindings,
+    Lengths,
+    SharedPairs,
+    SplitReport,
+)
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.translator import Translator
@@ -127,6 +134,12 @@ def run_folder(translator: Translator, path: Path) -> Path:
         save_segmenter(translator.segmenter, path)
         state = TrainState(1, best_update=1, text_hash=translator.text_hash)
         save_checkpoint(run, state, translator.model.state_dict(), {}, keep=1)
+        if (usual := translator.codec.usual).sentences is not None:
+            train = SplitReport(9, 9, {}, {}, 0, {}, sentences={usual.sentences: 9})
+            lengths = {"src": Lengths(100, 1, 1, 1, 1), "tgt": Lengths(100, 1, 1, 1, 1)}
+            report = CorpusReport({"train": train}, {}, SharedPairs(0, 0), LanguageFindings([], []))
+            report.lengths["train"] = lengths
+            run.data_report_file.write_text(report.to_json())
     return path
 
 

@@ -16,6 +16,7 @@ pytest.importorskip("httpx", reason="the extra test is not installed")
 
 from fastapi.testclient import TestClient
 
+from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
 from nmt.model.incremental import DecodeState
 from nmt.serve import app, guard
@@ -113,6 +114,27 @@ def test_scores_alignment_and_words(client: TestClient) -> None:
             assert found[name] == pytest.approx(value), name
     assert [LINES[0][w["start"] : w["end"]] for w in line["source_words"]] == LINES[0].split()
     assert all(0 < word["probability"] <= 1 for word in found["words"])
+
+
+def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
+    service: Service,
+) -> None:
+    translator = service.models["one"].translator
+    translator.codec.usual = UsualLine(1, length_ratio=1.5)
+    client, line = TestClient(service.guard, base_url=LOCAL), "O can bebe auga.  A gata vella."
+    body = {"text": line, "token_scores": True, "align": True}
+    (found,) = client.post("/translate", json=body).json()["lines"]
+    (best,) = found["translations"]
+    one, two = translator.translate(["O can bebe auga.", "A gata vella."])
+    assert best["text"] == f"{one}  {two}"
+    assert len(best["token_log_probs"]) == len(best["pieces"]) + len(best["eos"])
+    assert all(0 < word["probability"] <= 1 for word in best["words"])
+    words = [line[w["start"] : w["end"]] for w in found["source_words"]]
+    assert "".join(words) == line.replace(" ", "")
+    assert max(i for i, _ in best["alignment"]) > words.index("auga") + 1
+    whole = client.post("/translate", json={"text": line, "split": "line"})
+    assert texts(whole) == [translator.translate([line], split="line")]
+    assert problem(client.post("/translate", json={"text": line, "split": "no"}))[0] == 422
 
 
 def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Service) -> None:

@@ -1,14 +1,16 @@
 """Translate text with the model in this folder. README.md lists the packages to install.
 
-    python translate.py [--tag TAG] [--src-lang LANG] < input.txt > output.txt
+    python translate.py [--tag TAG] [--src-lang LANG] [--split auto|line] < input.txt > output.txt
 
-The input has one sentence per line. In Python::
+Each line of input gives one line of output. A line with more sentences than usual in the training
+data is translated in parts, if the package sentencex is installed. In Python::
 
     from translate import Translator
     text = Translator("path/to/this/folder").translate("A sentence.")
 """
 
 import argparse
+import importlib.util
 import io
 import json
 import runpy
@@ -19,8 +21,9 @@ from pathlib import Path
 import ctranslate2
 
 LONGEST_LINE = 100_000  # characters
-# by its path, because this program may be imported from anywhere
+# by their paths, because this program may be imported from anywhere
 unicode = runpy.run_path(str(Path(__file__).with_name("unicode.py")))
+sentences = runpy.run_path(str(Path(__file__).with_name("sentences.py")))
 
 
 class Words:
@@ -103,17 +106,28 @@ class Translator:
         kind = self.settings["segmentation"]["kind"]
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
         self.engine = ctranslate2.Translator(str(folder), device=device)
+        self.most = self.settings["usual_line"].get("sentences")  # of a part; None = not known
+        if self.most is not None and importlib.util.find_spec("sentencex") is None:
+            print(
+                "note: lines of several sentences are translated as a whole, and sentences may be "
+                "lost; to split them: pip install sentencex",
+                file=sys.stderr,
+            )
+            self.most = None
 
-    def translate(self, line: str, tag: str | None = None, src: str | None = None) -> str:
-        """Return the best translation of a sentence.
+    def translate(
+        self, line: str, tag: str | None = None, src: str | None = None, split: str = "auto"
+    ) -> str:
+        """Return the best translation of a line.
 
         Args:
-            tag: what goes before the pieces of the sentence, such as <bt>; None = nothing.
-            src: language of the sentence, for the rules of the tokenizer; None = ``src`` of
-                nmt.json.
+            tag: what goes before the pieces of a sentence, such as <bt>; None = nothing.
+            src: language of the line, for the rules of the tokenizer; None = ``src`` of nmt.json.
+            split: auto = a line with more sentences than usual in the training data is translated
+                in parts; line = as a whole.
 
         Raises:
-            ValueError: the sentence is too long, or the model does not have the tag or the source
+            ValueError: the line is too long, or the model does not have the tag or the source
                 language.
         """
         self.check_options(tag, src)
@@ -124,7 +138,17 @@ class Translator:
             return ""
         if len(line) > LONGEST_LINE:
             raise ValueError(f"{len(line):,} characters, at most {LONGEST_LINE:,} are allowed")
-        pieces = self.segmenter.encode(line, src or self.settings["src"])
+        src = src or self.settings["src"]
+        parts, most = [line], self.most
+        if most is not None and split == "auto":
+            split_line = sentences["split_sentences"](line, self.settings["rules"][src])
+            parts = sentences["join_in_parts"](split_line, lambda part: len(part) <= most)
+        translations = [self._translate(part, tag, src) for part in parts]
+        return sentences["join_translations"](translations, parts)
+
+    def _translate(self, text: str, tag: str | None, src: str) -> str:
+        """Return the best translation of a part of a line."""
+        pieces = self.segmenter.encode(text, src)
         if tag is not None:
             pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
         decode = self.settings["decode"]
@@ -164,6 +188,13 @@ if __name__ == "__main__":
     parser.add_argument(
         "--src-lang", help="source language, one of those in nmt.json", metavar="LANG"
     )
+    parser.add_argument(
+        "--split",
+        choices=["auto", "line"],
+        default="auto",
+        help="auto = translate a line with more sentences than usual in the training data in "
+        "parts; line = translate each line as a whole; default: auto",
+    )
     args = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8")
     translator = Translator(Path(__file__).parent)
@@ -178,7 +209,7 @@ if __name__ == "__main__":
         try:
             encoding = "utf-8-sig" if number == 1 else "utf-8"  # without a byte-order mark
             line = data.removesuffix(b"\n").decode(encoding)
-            print(translator.translate(line, args.tag, args.src_lang), flush=True)
+            print(translator.translate(line, args.tag, args.src_lang, args.split), flush=True)
         except UnicodeDecodeError as error:
             problem = f"not UTF-8: {error.reason} at byte {error.start + 1} of the line"
             parser.exit(2, f"{parser.prog}: line {number}: {problem}; convert it with iconv\n")
