@@ -19,6 +19,7 @@ from typing import TypeAlias
 from data_prep.languages import check_choice
 from nmt.data.text import check_only_line, read_lines
 from nmt.errors import UserError, install_fix
+from nmt.runtime.missing import missing_fix
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of its first line, and its cells
 
@@ -234,7 +235,7 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[Row]:
     except UserError:
         raise
     except FileNotFoundError as error:
-        raise UserError("no such file", at=str(path), fix="check the path") from error
+        raise UserError("no such file", at=str(path), fix=missing_fix(path)) from error
     except Exception as error:  # openpyxl raises whatever the damage causes
         raise UserError(
             f"cannot be read as an Excel workbook: {error}",

@@ -18,6 +18,7 @@ from nmt.config.schema import keys_of
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, read_value
 from nmt.errors import UserError
 from nmt.runtime.files import require_utf8
+from nmt.runtime.missing import url_of
 
 # keys that hold a path -> whether a text is not a path but has a meaning of its own
 PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
@@ -158,6 +159,12 @@ def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
         return replace(node, value=keys)
     if not isinstance(node.value, str) or not node.value or is_word(node.value):
         return node
+    if url := url_of(node.value):
+        raise UserError(
+            f"{url} is a URL, and this key needs a path",
+            at=str(node.at),
+            fix="download the files and give their path; data.download names a public corpus",
+        )
     path = os.path.normpath(folder / os.path.expanduser(node.value))
     require_utf8(path, str(node.at))
     return replace(node, value=path)

@@ -43,6 +43,7 @@ from nmt.config.variants import (
 )
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, key_name, read_yaml
 from nmt.errors import UserError
+from nmt.runtime.missing import missing_fix
 
 MAX_BYTES = 1 << 20  # of a recipe file
 TOTAL_UPDATES = ("schedule", "total_updates")
@@ -377,7 +378,7 @@ def _read_file(path: Path, problems: list[Problem]) -> Node:
         raise UserError(
             f"cannot read the recipe: {error.strerror}",
             at=str(path),
-            fix="check the path; nmt-train --suggest PREFIX -o FILE writes a recipe for a corpus",
+            fix=f"{missing_fix(path)}; nmt-train --suggest PREFIX -o FILE writes a recipe",
         ) from error
     return read_yaml(text, str(path), problems)
 

@@ -25,8 +25,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from nmt.data.file_types import file_type, type_of
 from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
+from nmt.runtime.missing import missing_fix, similar_path, url_of
 
 Pair: TypeAlias = tuple[str, str]  # a source line and a target line
 
@@ -39,17 +41,6 @@ OPENERS: dict[str, Callable[..., Any]] = {
 UNPACK = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}  # commands
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
-
-# first bytes of files that are not text, and how to fix them
-_MAGIC = {
-    b"\x28\xb5\x2f\xfd": "this is a zstd file, which is not supported: unpack it with zstd -d",
-    b"\x1f\x8b": "this is a gzip file: rename it so that its name ends in .gz",
-    b"\xfd7zXZ": "this is an xz file: rename it so that its name ends in .xz",
-    b"BZh": "this is a bzip2 file: rename it so that its name ends in .bz2",
-    b"PK\x03\x04": "this is a zip archive: unpack it",
-    b"\xff\xfe": "this is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "this is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
-}
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -132,12 +123,39 @@ def find_side(prefix: str, lang: str) -> Path:
         raise UserError(
             "zstd files are not supported", at=str(zst), fix=f"unpack it: zstd -d {zst.name}"
         )
+    raise _no_side(prefix, lang)
+
+
+def _no_side(prefix: str, lang: str) -> UserError:
+    """Return the error of a prefix without a file of a language, with what may be meant."""
+    if url := url_of(prefix):
+        return UserError(
+            "a URL cannot be a corpus",
+            at=url,
+            fix="download its files and give their prefix; data.download names a public corpus",
+        )
+    if fix := type_of(Path(prefix)):
+        return UserError("is not a text file", at=prefix, fix=fix)
+    endings = [f".{lang}{suffix}" for suffix in OPENERS]
+
+    def prefix_name(path: Path) -> str | None:
+        return next((path.name.removesuffix(e) for e in endings if path.name.endswith(e)), None)
+
+    fix = "check the path prefix, and the language codes src and tgt"
+    own_prefix = prefix_name(Path(prefix))
+    if own_prefix and Path(prefix).is_file():
+        fix = f"leave out the ending: {Path(prefix).with_name(own_prefix)}"
+    elif Path(prefix).is_dir():
+        names = sorted({*filter(None, map(prefix_name, Path(prefix).iterdir()))})[:5]
+        fix = f"add the name of the files, such as {Path(prefix) / (names or ['train'])[0]}"
+    elif near := similar_path(Path(prefix), prefix_name):
+        fix = f"did you mean {near}? Else {fix}"
     similar = sorted(Path(name).name for name in glob.glob(glob.escape(prefix) + "*"))[:5]
-    raise UserError(
+    return UserError(
         f"no such file, also tried {', '.join(s for s in OPENERS if s)}"
         + (f"; files with this prefix: {', '.join(similar)}" if similar else ""),
-        at=str(candidates[0]),
-        fix="check the path prefix, and the language codes src and tgt",
+        at=f"{prefix}.{lang}",
+        fix=fix,
     )
 
 
@@ -166,7 +184,7 @@ def read_lines(
         MachineError: the disk failed.
     """
     opener = OPENERS.get(path.suffix, open)
-    number, line = 0, b""
+    number = 0
     try:
         with opener(path, "rb") as file:
             while line := file.readline(LONGEST_LINE + 1):
@@ -179,8 +197,8 @@ def read_lines(
                         if line.count(b"\r") > 1
                         else "use a text file with one sentence per line",
                     )
-                if number == 1 and errors != "strict" and _file_type(line):
-                    errors = "strict"
+                if number == 1 and (fix := file_type(line, path if opener is open else None)):
+                    raise UserError("is not a text file", at=str(path), fix=fix)
                 text = line.decode("utf-8", errors).removesuffix("\n")
                 if text.isascii() and text.isprintable():  # nothing to normalize
                     yield text
@@ -197,13 +215,12 @@ def read_lines(
         raise UserError(
             f"not UTF-8: {error.reason} at byte {error.start + 1} of the line",
             at=f"{path}:{number}",
-            fix=(number == 1 and _file_type(line))
-            or "convert the file to UTF-8, for example with iconv",
+            fix="convert the file to UTF-8, for example with iconv",
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise _damaged(path, number, error) from error
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-        raise UserError(str(error.strerror), at=str(path), fix="check the path") from error
+        raise UserError(str(error.strerror), at=str(path), fix=missing_fix(path)) from error
     except OSError as error:
         if error.errno is None:  # bz2 raises a plain OSError for a damaged archive
             raise _damaged(path, number, error) from error
@@ -250,8 +267,3 @@ def _damaged(path: Path, lines: int, error: Exception) -> UserError:
         at=str(path),
         fix="copy or download it again",
     )
-
-
-def _file_type(line: bytes) -> str:
-    """Return how to fix a file that begins with this line, or "" if its type is not known."""
-    return next((fix for magic, fix in _MAGIC.items() if line.startswith(magic)), "")
