@@ -16,7 +16,7 @@ import uvicorn
 
 from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
-from nmt.runtime.signals import handle_signals
+from nmt.runtime.signals import TERMINATING, handle_signals
 from nmt.serve.app import Service
 from nmt.serve.connections import ACCEPTED_AT_ONCE, Connection, Connections, most_connections
 
@@ -28,7 +28,7 @@ HIGHEST_PORT = 65_535
 class Server(uvicorn.Server):
     """A server that answers what it has accepted before it ends, but not for ever.
 
-    SIGTERM and Ctrl-C stop it: new translations get status 503. The server ends when the accepted
+    SIGTERM, SIGHUP and Ctrl-C stop it: new translations get status 503. The server ends when the accepted
     ones are answered. Those that are not answered in the time of grace get status 503, too. A
     second Ctrl-C ends it at once.
 
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle signals while the server runs; uvicorn's own version would raise them again."""
-        with handle_signals(self.handle_exit, signal.SIGTERM, signal.SIGINT):
+        with handle_signals(self.handle_exit, *TERMINATING, signal.SIGINT):
             yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -83,7 +83,8 @@ class Server(uvicorn.Server):
         if not self.guard.stopping:
             requests, grace = quantity(self.guard.active, "request"), self.service.limits.grace
             seconds = quantity(grace, "second", "g")
-            print(f"stopping: {requests} to finish within {seconds}", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the terminal has closed
+                print(f"stopping: {requests} to finish within {seconds}", file=sys.stderr)
             self._end_of_grace = time.monotonic() + grace
         self.guard.stopping = True
 
