@@ -41,9 +41,10 @@ SUPPORTED_OPTIONS = {
     "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "split",
     "tag", "src",
 }  # fmt: skip
-# CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p near
-# 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a longer one
-# with a higher log-probability would be better. With p = 0, it stops when the first beam has ended.
+# CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p
+# near 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a
+# longer one with a higher log-probability would be better. With p = 0, it stops when the first beam
+# has ended.
 BY_LOG_PROB = 1e-9
 
 

@@ -1,8 +1,8 @@
 """Choose the engine that searches: this toolkit with torch, CTranslate2, or the faster of the two.
 
-CTranslate2's beam search ends by the stop rule count (docs/export.md), so ``auto`` uses it only where
-both find the same: greedy search, and beam search by that rule, without constraints. There it takes
-a third of the time for a single sentence.
+CTranslate2's beam search ends by the stop rule count (docs/export.md), so ``auto`` uses it only
+where both find the same: greedy search, and beam search by that rule, without constraints. There it
+takes a third of the time for a single sentence.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def load_translator(
             nmt-export, which CTranslate2 searches without torch.
         device, checkpoint, precision, workers: see ``Translator.load``.
         engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if it
-            finds the same translations (beam 1, or stop_rule count). None = ctranslate2 for an exported folder,
-            else torch.
+            finds the same translations (beam 1, or stop_rule count). None = ctranslate2 for an
+            exported folder, else torch.
         reverse: see ``Translator.load``; a run folder, also with engine ctranslate2.
 
     Raises:

@@ -28,9 +28,9 @@ HIGHEST_PORT = 65_535
 class Server(uvicorn.Server):
     """A server that answers what it has accepted before it ends, but not for ever.
 
-    SIGTERM, SIGHUP and Ctrl-C stop it: new translations get status 503. The server ends when the accepted
-    ones are answered. Those that are not answered in the time of grace get status 503, too. A
-    second Ctrl-C ends it at once.
+    SIGTERM, SIGHUP and Ctrl-C stop it: new translations get status 503. The server ends when the
+    accepted ones are answered. Those that are not answered in the time of grace get status 503,
+    too. A second Ctrl-C ends it at once.
 
     Attributes:
         interrupted: whether Ctrl-C stopped it.
