@@ -5,7 +5,19 @@ Each class has the exit code that the commands end with.
 
 from __future__ import annotations
 
+import re
 import signal
+
+# they move the cursor, color the terminal or reverse the direction of what follows
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters except line ends are escaped.
+
+    Names and values in messages come from files that another person may have made.
+    """
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class NmtError(Exception):
@@ -25,13 +37,13 @@ class NmtError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.at}: {self.what}" if self.at else self.what
-        return f"{text}\n  -> {self.fix}" if self.fix else text
+        return printable(f"{text}\n  -> {self.fix}" if self.fix else text)
 
     @property
     def summary(self) -> str:
         """Return the place and what is wrong in one line, without the fix."""
         text = f"{self.at}: {self.what}" if self.at else self.what
-        return " ".join(text.split())
+        return printable(" ".join(text.split()))
 
 
 class UserError(NmtError):

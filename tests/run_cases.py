@@ -88,6 +88,15 @@ def resign(folder: Path) -> None:
     path.write_text(json.dumps(manifest))
 
 
+def forget_recipe(run: Path) -> None:
+    """Remove the recipe from all checkpoints of a run, as in one of an older version."""
+    for folder in (run / "checkpoints").iterdir():
+        state = json.loads((folder / "state.json").read_text())
+        state.pop("recipe")
+        (folder / "state.json").write_text(json.dumps(state))
+        resign(folder)
+
+
 class Steps:
     """Count the file operations of a save, and act before the n-th."""
 

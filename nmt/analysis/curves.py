@@ -47,7 +47,7 @@ class RunMetrics:
         The curve has no points if the run did not log the value.
         """
         records = [r for r in self._records if r.get("kind") == kind and name in r]
-        values = [np.nan if r[name] is None else r[name] for r in records]
+        values = [r[name] if isinstance(r[name], int | float) else np.nan for r in records]
         return Curve(np.array([r["update"] for r in records]), np.array(values, dtype=float))
 
     def last(self, kind: str, update: int | None = None) -> dict[str, Any]:

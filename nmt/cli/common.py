@@ -13,13 +13,15 @@ import errno
 import gc
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from nmt.cli import leave_at_once
 from nmt.cli.parsers import parse
-from nmt.errors import NmtError, Terminated
+from nmt.errors import MachineError, NmtError, Terminated, printable
 
 ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
@@ -43,9 +45,11 @@ def run_command(
         # then takes a quarter of the time of a short command
         gc.disable()
         atexit.register(gc.freeze)
-    _prepare_streams()
     command, debug = Path(sys.argv[0]).name, False
     try:
+        if signal.getsignal(signal.SIGINT) is leave_at_once:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        _prepare_streams()
         p = parser()
         command = p.prog
         args = parse(p, argv)
@@ -113,17 +117,31 @@ def _describe(error: BaseException, command: str) -> tuple[int, str]:
             Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
         )
         error = disk_error(error, path, elsewhere="choose another path", again=AGAIN)
+    elif _is_out_of_memory(error):
+        error = MachineError(
+            "the memory that this process may use is not sufficient",
+            fix="raise the limit (ulimit -v unlimited), or use a machine with more memory",
+        )
     if isinstance(error, NmtError):
         return error.exit_code, f"{command}: {error}"
     if isinstance(error, KeyboardInterrupt):
         return 130, f"{command}: interrupted"
     if isinstance(error, Terminated):
         return error.exit_code, f"{command}: terminated"
-    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    summary = printable(f"{type(error).__name__}: {error}".splitlines()[0])
     return (
         3,
         f"{command}: internal error: {summary}\n  -> run it with --debug and report the output",
     )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Return whether Python, a library or its loader failed to get memory or a thread."""
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    known = ("failed to map segment", "annot allocate memory", "can't allocate memory",
+             "can't start new thread", "std::bad_alloc")  # fmt: skip
+    return isinstance(error, MemoryError) or any(text in str(error) for text in known)
 
 
 def positive(text: str) -> float:

@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the run and the output before reading the weights, then export."""
     from nmt.run.folder import RunFolder
-    from nmt.runtime.files import human_bytes
+    from nmt.runtime.files import AGAIN, disk_errors, human_bytes
 
     _check_options(args)
     run = RunFolder.open(args.run)
@@ -99,25 +99,32 @@ def body(args: argparse.Namespace) -> None:
     from nmt.decoding.translator import Translator
     from nmt.export.folder import check_output, export
     from nmt.export.spec import check_supported, require_ctranslate2
+    from nmt.run.checkpoint import MODEL
 
     enable_gc()
-    if args.hub:
-        from nmt.export.hub import export_hub
+    weights = run.checkpoints()[-1] / MODEL
+    needed = weights.stat().st_size if weights.is_file() else 0
+    needed //= 4 if (args.quantization or "").startswith("int8") else 1
+    with disk_errors(
+        output, needed, f"choose another {'--hub' if args.hub else '--output'}", AGAIN
+    ):
+        if args.hub:
+            from nmt.export.hub import export_hub
 
-        export_hub(run, output, args.quantization, args.force, args.license, args.example)
-    elif args.format == "transformers":
-        from nmt.export.marian import MARKER, check_fits, export_transformers
+            export_hub(run, output, args.quantization, args.force, args.license, args.example)
+        elif args.format == "transformers":
+            from nmt.export.marian import MARKER, check_fits, export_transformers
 
-        check_fits(recipe)
-        check_output(output, args.force, MARKER)
-        translator = Translator.load(args.run, "cpu", args.checkpoint)
-        export_transformers(translator, recipe, output, args.force)
-    else:
-        check_supported(recipe.model)
-        require_ctranslate2()
-        check_output(output, args.force)
-        translator = Translator.load(args.run, "cpu", args.checkpoint)
-        export(translator, output, args.quantization, args.force)
+            check_fits(recipe)
+            check_output(output, args.force, MARKER)
+            translator = Translator.load(args.run, "cpu", args.checkpoint)
+            export_transformers(translator, recipe, output, args.force)
+        else:
+            check_supported(recipe.model)
+            require_ctranslate2()
+            check_output(output, args.force)
+            translator = Translator.load(args.run, "cpu", args.checkpoint)
+            export(translator, output, args.quantization, args.force)
     size = human_bytes(sum(file.stat().st_size for file in output.iterdir()))
     print(f"wrote {output} ({size}); {output / 'README.md'} shows how to use it", file=sys.stderr)
 

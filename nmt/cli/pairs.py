@@ -23,7 +23,7 @@ from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
 from nmt.data.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
-from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, sync_folder
+from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder
 
 if TYPE_CHECKING:
     from nmt.decoding.codec import Translation
@@ -218,7 +218,7 @@ class SyntheticCorpus:
         if partial_path(self._prefix).exists():
             return False
         try:
-            report = json.loads(self.report_file.read_text(encoding="utf-8"))
+            report = json.loads(read_text(self.report_file))
             translation = report["translation"]
             return bool(
                 all(translation.get(name) == value for name, value in signature.items())

@@ -61,7 +61,7 @@ def body(args: argparse.Namespace) -> None:
     from nmt.analysis.curves import RunMetrics
     from nmt.analysis.figures import draw
     from nmt.cli.output import check_output_file
-    from nmt.runtime.files import AGAIN, disk_errors
+    from nmt.runtime.files import AGAIN, write_atomic
 
     enable_gc()
     output = Path(args.output)
@@ -75,8 +75,7 @@ def body(args: argparse.Namespace) -> None:
     check_output_file(output, args.force)
     runs = [RunMetrics(run) for run in args.runs]
     data = draw(args.figure, runs, args.select, file_format)
-    with disk_errors(output, 0, "choose another --output", AGAIN):
-        output.write_bytes(data)
+    write_atomic(output, data, "choose another --output", AGAIN)
     print(f"wrote {output}")
 
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import nmt
 from nmt.errors import UserError
-from nmt.runtime.files import file_digest, write_atomic
+from nmt.runtime.files import file_digest, read_text, write_atomic
 
 Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
@@ -205,7 +205,7 @@ def _require_equal(partial: Path, stored: Signature, current: Signature) -> None
 def _read_signature(path: Path) -> Signature | None:
     """Return the stored signature, None if there is none from nmt-translate."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_text(path))
         return (
             values if isinstance(values, dict) and {"version", "input"} <= values.keys() else None
         )

@@ -17,7 +17,7 @@ from nmt.config.recipe import ENTRIES, OLD_DEFAULTS, RENAMED_KEYS, RENAMED_VALUE
 from nmt.config.schema import keys_of
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, read_value
 from nmt.errors import UserError
-from nmt.runtime.files import require_utf8
+from nmt.runtime.files import require_usable
 from nmt.runtime.missing import url_of
 
 # keys that hold a path -> whether a text is not a path but has a meaning of its own
@@ -68,7 +68,7 @@ def _read_overrides(
         elif path in given:
             problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice', "pass it once"))
         elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
-            require_utf8(text, str(COMMAND_LINE))
+            require_usable(text, str(COMMAND_LINE))
             of_value: list[Problem] = []
             try:
                 given[path] = read_value(text, COMMAND_LINE, of_value)
@@ -166,7 +166,7 @@ def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
             fix="download the files and give their path; data.download names a public corpus",
         )
     path = os.path.normpath(folder / os.path.expanduser(node.value))
-    require_utf8(path, str(node.at))
+    require_usable(path, str(node.at))
     return replace(node, value=path)
 
 

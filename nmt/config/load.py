@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +42,7 @@ from nmt.config.variants import (
 )
 from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, key_name, read_yaml
 from nmt.errors import UserError
+from nmt.runtime.files import open_file, require_usable
 from nmt.runtime.missing import missing_fix
 
 MAX_BYTES = 1 << 20  # of a recipe file
@@ -340,6 +340,21 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
     }
 
 
+def recipe_values(recipe: Recipe) -> dict[str, Any]:
+    """Return the values of all keys as JSON has them, by names such as ``model.norm``.
+
+    Those of corpora are by names such as ``data.train[0].tag``, besides ``data.train``.
+    """
+    values = {
+        ".".join(path): v for path, v in _leaves(recipe.model_dump(by_alias=True, mode="json"))
+    }
+    for group, key in ENTRIES:
+        for i, entry in enumerate(getattr(getattr(recipe, group), key, None) or []):
+            named = _entry_values(entry, recipe).items()
+            values |= {f"{group}.{key}[{i}].{name}": value for name, value in named}
+    return values
+
+
 def changed_entries(old: Recipe, new: Recipe) -> list[str]:
     """Return what differs in the entries of corpora besides their paths, a sentence each.
 
@@ -385,22 +400,13 @@ def _read_file(path: Path, problems: list[Problem]) -> Node:
 
 def _read_bytes(path: Path) -> bytes:
     """Read a file or a pipe; refuse devices, huge files and pipes without a writer."""
-
-    def open_without_waiting(name: str, flags: int) -> int:  # for a writer that may never come
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-
-    with open(path, "rb", opener=open_without_waiting) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if stat.S_ISFIFO(mode):
-            os.set_blocking(file.fileno(), True)
-        elif not stat.S_ISREG(mode):
-            raise UserError("not a file", at=str(path), fix="pass a YAML file or a pipe")
+    with open_file(path, pipes=True) as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise UserError(
             f"over {MAX_BYTES:,} bytes, so it is not a recipe", at=str(path), fix="check the path"
         )
-    if stat.S_ISFIFO(mode) and not data:
+    if not data and not path.is_file():
         raise UserError("nothing writes to this pipe", at=str(path), fix="pass a YAML file")
     return data
 
@@ -498,6 +504,7 @@ def _types(annotation: Any) -> list[Any]:
 
 def _with_run_folder(recipe: Recipe, default: Path) -> Recipe:
     out = os.path.expanduser(recipe.out) or str(default)
+    require_usable(out, "out")
     if Path(out).name in ("", ".."):  # the cache is next to the run folder, and --fresh renames it
         out = os.path.abspath(out)
     return recipe.model_copy(update={"out": out})

@@ -28,6 +28,7 @@ from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.errors import MachineError, UserError
+from nmt.runtime.files import read_text
 
 Side: TypeAlias = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
@@ -70,7 +71,7 @@ class EncodedCorpus:
             MachineError: a file is missing or does not have the size that was written.
         """
         try:
-            metadata = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            metadata = json.loads(read_text(folder / "corpus.json"))
             arrays = {
                 f"{side}.{part}": _map(folder / f"{side}.{part}", *metadata[f"{side}.{part}"])
                 for side in SIDES

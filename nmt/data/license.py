@@ -7,7 +7,10 @@ import json
 import re
 from pathlib import Path
 
-MAX_README_BYTES = 1 << 20
+from nmt.errors import UserError
+from nmt.runtime.files import read_text
+
+UNREADABLE = (OSError, UserError)
 LONGEST_LICENSE = 300  # characters that are kept
 _LINE = re.compile(r"^\W*licen[cs]e\W{1,6}(?P<text>\S.*)$", re.IGNORECASE)
 
@@ -18,15 +21,14 @@ def licenses_of(folder: Path) -> list[str]:
     MANIFEST.json is that of ``data.download`` and ``nmt import NAME``. A README has a line
     that begins with "License:" or "Licence:".
     """
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-        manifest = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))
+    with contextlib.suppress(*UNREADABLE, ValueError, TypeError, AttributeError, RecursionError):
+        manifest = json.loads(read_text(folder / "MANIFEST.json"))
         found = (source.get("license") for source in manifest["sources"])
         if licenses := list(dict.fromkeys(filter(None, found))):
             return licenses
     for name in ("README.md", "README", "README.txt"):
-        with contextlib.suppress(OSError):
-            with open(folder / name, encoding="utf-8", errors="replace") as file:
-                text = file.read(MAX_README_BYTES)
+        with contextlib.suppress(*UNREADABLE):
+            text = read_text(folder / name, errors="replace")
             for line in text.splitlines():
                 if match := _LINE.match(line):
                     return [match["text"][:LONGEST_LICENSE].strip(" *_|")]

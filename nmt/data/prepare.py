@@ -30,6 +30,7 @@ from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save
 from nmt.data.text import quantity, read_lines
 from nmt.data.vocab import MASK, Vocab
 from nmt.errors import MachineError, NmtError, UserError
+from nmt.runtime.files import read_text
 
 REPORT = "report.json"
 
@@ -204,7 +205,7 @@ def _learn(
 
 def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFiles) -> Prepared:
     try:
-        report = CorpusReport.from_json((cache / REPORT).read_text(encoding="utf-8"))
+        report = CorpusReport.from_json(read_text(cache / REPORT))
         vocab = Vocab.load(cache)
         if len(vocab) != report.types:
             raise ValueError(f"vocab.txt has {len(vocab):,} types, not {report.types:,}")

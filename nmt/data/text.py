@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 from nmt.data.file_types import file_type, type_of
 from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
+from nmt.runtime.files import open_file
 from nmt.runtime.missing import missing_fix, similar_path, url_of
 
 Pair: TypeAlias = tuple[str, str]  # a source line and a target line
@@ -186,7 +187,7 @@ def read_lines(
     opener = OPENERS.get(path.suffix, open)
     number = 0
     try:
-        with opener(path, "rb") as file:
+        with open_file(path, pipes=True) as raw, raw if opener is open else opener(raw) as file:
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(line) > LONGEST_LINE:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from nmt.errors import UserError
-from nmt.runtime.files import write_atomic
+from nmt.runtime.files import LARGE, open_file, write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
@@ -155,7 +155,7 @@ class Vocab:
         counts = []
         number = 0
         try:
-            with open(path, "rb") as file:
+            with open_file(path, LARGE) as file:
                 for number, data in enumerate(file, 1):
                     if number > MAX_TYPES:
                         break

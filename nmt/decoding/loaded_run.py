@@ -16,7 +16,7 @@ from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
+from nmt.run.checkpoint import MODEL, load_checkpoint, require_fit, shapes_of
 from nmt.run.folder import RunFolder
 
 
@@ -60,16 +60,11 @@ def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
             fix="restore the vocab.txt that nmt-train wrote",
         )
     types = torch.from_numpy(vocab.types_of("tgt"))
+    with torch.device("meta"):  # a wrong config.yaml may describe a model larger than the memory
+        empty = Transformer(recipe.model, len(vocab), initialize=False)
+    require_fit(saved.model, shapes_of(empty.state_dict()), saved.path / MODEL)
     model = Transformer(recipe.model, len(vocab), types, initialize=False)
-    try:
-        model.load_state_dict(saved.model)
-    except RuntimeError as error:
-        raise UserError(
-            f"config.yaml does not describe the model of checkpoint {saved.path.name}: "
-            f"{str(error).splitlines()[1].strip()}",
-            at=str(folder.path),
-            fix="restore the config.yaml that nmt-train wrote",
-        ) from error
+    model.load_state_dict(saved.model)
     trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
     if trained and trained != here:  # empty if the checkpoint is not from a training run
         raise UserError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -24,7 +23,7 @@ from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
-from nmt.export.metadata import read_metadata
+from nmt.export.metadata import read_metadata, verify_files
 from nmt.export.spec import (
     SPECIALS,
     check_supported,
@@ -35,6 +34,7 @@ from nmt.model import MASKED_LOGIT
 from nmt.run.folder import is_export
 from nmt.runtime.cpus import num_threads
 from nmt.runtime.device_names import parse_device
+from nmt.runtime.files import LARGE, read_text
 
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
@@ -196,6 +196,7 @@ class ExportedTranslator(Translator):
     """
 
     def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
+        weights = verify_files(folder)
         metadata, decode = read_metadata(folder)
         decode = decode.model_copy(update={"stop_rule": "count"})  # the only one of CTranslate2
         segmenter, vocab = load_segmenter(folder), Vocab.load(folder)
@@ -213,7 +214,6 @@ class ExportedTranslator(Translator):
                 f"in {self.engine.translator.compute_type} on this {self.device}",
                 file=sys.stderr,
             )
-        weights = hashlib.sha256((folder / "model.bin").read_bytes()).hexdigest()
         self._model_hash = f"{self.text_hash} {weights}"
 
     def search(
@@ -347,7 +347,7 @@ def _open(
     folder: Path, vocab: Vocab, suppressed: Sequence[str], device: str, workers: int
 ) -> CTranslate2Search:
     try:
-        tokens = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
+        tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
         search = CTranslate2Search(folder, vocab, suppressed, device, workers)
         if tokens != search.tokens:
             raise ValueError("vocab.txt and shared_vocabulary.json differ")

@@ -20,7 +20,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import NmtError, UserError
 from nmt.export.backend import CTranslate2Search, ExportedTranslator, open_exported
-from nmt.export.metadata import read_metadata
+from nmt.export.metadata import read_metadata, verify_files
 from nmt.export.spec import largest_offset
 from nmt.run.folder import is_export
 
@@ -95,15 +95,25 @@ class AutoTranslator(Translator):
         for settings in (self.model.config, self.decode):
             digest.update(settings.model_dump_json().encode())
         folder = cache_folder() / digest.hexdigest()[:32]
-        if not is_export(folder):
+        if not _is_intact(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             try:
-                export(self, folder)
+                export(self, folder, force=is_export(folder))
             except (UserError, FileExistsError):
-                if not is_export(folder):  # otherwise another process was faster
+                if not _is_intact(folder):  # otherwise another process was faster
                     raise
         suppressed = read_metadata(folder)[0].suppressed_tokens
         return CTranslate2Search(folder, self.vocab, suppressed, "cpu", self.workers)
+
+
+def _is_intact(folder: Path) -> bool:
+    if not is_export(folder):
+        return False
+    try:
+        verify_files(folder)
+    except UserError:
+        return False
+    return True
 
 
 def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:

@@ -5,6 +5,7 @@ The folder refers to no file outside, so it can be moved and copied. ::
     DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
     DIR/segmenter.json and the files it names, vocab.txt  text to pieces and back
     DIR/nmt.json                                          languages and settings
+    DIR/SHA256SUMS                                        hashes of the files above
     DIR/README.md, translate.py, and the modules it uses  use without this toolkit
 """
 
@@ -25,7 +26,7 @@ from nmt.data.vocab import BOS, PAD
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import fold
-from nmt.export.metadata import Metadata
+from nmt.export.metadata import Metadata, write_hashes
 from nmt.export.spec import (
     LONGEST_SOURCE,
     SPECIALS,
@@ -110,6 +111,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     (folder / EXPORT_FILE).write_text(
         json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"
     )
+    write_hashes(folder)
     readme = _readme(segmenter, metadata, positions)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")

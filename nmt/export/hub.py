@@ -25,7 +25,7 @@ from nmt.export.folder import check_output, packages, write_folder
 from nmt.export.spec import check_supported, require_ctranslate2
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
-from nmt.runtime.files import atomic_folder
+from nmt.runtime.files import atomic_folder, read_text
 from nmt.runtime.memory import parameter_count
 
 EXAMPLES = 3
@@ -196,7 +196,7 @@ def _origin(source: dict[str, Any]) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file; empty if the file is missing or is something else."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

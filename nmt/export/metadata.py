@@ -1,8 +1,14 @@
-"""nmt.json of an exported folder: settings that the files of CTranslate2 do not contain."""
+"""Settings and hashes of an exported folder.
+
+nmt.json has the settings that the files of CTranslate2 do not contain. SHA256SUMS has the hash of
+each file that decides what is translated, in the format of the command sha256sum.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +16,13 @@ from typing import Any
 from nmt.config.recipe import DecodeConfig
 from nmt.errors import UserError
 from nmt.run.folder import EXPORT_FILE
+from nmt.runtime.files import file_digest, read_text, write_atomic
+from nmt.runtime.memory import require_room
+
+SUMS = "SHA256SUMS"
+ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")  # CTranslate2 reads them
+_SUM = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
+_EXPORT_AGAIN = "export the run again with nmt-export, or copy the folder again"
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
     """
     path = folder / EXPORT_FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_text(path))
         if "never" in values:  # written by version 0.2
             values["suppressed_tokens"] = values.pop("never")
             values |= {"segmentation": {}, "length_penalty": None}
@@ -71,4 +84,52 @@ def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
             f"cannot be read: {str(error).splitlines()[0]}",
             at=str(path),
             fix="export the run again with nmt-export",
+        ) from error
+
+
+def write_hashes(folder: Path) -> None:
+    """Write SHA256SUMS of all files of a folder."""
+    lines = [f"{file_digest(file)}  {file.name}\n" for file in sorted(folder.iterdir())]
+    write_atomic(folder / SUMS, "".join(lines))
+
+
+def verify_files(folder: Path) -> str:
+    """Compare the files of an exported folder with SHA256SUMS; return the hash of model.bin.
+
+    A folder without SHA256SUMS, from version 0.2, is not compared. What CTranslate2 reads must be
+    regular files in any case.
+
+    Raises:
+        UserError: a file is missing, is not a regular file, or is not the one that was exported.
+    """
+    with contextlib.suppress(OSError):
+        require_room(folder / "model.bin", (folder / "model.bin").stat().st_size)
+    found = {name: _digest(folder / name) for name in ENGINE_FILES}
+    sums = folder / SUMS
+    if not sums.exists():
+        return found["model.bin"]
+    expected = {}
+    for number, line in enumerate(read_text(sums, errors="replace").splitlines(), 1):
+        match = _SUM.fullmatch(line)
+        if match is None:
+            raise UserError("not a SHA-256 and a name", at=f"{sums}:{number}", fix=_EXPORT_AGAIN)
+        expected[match[2]] = match[1]
+    for name in {EXPORT_FILE, *ENGINE_FILES} - expected.keys():
+        raise UserError(f"does not list {name}", at=str(sums), fix=_EXPORT_AGAIN)
+    for name, digest in expected.items():
+        if (found.get(name) or _digest(folder / name)) != digest:
+            raise UserError(
+                f"damaged or edited: its SHA-256 is not the one in {SUMS}",
+                at=str(folder / name),
+                fix=f"{_EXPORT_AGAIN}; to use a file that you edited, delete {SUMS}",
+            )
+    return found["model.bin"]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return file_digest(path)
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror}", at=str(path), fix=_EXPORT_AGAIN
         ) from error

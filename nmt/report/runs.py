@@ -16,6 +16,7 @@ from nmt.data.report import CorpusReport
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.results import RunResult, read_result, read_summary
+from nmt.runtime.files import LARGE, read_text
 
 TIMESTAMP = len("2026-01-31 12:00:00")  # at the start of each line of train.log
 
@@ -75,7 +76,7 @@ class ReportedRun:
     def times(self) -> tuple[str, str] | None:
         """Return when train.log begins and ends, in the time of the machine; None without it."""
         with contextlib.suppress(OSError):
-            lines = self.folder.log_file.read_text("utf-8", errors="replace").splitlines()
+            lines = read_text(self.folder.log_file, LARGE, "replace").splitlines()
             if lines:
                 return lines[0][:TIMESTAMP], lines[-1][:TIMESTAMP]
         return None
@@ -114,5 +115,5 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
 
 def _corpora(run: RunFolder) -> CorpusReport | None:
     with contextlib.suppress(OSError, ValueError):
-        return CorpusReport.from_json(run.data_report_file.read_text(encoding="utf-8"))
+        return CorpusReport.from_json(read_text(run.data_report_file))
     return None

@@ -15,6 +15,7 @@ No file contains the folder's own path, so a run folder can be moved and still t
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from nmt.config.load import stored_recipe
 from nmt.config.recipe import Recipe
 from nmt.errors import UserError
 from nmt.run.lock import FolderLock
-from nmt.runtime.files import REPLACED, disk_errors, write_atomic
+from nmt.run.manifest import weights_hash
+from nmt.runtime.files import REPLACED, disk_errors, read_text, write_atomic
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 CONFIG = "config.yaml"
@@ -39,7 +41,7 @@ class RunFolder:
         lock: one process at a time may write into the folder.
         config_file: the resolved recipe.
         checkpoints_dir: one folder for each checkpoint.
-        best_file: the name of the best checkpoint.
+        best_file: the name of the best checkpoint, and the SHA-256 of its weights.
         metrics_file: one JSON object a line.
         log_file: what the console printed, with times.
         dev_dir: hypotheses of the dev set, ``u000123.hyp`` each.
@@ -113,8 +115,7 @@ class RunFolder:
             UserError: the file is missing or not UTF-8.
         """
         try:
-            with open(self.config_file, encoding="utf-8") as file:
-                return file.read(1 << 20)
+            return read_text(self.config_file)
         except FileNotFoundError:
             raise not_a_run_folder(self.path) from None
         except UnicodeDecodeError as error:
@@ -139,23 +140,33 @@ class RunFolder:
         Raises:
             UserError: the file ``best`` does not contain the name of a checkpoint.
         """
+        return self.best_and_hash()[0]
+
+    def best_and_hash(self) -> tuple[str | None, str]:
+        """Return the name of the best checkpoint, and the SHA-256 of its weights.
+
+        The hash is empty if the user or an older version wrote the file. See ``best`` for errors.
+        """
         try:
-            with open(self.best_file, encoding="utf-8", errors="replace") as file:
-                name = file.read(100).strip()
+            text = read_text(self.best_file, errors="replace")[:200].strip()
         except FileNotFoundError:
-            return None
+            return None, ""
+        name, _, digest = text.partition(" ")
         if not CHECKPOINT_NAME.fullmatch(name):
             raise UserError(
                 f"{name!r} is not the name of a checkpoint",
                 at=str(self.best_file),
                 fix="write the name of a folder in checkpoints into this file, such as u000123",
             )
-        return name
+        return name, digest
 
     def set_best(self, name: str) -> None:
         """Make the checkpoint ``name`` the best one."""
         assert CHECKPOINT_NAME.fullmatch(name), name
-        write_atomic(self.best_file, name + "\n")
+        digest = ""
+        with contextlib.suppress(UserError):  # a damaged one is refused when it is loaded
+            digest = weights_hash(self.checkpoints_dir / name)
+        write_atomic(self.best_file, f"{name} {digest}".rstrip() + "\n")
 
 
 def update_of(name: str) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-from nmt.config.load import changed_entries, changed_keys, recipe_from_text
+from nmt.config.load import changed_entries, changed_keys, recipe_from_text, recipe_values
 from nmt.config.recipe import Recipe
 from nmt.errors import MachineError, UserError
 from nmt.run import lock
@@ -230,6 +231,12 @@ def refused_changes(old: Recipe, new: Recipe) -> list[str]:
         free.add("init.from")  # the same parent may have moved; its weights are compared later
     refused = [f"{key}: {change}" for key, change in changes.items() if key not in free]
     return refused + changed_entries(old, new)
+
+
+def fixed_values(recipe: Recipe) -> dict[str, Any]:
+    """Return the values of the keys that a resumed run must not change, by names with dots."""
+    values = recipe_values(recipe)
+    return {key: v for key, v in values.items() if key not in {*FREE_ON_RESUME, "init.from"}}
 
 
 def _is_leftover(name: str) -> bool:

@@ -18,11 +18,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from nmt.errors import MachineError
-from nmt.runtime.files import disk_errors, write_atomic
+from nmt.runtime.files import disk_errors, read_text, write_atomic
 
 NAME, OWNER = "lock", "lock.json"
 TIMEOUT = 1.0  # seconds: another process may hold the lock briefly to test whether it is free
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class FolderLock:
@@ -44,7 +44,7 @@ class FolderLock:
         try:
             with FileLock(self.folder / NAME, timeout=0):
                 return False
-        except (Timeout, OSError):  # without permission to try, believe lock.json
+        except (Timeout, OSError, NotImplementedError):  # if it cannot be tried, believe lock.json
             return True
 
     def refuse_if_held(self) -> None:
@@ -75,8 +75,8 @@ class FolderLock:
                 raise MachineError(
                     "the file system of the run folder does not support file locks",
                     at=str(self.folder),
-                    fix="put the run folder on another file system with out=PATH, or mount this "
-                    "one with locks",
+                    fix="use a folder on a local disk: start the training with out=PATH, or copy "
+                    "this run folder there and use the copy",
                 ) from error
         try:
             self._me = json.dumps(owner)
@@ -120,7 +120,7 @@ class FolderLock:
         path = self.folder / OWNER
         with disk_errors(path):
             try:
-                return path.read_text(encoding="utf-8", errors="replace")
+                return read_text(path, errors="replace")
             except (FileNotFoundError, NotADirectoryError):
                 return None
 

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from tqdm import tqdm
 
+from nmt.errors import printable
 from nmt.run.folder import RunFolder
 from nmt.run.trackers import Tracker
-from nmt.runtime.files import append_line, disk_errors, write_atomic
+from nmt.runtime.files import LARGE, append_line, disk_errors, read_text, write_atomic
 
 
 class Logger(Protocol):
@@ -63,6 +64,7 @@ class MetricsLog:
 
     def text(self, line: str, on_console: bool = True) -> None:
         """Write a line on standard error, above a progress bar, and with the time to train.log."""
+        line = printable(line)
         if on_console and self._console:
             with contextlib.suppress(OSError, ValueError):  # a closed terminal ends no training
                 tqdm.write(line, file=sys.stderr)
@@ -91,7 +93,7 @@ class MetricsLog:
             MachineError: a tracker does not start.
         """
         with disk_errors(self._run.metrics_file):
-            text = self._run.metrics_file.read_text(encoding="utf-8", errors="replace")
+            text = read_text(self._run.metrics_file, LARGE, "replace")
         lines = text.split("\n")
         kept = [line for line in lines if _is_kept(line, update, validated)]
         repaired = "".join(line + "\n" for line in kept)

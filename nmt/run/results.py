@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nmt.config.recipe import RENAMED_VALUES
 from nmt.run.folder import RunFolder, is_average, update_of
-from nmt.runtime.files import write_atomic
+from nmt.runtime.files import LARGE, read_text, write_atomic
 
+SEAL = "sha256"  # key of summary.json: of its other values
 LOWER_IS_BETTER = ("ppl", "word_ppl", "ter")
+_Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 RENAMED_METRICS = RENAMED_VALUES["score.select_by"]  # in runs of versions 0.1 and 0.2
 
 
@@ -63,7 +68,7 @@ def read_result(folder: str | Path) -> RunResult:
     test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
         status="training" if run.lock.in_use() else str(summary.get("status", "stopped")),
-        updates=max((r["update"] for r in metrics if isinstance(r.get("update"), int)), default=0),
+        updates=max((r["update"] for r in metrics), default=0),
         hours=_number(summary.get("hours")),
         # older runs have the score of an average in the summary only
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
@@ -77,35 +82,81 @@ def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
     """Yield the complete lines of metrics.jsonl; a training may be writing the last one."""
     if not run.metrics_file.is_file():
         return
-    for line in run.metrics_file.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_text(run.metrics_file, LARGE, "replace").splitlines():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict):
-            yield {_current_name(name): value for name, value in record.items()}
+        if not isinstance(record, dict):
+            continue
+        values = {_current_name(n): value for n, value in record.items() if _is_loggable(value)}
+        if isinstance(values.get("update"), int):
+            yield values
 
 
 def read_summary(run: RunFolder) -> dict[str, Any]:
-    """Return summary.json; empty if the run has not ended."""
+    """Return summary.json; empty if the run has not ended, or if the file is damaged."""
     try:
-        summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
+        summary = json.loads(read_text(run.summary_file))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
-    if not isinstance(summary, dict):
+    if not isinstance(summary, dict) or summary.pop(SEAL, None) not in (None, _seal(summary)):
         return {}
-    tests = summary.get("test")
-    for score in tests if isinstance(tests, list) else ():
-        if isinstance(score, dict) and "name" in score:
-            score["name"] = _current_name(score["name"])
+    try:
+        _Summary.model_validate(summary)
+    except ValidationError:
+        return {}
+    for score in summary.get("test") or ():
+        score["name"] = _current_name(score["name"])
     if "select_by" in summary:
         summary["select_by"] = _current_name(summary["select_by"])
     return summary
 
 
+class _TestScore(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    value: float | None = None
+    signature: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+class _Summary(BaseModel):
+    """The types of the values of summary.json; each may be missing, and others may be there."""
+
+    model_config = ConfigDict(strict=True)
+
+    status: str = ""
+    reason: str = ""
+    best: str = ""
+    dev: float | None = None
+    select_by: str = ""
+    updates: _Count = 0
+    hours: float = 0.0
+    target_tokens: _Count = 0
+    parameters: _Count = 0
+    threads: _Count = 0
+    processes: _Count = 0
+    device: str = ""
+    processor: str = ""
+    precision: str = ""
+    versions: dict[str, str | None] = {}
+    test: list[_TestScore] | None = None
+    test_sets: dict[str, list[_TestScore]] = {}
+    files: dict[str, str] = {}
+
+
 def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
     """Write summary.json; its ``status`` is finished (by its own rules), stopped or diverged."""
-    write_atomic(run.summary_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    sealed = {**values, SEAL: _seal(values)}
+    write_atomic(run.summary_file, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
+
+
+def _seal(summary: dict[str, Any]) -> str:
+    """Return a SHA-256 of values that are or were JSON, which do not include their own."""
+    return hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()
 
 
 def as_score(metric: str, value: float) -> float:
@@ -128,10 +179,18 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def _is_loggable(value: Any) -> bool:
+    """Return whether a value of a record can be what a training logs."""
+    return value is None or isinstance(value, str) or _number(value) is not None
+
+
 def _current_name(metric: Any) -> Any:
     return RENAMED_METRICS.get(metric, metric) if isinstance(metric, str) else metric
 
 
 def _number(value: Any) -> float | None:
-    usable = isinstance(value, (int, float)) and math.isfinite(value)
+    try:
+        usable = isinstance(value, (int, float)) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
     return float(value) if usable else None

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from nmt.config.recipe import Recipe, TrainConfig
 from nmt.errors import MachineError, UserError, install_fix
 from nmt.run.folder import RunFolder
-from nmt.runtime.files import disk_errors, write_atomic
+from nmt.runtime.files import disk_errors, read_text, write_atomic
 
 
 class Tracker(Protocol):
@@ -121,7 +121,7 @@ class WeightsAndBiases:
         if not self._id_file.is_file():
             write_atomic(self._id_file, secrets.token_hex(4) + "\n")
         with disk_errors(self._id_file):
-            return self._id_file.read_text(encoding="utf-8").strip()
+            return read_text(self._id_file).strip()
 
 
 def require_trackers(train: TrainConfig) -> None:

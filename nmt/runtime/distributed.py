@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import RunError, UserError
+from nmt.runtime.heartbeat import Heartbeat, end_process
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
-# Other processes wait while rank 0 validates. That a process has ended is noticed by torchrun.
+# Other processes wait while rank 0 validates. That a process has ended is noticed by torchrun, and
+# that it is frozen by its heartbeat.
 TIMEOUT = datetime.timedelta(hours=12)
 
 
@@ -124,8 +126,13 @@ def init_distributed() -> Iterator[World]:
     # torch keeps references to it.
     control = dist.new_group(backend="gloo", timeout=TIMEOUT)
     local_rank = int(os.environ["LOCAL_RANK"])
+    rank, size = dist.get_rank(), dist.get_world_size()
+    # a connection of its own, because a wait in the main thread would block the heartbeat
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(*address, is_master=False)
     try:
-        yield World(dist.get_rank(), dist.get_world_size(), local_rank, control)
+        with Heartbeat(store, rank, size, end_process):
+            yield World(rank, size, local_rank, control)
     finally:
         dist.destroy_process_group()
         del control

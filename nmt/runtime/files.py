@@ -1,4 +1,7 @@
-"""Write files and folders completely or not at all, and explain disk errors to the user."""
+"""Open, read and write files: the only place that does so for folders that others may have made.
+
+Files and folders are written completely or not at all. Disk errors are explained to the user.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from nmt.errors import MachineError, UserError
 
@@ -22,25 +27,91 @@ RESUME = "run the same command with --resume"
 AGAIN = "run the same command again"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SLACK = 1 << 20  # bytes that a file system may need in addition to the data
+SMALL = 16 << 20  # bytes that a settings file has at most
+LONGEST_PATH, LONGEST_NAME = 4000, 255  # bytes; Linux allows 4,095 with the names of our files
+LONGEST_SHOWN = 100  # characters of a path in a message about its length
+LARGE = 1 << 30  # bytes that a log, a vocabulary or a segmenter has at most
 
 
-def require_utf8(path: str, place: str = "") -> None:
-    """Check that a path is UTF-8, as the files that store it are.
+def open_file(path: Path, limit: int | None = None, pipes: bool = False) -> BinaryIO:
+    """Open a file for reading; refuse what a program could read for ever or wait for.
+
+    A folder from another person may contain a FIFO, or a link to a device, under any name.
+
+    Args:
+        limit: bytes that the file may have; None = any number.
+        pipes: accept a pipe too, for a path that the user typed. If nothing writes to it, it is
+            empty.
+
+    Raises:
+        UserError: the path leads to something else than a file, or to a larger one.
+        OSError: as ``open`` does, for example because the file is missing.
+    """
+
+    def without_waiting(name: str, flags: int) -> int:  # for a writer that may never come
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115, the caller closes it
+    try:
+        info = os.fstat(file.fileno())
+        if pipes and stat.S_ISFIFO(info.st_mode):
+            os.set_blocking(file.fileno(), True)
+        elif not stat.S_ISREG(info.st_mode):
+            raise UserError(
+                "not a regular file", at=str(path), fix="replace it by a copy of the file"
+            )
+        elif limit is not None and info.st_size > limit:
+            raise UserError(
+                f"has {human_bytes(info.st_size)}; at most {human_bytes(limit)} are allowed",
+                at=str(path),
+                fix="check the path, or replace it by a copy of the file",
+            )
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def read_file(path: Path, limit: int | None = SMALL) -> bytes:
+    """Return the content of a file; see ``open_file`` for the arguments and errors."""
+    with open_file(path, limit) as file:
+        return file.read(os.fstat(file.fileno()).st_size)  # no more, if it grows meanwhile
+
+
+def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
+    """Return the text of a UTF-8 file; see ``open_file`` for the arguments and errors.
+
+    Args:
+        errors: of ``bytes.decode``.
+    """
+    return read_file(path, limit).decode("utf-8", errors)
+
+
+def require_usable(path: str, place: str = "") -> None:
+    """Check that a path can be one of this system, and is UTF-8, as the files that store it are.
 
     Args:
         place: where a user wrote the path, for the message.
 
     Raises:
-        UserError: the name of the file or of a folder has other bytes.
+        UserError: the name of the file or of a folder has other bytes or a NUL, or is too long.
     """
+    shown = path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
+    at = f"{place}: {shown}" if place else shown
     try:
-        path.encode()
+        encoded = path.encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            "this path has bytes that are not UTF-8",
-            at=f"{place}: {path}" if place else path,
-            fix="rename the file or folder",
+            "this path has bytes that are not UTF-8", at=at, fix="rename the file or folder"
         ) from error
+    if b"\0" in encoded:
+        raise UserError("a path cannot have a NUL character", at=at, fix="remove it")
+    if len(encoded) > LONGEST_PATH or max(map(len, encoded.split(b"/"))) > LONGEST_NAME:
+        raise UserError(
+            f"a path has at most {LONGEST_PATH:,} bytes, and each name in it {LONGEST_NAME}",
+            at=at,
+            fix="choose a shorter path",
+        )
 
 
 def replace_surrogates(text: str) -> str:
@@ -51,18 +122,30 @@ def replace_surrogates(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
 
 
+class DiskError(MachineError):
+    """A file or folder cannot be read or written, for a reason that is not its content."""
+
+
 @contextmanager
 def disk_errors(
     path: Path, needed: int = 0, elsewhere: str = OTHER_RUN, again: str = RESUME
 ) -> Iterator[None]:
-    """Turn an OSError of the block into a MachineError; see ``disk_error`` for the arguments.
+    """Turn an OSError of the block into a DiskError; see ``disk_error`` for the arguments.
+
+    If the disk is full, the outermost of nested blocks decides, because it knows the command and
+    all bytes to write.
 
     Raises:
-        MachineError: in place of any OSError except BrokenPipeError.
+        DiskError: in place of any OSError except BrokenPipeError.
     """
     try:
         yield
     except BrokenPipeError:
+        raise
+    except DiskError as inner:
+        cause = inner.__cause__
+        if isinstance(cause, OSError) and cause.errno in (*_FULL, errno.EFBIG):
+            raise disk_error(cause, path, needed, elsewhere, again) from cause
         raise
     except OSError as error:
         raise disk_error(error, path, needed, elsewhere, again) from error
@@ -74,8 +157,8 @@ def disk_error(
     needed: int = 0,
     elsewhere: str = OTHER_RUN,
     again: str = RESUME,
-) -> MachineError:
-    """Return a MachineError that names the file, the reason and the next step.
+) -> DiskError:
+    """Return a DiskError that names the file, the reason and the next step.
 
     Args:
         error: from the operating system.
@@ -88,7 +171,7 @@ def disk_error(
     if error.errno in _FULL:
         return _full(path, needed, again)
     if error.errno == errno.EFBIG:
-        return MachineError(
+        return DiskError(
             f"must not grow larger than {_largest_file()}",
             at=at,
             fix=f"raise the limit (ulimit -f unlimited) or {elsewhere}, then {again}",
@@ -102,7 +185,7 @@ def disk_error(
     }
     reason = error.strerror or str(error) or type(error).__name__
     fix = fixes.get(error.errno or 0, f"check the path and its disk, then {again}")
-    return MachineError(reason, at=at, fix=fix)
+    return DiskError(reason, at=at, fix=fix)
 
 
 def require_space(folder: Path, needed: int) -> None:
@@ -232,7 +315,7 @@ def append_line(path: Path, line: str) -> None:
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
     """Return the hex digest of the content of a file."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
@@ -247,7 +330,7 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def _full(path: Path | None, needed: int, again: str = RESUME) -> MachineError:
+def _full(path: Path | None, needed: int, again: str = RESUME) -> DiskError:
     amounts = [f"{human_bytes(needed)} needed"] if needed else []
     if path is not None:
         place = path if path.exists() else path.parent
@@ -255,7 +338,7 @@ def _full(path: Path | None, needed: int, again: str = RESUME) -> MachineError:
             amounts.append(f"{human_bytes(shutil.disk_usage(place).free)} free")
         except OSError:
             amounts.append("an unknown number of bytes free")
-    return MachineError(
+    return DiskError(
         "the disk (or your quota) is full" + (": " if amounts else "") + ", ".join(amounts),
         at=_name(path),
         fix=f"free some space, then {again}",

@@ -1,14 +1,16 @@
-"""Check that a model fits in memory before it is built."""
+"""Check that a model or a file fits in memory before it is built or read."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from nmt.errors import MachineError
 from nmt.runtime.files import human_bytes
+
+if TYPE_CHECKING:
+    import torch
 
 PER_PARAMETER = 16  # bytes: weight, gradient and Adam's two moments, each in fp32
 
@@ -43,7 +45,28 @@ def frozen_count(model: torch.nn.Module) -> int:
 def free_memory(device: torch.device) -> int | None:
     """Return the free bytes of a device; None if the system does not report them."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.mem_get_info(device)[0]
+    return _free_host_memory()
+
+
+def require_room(path: Path, size: int) -> None:
+    """Raise MachineError if the content of a file does not fit in the memory of the machine.
+
+    Args:
+        size: its bytes.
+    """
+    free = _free_host_memory()
+    if free is not None and size > free:
+        raise MachineError(
+            f"has {human_bytes(size)}, but only {human_bytes(free)} of memory are free",
+            at=str(path),
+            fix="use a machine with more memory, or replace the file by a copy of the right one",
+        )
+
+
+def _free_host_memory() -> int | None:
     found = []
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -16,6 +16,7 @@ from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
+from nmt.run.verify import require_scored
 from nmt.scoring.buckets import (
     FrequencyBucket,
     LengthBucket,
@@ -370,6 +371,7 @@ def _find_set(run: RunFolder, split: str) -> _Set:
             fix="wait until the training has finished, or translate with nmt-translate and pass "
             "--hyp and --ref",
         )
+    require_scored(run, hyp_file, words_file(hyp_file))
     return _Set(hyp_file, entries[split])
 
 

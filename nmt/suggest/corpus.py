@@ -11,7 +11,7 @@ from nmt.data.bitext import read_pairs
 from nmt.data.language_codes import base_language
 from nmt.data.text import OPENERS, find_side, quantity
 from nmt.errors import UserError
-from nmt.runtime.files import require_utf8
+from nmt.runtime.files import require_usable
 
 # names of a validation and of a test set next to train, the first that exists counts
 HELD_OUT = {"dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
@@ -52,7 +52,7 @@ def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
     Raises:
         UserError: a file is missing, the languages are ambiguous, or there is no dev set.
     """
-    require_utf8(prefix)
+    require_usable(prefix)
     src, tgt = _languages(prefix, src, tgt)
     for lang in (src, tgt):
         find_side(prefix, lang)

@@ -23,6 +23,7 @@ from nmt.run.checkpoint import (
     shapes_of,
 )
 from nmt.run.results import as_score, format_number, write_summary
+from nmt.run.verify import SCORED, scored_hashes
 from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import reason_to_finish
 from nmt.training.task import Evaluation, MeanEvaluation
@@ -69,6 +70,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         "select_by": select_by,
         **_run_record(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
+        SCORED: scored_hashes(run, best.path.name),
     }
     if isinstance(test, MeanEvaluation):
         summary["test_sets"] = {

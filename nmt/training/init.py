@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,13 +28,14 @@ from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.vocab import SPECIALS, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.run.checkpoint import MODEL, Shapes, TrainState, load_checkpoint, weights_hash
+from nmt.run.checkpoint import MODEL, TrainState, load_checkpoint, weights_hash
 from nmt.run.folder import RunFolder, is_average
 from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
 from nmt.run.results import as_score, read_summary
-from nmt.runtime.files import write_atomic
+from nmt.runtime.files import read_text, write_atomic
 
 EMBED, SRC_EMBED, OUT_EMBED = "embed.weight", "src_embed.weight", "out_embed.weight"
+Shapes: TypeAlias = Mapping[str, torch.Size]
 VOCAB_TENSORS = (EMBED, SRC_EMBED, OUT_EMBED, "out_bias")  # a row for each type
 # keys that decide what the same weights compute; a parent must have the same
 SAME_FUNCTION = ("dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm")
@@ -256,12 +257,14 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
     """
     assert recipe.init.parent is not None
     try:
-        before = json.loads(run.init_file.read_text(encoding="utf-8"))
-        now = weights_hash(RunFolder(recipe.init.parent).checkpoints_dir / before["checkpoint"])
+        before = json.loads(read_text(run.init_file))
+        checkpoint = str(before["checkpoint"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # init.json is missing or damaged
+    try:
+        now = weights_hash(RunFolder(recipe.init.parent).checkpoints_dir / checkpoint)
     except UserError:
         now = None  # this run does not have the checkpoint
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # init.json is missing or damaged
     if now != before.get("weights_hash"):
         raise UserError(
             f"{recipe.init.parent} is not the parent that this run started from, "

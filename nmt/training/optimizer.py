@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.recipe import OptimConfig
+from nmt.run.checkpoint import Shapes
 from nmt.training.muon import Muon
 
 MIN_LOSS_SCALE = 1.0  # gradients that overflow fp16 without scaling overflow with it, too
@@ -149,10 +150,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
     }
 
 
-def optimizer_shapes(kind: str, model: nn.Module) -> dict[str, torch.Size]:
-    """Return names and shapes of ``optimizer_tensors`` after a step, without an optimizer."""
+def optimizer_shapes(kind: str, model: nn.Module) -> Shapes:
+    """Return names, shapes and types of ``optimizer_tensors`` after a step of an optimizer."""
     matrices = {id(p) for p in _split_for_muon(model)[0]} if kind == "muon" else set()
-    shapes = {}
+    shapes: dict[str, torch.Size] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -161,7 +162,7 @@ def optimizer_shapes(kind: str, model: nn.Module) -> dict[str, torch.Size]:
         else:
             shapes[f"{name}/step"] = torch.Size()
             shapes |= {f"{name}/{moment}": parameter.shape for moment in ("exp_avg", "exp_avg_sq")}
-    return shapes
+    return {name: (shape, torch.float32) for name, shape in shapes.items()}
 
 
 def load_optimizer_tensors(

@@ -31,6 +31,7 @@ from nmt.run.checkpoint import (
     save_checkpoint,
 )
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import fixed_values
 from nmt.run.metrics_log import Logger
 from nmt.run.results import as_score, read_metrics
 from nmt.runtime.allocation import cached_products, limit_onednn_cache
@@ -116,6 +117,7 @@ class Trainer:
         prepared = task.prepared
         state.content, state.precision = prepared.content, precision
         state.text_hash = text_hash(prepared.vocab, prepared.segmenter)
+        state.recipe = fixed_values(recipe)
         state.update_batches = recipe.optim.accumulate * world.size
         self.loss_scaler = LossScaler(
             device, precision == "fp16", state.loss_scale, state.loss_scale_updates

@@ -19,6 +19,7 @@ from nmt.errors import UserError
 from nmt.export.folder import export
 from nmt.serve.limits import Limits
 from nmt.serve.model import ServedModel
+from tests.run_cases import forget_recipe
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -105,15 +106,13 @@ def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, cap
 
 
 def test_a_model_with_an_entry_without_a_tag_needs_none(run, tmp_path, capsys):
+    run = shutil.copytree(run, tmp_path / "run")
+    forget_recipe(run)
     config = run / "config.yaml"
-    text = config.read_text()
     source = tmp_path / "in"
     source.write_text("1 2\n")
-    try:
-        config.write_text(text.replace("tag: <it>", "tag: none"))
-        assert main([str(run), "--input", str(source)]) == 0
-    finally:
-        config.write_text(text)
+    config.write_text(config.read_text().replace("tag: <it>", "tag: none"))
+    assert main([str(run), "--input", str(source)]) == 0
     assert "--tag" not in capsys.readouterr().err
 
 

@@ -78,9 +78,9 @@ def test_another_process_may_make_the_export_meanwhile(
 ) -> None:
     export = folder.export
 
-    def export_after_another(translator: Translator, output: Path) -> None:
+    def export_after_another(translator: Translator, output: Path, force: bool) -> None:
         export(translator, output)
-        export(translator, output)
+        export(translator, output, force=force)
 
     monkeypatch.setattr(folder, "export", export_after_another)
     auto = load_translator(run, "cpu", engine="auto")

@@ -20,6 +20,7 @@ from nmt.errors import UserError
 from nmt.export.backend import ExportedTranslator
 from nmt.export.engines import load_translator
 from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
 pytest.importorskip("ctranslate2")
@@ -173,7 +174,7 @@ def test_what_is_not_known_is_not_invented(
     dev = find_side(entry.path, "gl")
     try:
         dev.rename(tmp_path / "dev")
-        values = json.loads(kept) | {"best": "u000001"}
+        values = read_summary(RunFolder(trained)) | {"best": "u000001"}
         values["versions"] = {"nmt": "0.2.0", "commit": None}  # as of an installed copy
         summary.write_text(json.dumps(values))
         manifest.rename(tmp_path / "manifest")

@@ -7,13 +7,13 @@ import os
 import pickle
 import shutil
 import struct
-from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
 
 from nmt.errors import UserError
+from nmt.run import manifest as files
 from nmt.run.results import read_summary
 from tests.run_cases import FILES, holds, load, resign, trained, weights
 
@@ -54,8 +54,8 @@ def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path, name, monkeyp
     manifest["files"][name] = manifest["files"].pop("model.safetensors")
     path.write_text(json.dumps(manifest))
     read = []
-    real = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda self: read.append(self.name) or real(self))
+    real = files.read_file
+    monkeypatch.setattr(files, "read_file", lambda p, *a: read.append(p.name) or real(p, *a))
     with pytest.raises(UserError, match="not a checkpoint of this toolkit"):
         load(run, "u000001")
     assert read == ["manifest.json"]

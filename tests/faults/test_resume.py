@@ -19,6 +19,7 @@ from nmt.data import report
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
 from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary, write_summary
 from nmt.runtime import files
 from nmt.training import resume
 from nmt.training.trainer import Trainer
@@ -78,9 +79,9 @@ def test_a_moved_corpus_changes_nothing(here):
 )
 def test_the_advice_about_a_finished_run_lengthens_it(here, reason, advice, capsys):
     run = here / "uninterrupted"
-    summary = json.loads((run / "summary.json").read_text())
+    summary = read_summary(RunFolder(run))
     assert summary["reason"] == "train.max_validations = 4"
-    (run / "summary.json").write_text(json.dumps({**summary, "reason": reason}))
+    write_summary(RunFolder(run), {**summary, "reason": reason})
     capsys.readouterr()
     assert resumed(here, f"out={run}") == 0
     assert f"({reason})\n  -> to train longer, {advice}" in capsys.readouterr().err

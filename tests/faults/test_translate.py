@@ -480,7 +480,7 @@ def test_files_of_another_model_are_refused(translate: Command, run: Path) -> No
     segmenter.write_text(metadata)
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("ffn_dim: 32", "ffn_dim: 48"))
-    assert "config.yaml does not describe the model of checkpoint" in refused(translate, run=run)
+    assert "model.ffn_dim: 32 -> 48" in refused(translate, run=run)
 
 
 # ---------------------------------------------------------------- processes

@@ -117,12 +117,15 @@ def test_release_keeps_the_lock_json_of_another_process(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "failure", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()]
+    "failure",
+    [OSError(errno.ENOLCK, "No locks"), OSError(errno.EINVAL, "Invalid"), NotImplementedError()],
 )
 def test_a_file_system_without_locks_is_an_error(tmp_path, monkeypatch, failure):
     def refuse(*arguments, **named):
         raise failure
 
     monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
-    with pytest.raises(MachineError, match=r"not support file locks\n  -> put the run folder"):
+    with pytest.raises(
+        MachineError, match=r"not support file locks\n  -> use a folder on a local disk"
+    ):
         FolderLock(tmp_path).acquire()

@@ -8,6 +8,7 @@ from torch import nn
 
 from nmt.config.recipe import ModelConfig, OptimConfig
 from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import shapes_of
 from nmt.training.muon import A, B, C, Muon, orthogonalize
 from nmt.training.optimizer import (
     load_optimizer_tensors,
@@ -135,8 +136,7 @@ def test_optimizer_shapes_are_those_of_its_tensors(kind):
     model = model_with_gradients()
     optimizer = make_optimizer(OptimConfig(kind=kind), model, "fp32")
     step(optimizer, 1e-3)
-    found = {name: t.shape for name, t in optimizer_tensors(optimizer, model).items()}
-    assert found == optimizer_shapes(kind, model)
+    assert shapes_of(optimizer_tensors(optimizer, model)) == optimizer_shapes(kind, model)
 
 
 def test_a_restored_optimizer_continues_exactly():

@@ -18,7 +18,7 @@ from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.data.unicode import FORMS
 from nmt.errors import UserError
-from nmt.runtime.files import write_atomic
+from nmt.runtime.files import file_digest, read_text, write_atomic
 
 SEGMENTERS: dict[str, type[Segmenter]] = {
     cls.kind: cls for cls in (FastBpe, SentencePiece, Whitespace)
@@ -75,10 +75,10 @@ def load_segmenter(folder: Path) -> Segmenter:
         UserError: a file is missing or damaged, or has changed since.
     """
     try:
-        metadata = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        metadata = json.loads(read_text(folder / FILE))
         moses = Moses(metadata["tokenised"], _form(metadata), metadata.get("exact", False))
         for name, digest in metadata["sha256"].items():
-            if hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest() != digest:
+            if file_digest(folder / Path(name).name) != digest:
                 raise ValueError(f"{name} has changed since it was written")
         kind = _KINDS.get(metadata["kind"], metadata["kind"])
         return SEGMENTERS[kind].load(folder, moses, metadata)

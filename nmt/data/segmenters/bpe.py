@@ -26,6 +26,7 @@ from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
+from nmt.runtime.files import LARGE, read_file, read_text
 
 try:
     import fastBPE
@@ -85,7 +86,7 @@ class FastBpe(Segmenter):
         codes, kept = folder / "codes.txt", None
         merges = read_codes(codes) if codes.stat().st_size else []
         if metadata["kept"]:
-            kept = set((folder / "kept.txt").read_text(encoding="utf-8").split("\n")[:-1])
+            kept = set(read_text(folder / "kept.txt", LARGE).split("\n")[:-1])
         return cls(moses, WordSplitter(merges, kept), metadata["dropout"])
 
     def encode(self, line: str, lang: str) -> list[str]:
@@ -245,7 +246,7 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
             which merges the end of a word as a separate piece.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, LARGE)
     except OSError as error:
         raise UserError(
             f"cannot be read: {error.strerror}", at=str(path), fix="check segment.codes"

@@ -21,6 +21,7 @@ from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
+from nmt.runtime.files import LARGE, read_file
 from nmt.runtime.progress import progress_bar
 
 CHARACTER_COVERAGE = 0.9995  # share of the characters that get pieces; the others become bytes
@@ -93,7 +94,7 @@ class SentencePiece(Segmenter):
     @classmethod
     def _from_file(cls, config: Any, moses: Moses) -> SentencePiece:
         try:
-            segmenter = cls(moses, Path(config.model).read_bytes())
+            segmenter = cls(moses, read_file(Path(config.model), LARGE))
         except OSError as error:
             raise UserError(
                 f"cannot be read: {error.strerror}", at=config.model, fix="check segment.model"
@@ -116,7 +117,7 @@ class SentencePiece(Segmenter):
     @classmethod
     def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> SentencePiece:
         """Read the model from a folder."""
-        return cls(moses, (folder / "spm.model").read_bytes())
+        return cls(moses, read_file(folder / "spm.model", LARGE))
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Return the pieces of an input line; U+2581 begins a word."""

@@ -10,6 +10,7 @@ data is translated in parts, if the package sentencex is installed. In Python::
 """
 
 import argparse
+import hashlib
 import importlib.util
 import io
 import json
@@ -102,6 +103,7 @@ class Translator:
 
     def __init__(self, folder: str | Path, device: str = "auto") -> None:
         folder = Path(folder)
+        check_files(folder)
         self.settings = json.loads((folder / "nmt.json").read_text(encoding="utf-8"))
         kind = self.settings["segmentation"]["kind"]
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
@@ -182,6 +184,26 @@ class Translator:
             )
 
 
+def check_files(folder: Path) -> None:
+    """Raise ValueError if a file of the folder is not the one that was exported.
+
+    SHA256SUMS has the hash of each file. Delete it to use a file that you edited.
+    """
+    sums = folder / "SHA256SUMS"
+    if not sums.exists():
+        return
+    for line in sums.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(f"{path} is missing, or is not a file; copy the folder again")
+        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            raise ValueError(
+                f"{path} is damaged or edited: its SHA-256 is not the one in SHA256SUMS; copy the "
+                "folder again, or delete SHA256SUMS to use a file that you edited"
+            )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
@@ -197,8 +219,8 @@ if __name__ == "__main__":
     )
     args = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8")
-    translator = Translator(Path(__file__).parent)
     try:
+        translator = Translator(Path(__file__).parent)
         translator.check_options(args.tag, args.src_lang)
     except ValueError as error:
         parser.error(str(error))

@@ -1,17 +1,13 @@
 """Checkpoints of a run: what they hold, how they are stored, and which of them are kept."""
 
 from nmt.run.checkpoint.format import (
-    MODEL,
-    OPTIMIZER,
     Checkpoint,
     Shapes,
     find_problem,
     read_checkpoint,
     require_fit,
     shapes_of,
-    weights_hash,
 )
-from nmt.run.checkpoint.state import IntervalState, TrainState
 from nmt.run.checkpoint.store import (
     average_checkpoints,
     best_checkpoints,
@@ -25,6 +21,8 @@ from nmt.run.checkpoint.store import (
     save_checkpoint,
     space_needed,
 )
+from nmt.run.manifest import MODEL, OPTIMIZER, weights_hash
+from nmt.run.state import IntervalState, TrainState
 
 __all__ = [
     "MODEL",

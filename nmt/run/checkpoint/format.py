@@ -12,8 +12,6 @@ match; links, unknown files and non-finite tensors are refused.
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,50 +19,29 @@ from typing import TypeAlias
 
 import safetensors.torch
 import torch
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
 import nmt
-from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.run.checkpoint.state import TrainState
-from nmt.runtime.files import disk_errors
+from nmt.run.manifest import (
+    FORMAT,
+    MANIFEST,
+    MANIFEST_TYPE,
+    MODEL,
+    OPTIMIZER,
+    RESTORE,
+    STATE,
+    FileEntry,
+    Manifest,
+    foreign,
+    parse_state,
+    read_manifest,
+    read_verified,
+)
+from nmt.run.state import TrainState
 
-Shapes: TypeAlias = Mapping[str, torch.Size]
-
-FORMAT = 1
-MODEL = "model.safetensors"
-OPTIMIZER = "optimizer.safetensors"
-STATE = "state.json"
-MANIFEST = "manifest.json"
-RESTORE = "restore the checkpoint from a copy, or use another checkpoint of the run"
-_JSON_LIMIT = 16 << 20  # bytes: bounds what a broken or hostile file can make us read
-
-
-@dataclass(frozen=True)
-class FileEntry:
-    """Size and hash of one file, as the manifest has them."""
-
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The files of a checkpoint, and the versions that wrote them."""
-
-    format: int
-    nmt: str
-    torch: str
-    files: dict[str, FileEntry]
-
-
-_MANIFEST = TypeAdapter(Manifest)
-
-
-class NewerFormat(UserError):
-    """A later version of this toolkit wrote the checkpoint, which is not damaged."""
+Shapes: TypeAlias = Mapping[str, tuple[torch.Size, torch.dtype]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +68,7 @@ def checkpoint_files(
         for name, data in contents.items()
     }
     manifest = Manifest(FORMAT, nmt.__version__, str(torch.__version__), entries)
-    return {**contents, MANIFEST: _MANIFEST.dump_json(manifest, indent=1)}
+    return {**contents, MANIFEST: MANIFEST_TYPE.dump_json(manifest, indent=1)}
 
 
 def read_checkpoint(path: Path, with_optimizer: bool = True) -> Checkpoint:
@@ -101,25 +78,11 @@ def read_checkpoint(path: Path, with_optimizer: bool = True) -> Checkpoint:
         UserError: a file is missing, damaged, not finite or not of this toolkit.
         MachineError: a file cannot be read.
     """
-    manifest = _read_manifest(path)
-    state = _read_state(path, manifest)
+    manifest = read_manifest(path)
+    state = parse_state(path, manifest)
     model = _read_tensors(path / MODEL, manifest.files[MODEL])
     optimizer = _read_tensors(path / OPTIMIZER, manifest.files[OPTIMIZER]) if with_optimizer else {}
     return Checkpoint(state, model, optimizer, path)
-
-
-def read_state(path: Path) -> TrainState:
-    """Read the state of a checkpoint without its tensors; see ``read_checkpoint`` for errors."""
-    return _read_state(path, _read_manifest(path))
-
-
-def weights_hash(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights, as its manifest has it.
-
-    Raises:
-        UserError: the manifest is missing or damaged.
-    """
-    return _read_manifest(path).files[MODEL].sha256
 
 
 def find_problem(path: Path, shapes: Shapes) -> UserError | None:
@@ -132,25 +95,38 @@ def find_problem(path: Path, shapes: Shapes) -> UserError | None:
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
-    """Return the shape of each tensor."""
-    return {name: tensor.shape for name, tensor in tensors.items()}
+    """Return the shape and the type of each tensor."""
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def require_fit(found: Mapping[str, Tensor], expected: Shapes, file: Path) -> None:
-    """Raise UserError naming the first tensor that is missing, unknown or of another shape.
+    """Raise UserError naming the first tensor that is missing, unknown or of another shape or type.
 
     Args:
         found: the tensors of ``file``.
-        expected: the shapes that the recipe's model or optimizer has.
+        expected: the shapes and types that the recipe's model or optimizer has.
     """
     shapes = shapes_of(found)
     for name in [*expected, *(name for name in found if name not in expected)]:
         has, wanted = shapes.get(name), expected.get(name)
         if has == wanted:
             continue
-        what = "is missing" if has is None else f"has shape {list(has)}"
-        why = "no tensor of this name" if wanted is None else f"shape {list(wanted)}"
-        raise UserError(f"tensor {name} {what}; expected {why}", at=str(file), fix=RESTORE)
+        describe = _type if has and wanted and has[0] == wanted[0] else _shape
+        what = "is missing" if has is None else f"has {describe(*has)}"
+        why = "no tensor of this name" if wanted is None else describe(*wanted)
+        raise UserError(
+            f"tensor {name} {what}; expected {why}",
+            at=str(file),
+            fix=f"{RESTORE}; if config.yaml changed, restore it",
+        )
+
+
+def _shape(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"shape {list(shape)}"
+
+
+def _type(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"type {str(dtype).removeprefix('torch.')}"
 
 
 def non_finite(tensors: Mapping[str, Tensor]) -> str:
@@ -165,78 +141,13 @@ def _to_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     )
 
 
-def _read_manifest(path: Path) -> Manifest:
-    if not stat.S_ISDIR(_file_mode(path)):
-        raise _foreign(path, "a checkpoint is a folder")
-    try:
-        manifest = _MANIFEST.validate_json(_read_file(path / MANIFEST, _JSON_LIMIT))
-    except ValidationError as error:
-        raise _foreign(path / MANIFEST, "its content is not a manifest") from error
-    if manifest.format > FORMAT:
-        raise NewerFormat(
-            f"written by version {manifest.nmt} of this toolkit, in a format that version "
-            f"{nmt.__version__} cannot read",
-            at=str(path),
-            fix=f"install version {manifest.nmt} or newer",
-        )
-    expected = {MODEL, OPTIMIZER, STATE}
-    if set(manifest.files) != expected:  # also refuses names outside of the folder
-        names = ", ".join(sorted(manifest.files)[:5])
-        wanted = ", ".join(sorted(expected))
-        raise _foreign(path / MANIFEST, f"it must list {wanted}; it lists {names}")
-    return manifest
-
-
-def _read_state(path: Path, manifest: Manifest) -> TrainState:
-    text = _read_verified(path / STATE, manifest.files[STATE], _JSON_LIMIT)
-    try:
-        return TrainState.from_json(text)
-    except ValidationError as error:
-        raise _foreign(path / STATE, quantity(error.error_count(), "wrong value")) from error
-
-
 def _read_tensors(path: Path, entry: FileEntry) -> dict[str, Tensor]:
-    data = _read_verified(path, entry)
+    data = read_verified(path, entry)
     try:
         tensors = safetensors.torch.load(data)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise _foreign(path, "its content is not safetensors") from error
+        raise foreign(path, "its content is not safetensors") from error
     bad = non_finite(tensors)
     if bad:
         raise UserError(f"NaN or infinity in {bad}", at=str(path), fix=RESTORE)
     return tensors
-
-
-def _read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> bytes:
-    data = _read_file(path, limit, entry.bytes)
-    if hashlib.sha256(data).hexdigest() != entry.sha256:
-        raise UserError(
-            f"damaged: its SHA-256 is not the one in {MANIFEST}", at=str(path), fix=RESTORE
-        )
-    return data
-
-
-def _read_file(path: Path, limit: int | None, expected: int | None = None) -> bytes:
-    """Read a regular file of at most ``limit`` and exactly ``expected`` bytes."""
-    if not stat.S_ISREG(_file_mode(path)):
-        raise _foreign(path, "links and special files are refused")
-    with disk_errors(path):
-        size = path.stat().st_size
-        if expected is not None and size != expected:
-            what = f"damaged: it has {size} bytes, not {expected}"
-            raise UserError(what, at=str(path), fix=RESTORE)
-        if limit is not None and size > limit:
-            raise _foreign(path, f"over {limit} bytes")
-        return path.read_bytes()
-
-
-def _file_mode(path: Path) -> int:
-    try:
-        return os.lstat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        what = "missing: not a complete checkpoint of this toolkit"
-        raise UserError(what, at=str(path), fix=RESTORE) from None
-
-
-def _foreign(path: Path, why: str) -> UserError:
-    return UserError(f"not a checkpoint of this toolkit ({why})", at=str(path), fix=RESTORE)

@@ -15,21 +15,21 @@ from pathlib import Path
 from torch import Tensor
 
 from nmt.config.recipe import TrainConfig
-from nmt.errors import RunError, UserError
+from nmt.errors import RunError, UserError, printable
 from nmt.run.checkpoint.format import (
     Checkpoint,
-    NewerFormat,
     Shapes,
     checkpoint_files,
     find_problem,
     non_finite,
     read_checkpoint,
-    read_state,
     shapes_of,
 )
-from nmt.run.checkpoint.state import TrainState
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
+from nmt.run.manifest import NewerFormat, read_state, weights_hash
 from nmt.run.results import as_score
+from nmt.run.state import TrainState
+from nmt.run.verify import require_best, require_recipe
 from nmt.runtime.files import (
     REPLACED,
     TEMPORARY,
@@ -123,7 +123,8 @@ def save_checkpoint(
 
 
 def _mark_best(run: RunFolder, name: str) -> None:
-    if run.best() != name and (run.checkpoints_dir / name).is_dir():
+    path = run.checkpoints_dir / name
+    if path.is_dir() and run.best_and_hash() != (name, weights_hash(path)):
         run.set_best(name)
 
 
@@ -172,7 +173,7 @@ def _clear_leftovers(root: Path) -> None:
 
 def print_note(text: str) -> None:
     """Print a note on standard error."""
-    print(f"note: {text}", file=sys.stderr, flush=True)
+    print(f"note: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def load_checkpoint(
@@ -193,23 +194,32 @@ def load_checkpoint(
         note: receives a line about each fallback.
 
     Raises:
-        UserError: the checkpoint does not exist, is damaged, or is not of this toolkit.
+        UserError: the checkpoint does not exist, is damaged, is not of this toolkit, or was saved
+            with another recipe than that of config.yaml.
     """
     if which == "best":
-        name = run.best()
-        if name is None:
-            note(f"{run.path} has no best checkpoint yet, using the latest")
-        else:
-            try:
-                return read_checkpoint(_find(run, name), with_optimizer)
-            except UserError:
-                newer = run.best()  # a running training may just have replaced the best
-                if newer in (None, name):
-                    raise
-                return read_checkpoint(_find(run, str(newer)), with_optimizer)
+        checkpoint = _load_best(run, with_optimizer, note)
     elif which != "latest":
-        return read_checkpoint(_find(run, which), with_optimizer)
-    return _load_latest(run, with_optimizer, note)
+        checkpoint = read_checkpoint(_find(run, which), with_optimizer)
+    else:
+        checkpoint = _load_latest(run, with_optimizer, note)
+    require_recipe(run, checkpoint.state, checkpoint.path)
+    return checkpoint
+
+
+def _load_best(run: RunFolder, with_optimizer: bool, note: Callable[[str], None]) -> Checkpoint:
+    name, digest = run.best_and_hash()
+    if name is None:
+        note(f"{run.path} has no best checkpoint yet, using the latest")
+        return _load_latest(run, with_optimizer, note)
+    try:
+        path = _find(run, name)
+        require_best(run, path, digest)
+        return read_checkpoint(path, with_optimizer)
+    except UserError:
+        if run.best_and_hash() == (name, digest):
+            raise
+        return _load_best(run, with_optimizer, note)  # a running training has just replaced it
 
 
 def _find(run: RunFolder, name: str) -> Path:
@@ -370,5 +380,7 @@ def save_average(
             checkpoints follows it: ``u000123-avg5``.
         progress: show a bar on a terminal.
     """
+    state = read_state(paths[-1])
+    require_recipe(run, state, paths[-1])
     weights = average_checkpoints(paths, progress)
-    return save_checkpoint(run, read_state(paths[-1]), weights, {}, average=f"{suffix}{len(paths)}")
+    return save_checkpoint(run, state, weights, {}, average=f"{suffix}{len(paths)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -58,6 +58,8 @@ class TrainState:
         update_batches: batches of an update, of all processes together; 0 = not known.
         loss_scale: the factor on the loss in fp16.
         loss_scale_updates: updates in a row with finite gradients at that scale.
+        recipe: the keys of config.yaml that must not change, with their values; empty = not known,
+            from an older version.
         precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
         skipped_updates: all updates that were skipped for non-finite gradients.
     """
@@ -80,6 +82,7 @@ class TrainState:
     loss_scale_updates: int = 0
     precision: str = ""
     skipped_updates: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return JSON text from which ``from_json`` makes an equal state."""
