@@ -18,6 +18,7 @@ from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import MODEL, load_checkpoint, require_fit, shapes_of
 from nmt.run.folder import RunFolder
+from nmt.runtime.files import read_text
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _usual_line(run: RunFolder) -> UsualLine:
     if not run.data_report_file.exists():
         return UsualLine()
     try:
-        return usual_line(run.data_report_file.read_text(encoding="utf-8"))
+        return usual_line(read_text(run.data_report_file))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"cannot be read: {str(error).splitlines()[0]}",
