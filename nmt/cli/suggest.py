@@ -116,12 +116,18 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     enable_gc()
     device = resolve_device("auto")
     gpu = device.type == "cuda"
-    suggestion = suggest(paths, facts, gpu)
-    recipe = Recipe.model_validate(suggestion.values())
-    expectation = _measure(recipe, facts, suggestion, device)
-    if args.hours is not None:
+    row = None
+    while True:  # a smaller model, as long as few updates fit into the hours
+        suggestion = suggest(paths, facts, gpu, row=row)
+        recipe = Recipe.model_validate(suggestion.values())
+        expectation = _measure(recipe, facts, suggestion, device)
+        if args.hours is None:
+            break
         budget = Budget(args.hours, 3600 * args.hours * expectation.speed)
-        suggestion = suggest(paths, facts, gpu, budget)
+        suggestion = suggest(paths, facts, gpu, budget, row)
+        row = None if gpu else suggestion.smaller_size
+        if row is None:
+            break
     if note := too_few_hours(suggestion, expectation):
         print(f"note: {note[0].lower()}{note[1:]}", file=sys.stderr)
     folder = Path() if output is None else output.parent
@@ -131,7 +137,10 @@ def suggest_recipe(args: argparse.Namespace) -> None:
         return
     check_output_file(output, args.force)  # somebody else may have made it meanwhile
     write_atomic(output, text, CHOOSE_ANOTHER, AGAIN)
-    print(f"wrote {output}; next: nmt-train {shlex.quote(str(output))}", file=sys.stderr)
+    print(
+        f"wrote {output}; next: {expectation.environment}nmt-train {shlex.quote(str(output))}",
+        file=sys.stderr,
+    )
 
 
 def _measure(

@@ -12,12 +12,19 @@ from nmt.data.words import UNSPACED
 from nmt.suggest.corpus import CorpusPaths
 from nmt.suggest.facts import CorpusFacts, script_name
 from nmt.suggest.sample import EncodedSample, encode_sample
-from nmt.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for
+from nmt.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 
-VALIDATIONS = 8  # of a training with a fixed number of updates
+VALIDATIONS = 8  # at most, of a training with a fixed number of updates
+# With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In
+# 0.1 hours the row of recipes/quickstart.yaml has 640 updates instead of 120. The limit between the
+# two was not measured.
+ENOUGH_UPDATES = 500
+FEW_PASSES = 0.25  # of those of a size: a training with fewer has no dropout
+SEARCH_COST = 2.0  # time of a target piece in a validation, in those of a piece in an update
+VALIDATION_SHARE = 0.25  # of the time of a short training, at most
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
 FEW_PAIRS = 1000
-UPDATES_SHARE = 0.9  # of the time of a training; validations and the test set take the rest
+UPDATES_SHARE = 0.9  # of the time without validations; the start and checkpoints take the rest
 HOWTO = "docs/howto/"
 
 
@@ -52,6 +59,10 @@ class Suggestion:
         sample: pairs in pieces of this recipe.
         updates_per_pass, updates: updates of one pass, and maximum number of updates.
         tokens_per_pass: target pieces, EOS included.
+        size: the row of sizes that the model has.
+        validations: number of validations.
+        evaluation_tokens: target pieces that an update could compute in the time that all
+            validations and the test set take together, estimated; 0 on a GPU.
         budget: what the recipe was made for; None = the default length.
     """
 
@@ -60,7 +71,18 @@ class Suggestion:
     updates_per_pass: float
     updates: int
     tokens_per_pass: int
+    size: Size
+    validations: int
+    evaluation_tokens: float
     budget: Budget | None
+
+    @property
+    def smaller_size(self) -> Size | None:
+        """Return the row to suggest instead, because the time is short; None = keep this one."""
+        short = self.budget is not None and self.updates < min(
+            ENOUGH_UPDATES, self.size.passes * self.updates_per_pass
+        )
+        return smaller(self.size) if short else None
 
     def values(self) -> dict[str, Any]:
         """Return the recipe as nested dictionaries."""
@@ -72,7 +94,11 @@ class Suggestion:
 
 
 def suggest(
-    paths: CorpusPaths, facts: CorpusFacts, gpu: bool, budget: Budget | None = None
+    paths: CorpusPaths,
+    facts: CorpusFacts,
+    gpu: bool,
+    budget: Budget | None = None,
+    row: Size | None = None,
 ) -> Suggestion:
     """Choose a recipe for a corpus.
 
@@ -80,20 +106,23 @@ def suggest(
         gpu: whether a GPU trains; False = choose a model that a CPU trains in hours.
         budget: time of the training. On a CPU it sets the number of passes over the data, because
             the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
+        row: the size of the model; None = by the number of words.
     """
-    size = size_for(facts.target_words, GPU if gpu else CPU)
+    of_corpus = size_for(facts.target_words, GPU if gpu else CPU)
+    row = row or of_corpus
+    size, validations = row, VALIDATIONS
     why_so_long = "more give a better model (--suggest ... --hours)"
     if budget is not None and not gpu:
-        size, why_so_long = _fit(size, budget, facts)
+        size, validations, why_so_long = _fit(row, budget, facts)
     segment, sample = _segment(facts, size.types)
     scale = facts.pairs / len(sample)
     tokens_per_pass = int(sample.target_pieces * scale)
     in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
     per_pass = len(in_sample) * scale
     if gpu:
-        training, updates = _until_dev_stops(size.passes, per_pass)
+        training, updates = _until_dev_stops(int(size.passes), per_pass)
     else:
-        training, updates = _fixed_length(size, per_pass, why_so_long)
+        training, updates = _fixed_length(size, per_pass, validations, why_so_long)
     choices = [
         Choice("src", paths.src, "source language"),
         Choice("tgt", paths.tgt, "target language"),
@@ -105,29 +134,56 @@ def suggest(
         *_data(paths, facts),
         Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
         *segment,
-        *_model(size, facts.target_words),
+        *_model(size, facts.target_words, smaller=row != of_corpus),
         *training,
     ]
-    return Suggestion(choices, sample, per_pass, updates, tokens_per_pass, budget)
+    if not facts.tgt.spaced and not facts.tokenized:
+        why = "does not depend on how text without spaces is split"
+        choices.append(Choice("score.select_by", "chrf", why))
+    evaluation_tokens = 0.0 if gpu else _evaluation_tokens(facts, sample, validations)
+    return Suggestion(
+        choices, sample, per_pass, updates, tokens_per_pass, row, validations, evaluation_tokens,
+        budget,
+    )  # fmt: skip
 
 
-def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, str]:
-    """Return a row of CPU for a training that fits a budget, and the reason for its passes."""
+def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str]:
+    """Return a row of CPU for a training that fits a budget.
 
-    def passes_with(types: int) -> float:
-        _, sample = _segment(facts, types)
-        return budget.tokens * len(sample) / (facts.pairs * sample.target_pieces)
-
-    hours, fitting = quantity(budget.hours, "hour", "g"), passes_with(size.types)
-    fitted = lengthened(size, max(1, int(UPDATES_SHARE * fitting)))
+    Returns:
+        The row, the number of validations, and the reason for the number of passes.
+    """
+    fitting, validations = _passes_in(size, budget, facts)
+    fitted = lengthened(size, fitting)
     if fitted.types != size.types:  # with fewer types, a pass takes longer
-        passes = int(UPDATES_SHARE * passes_with(fitted.types))
+        passes, validations = _passes_in(fitted, budget, facts)
         fitted = replace(fitted, passes=min(fitted.passes, passes))
+    if fitted.passes < FEW_PASSES * size.passes:
+        fitted = replace(fitted, dropout=0.0, word_dropout=0.0)
     if fitted.passes == most_passes(size):
-        return fitted, "more were not better for gl-en (docs/results.md)"
-    if fitting < 1:
-        return fitted, f"the least, but longer than {hours} here"
-    return fitted, f"as many as fit into {hours} here"
+        return fitted, validations, "more were not better for gl-en (docs/results.md)"
+    hours = quantity(budget.hours, "hour", "g")
+    return fitted, validations, f"as many as fit into {hours} here"
+
+
+def _passes_in(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[float, int]:
+    """Return the passes over the data that fit a budget, and the validations among them."""
+    _, sample = _segment(facts, size.types)
+    test, one = (_evaluation_tokens(facts, sample, count) for count in (0, 1))
+    affordable = (VALIDATION_SHARE * budget.tokens - test) / max(1.0, one - test)
+    validations = max(1, int(min(VALIDATIONS, affordable)))
+    left = budget.tokens - _evaluation_tokens(facts, sample, validations)
+    passes = UPDATES_SHARE * left * len(sample) / (facts.pairs * sample.target_pieces)
+    passes = min(passes, most_passes(size))
+    return (float(int(passes)) if passes >= 3 else max(0.01, round(passes, 2))), validations
+
+
+def _evaluation_tokens(facts: CorpusFacts, sample: EncodedSample, validations: int) -> float:
+    """Return what some validations and the test set cost, in target pieces of an update."""
+    splits = facts.report.splits
+    dev, test = (splits[name].pairs if name in splits else 0 for name in ("dev", "test"))
+    pieces = sample.target_pieces / len(sample)
+    return SEARCH_COST * pieces * (validations * dev + test)
 
 
 def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
@@ -169,10 +225,15 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
     return choices, encode_sample(facts, types, byte_fallback=rare)
 
 
-def _model(size: Size, words: int) -> list[Choice]:
-    """Return the keys of the model."""
+def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
+    """Return the keys of the model.
+
+    Args:
+        smaller: the model is smaller than the corpus would allow, because the time is short.
+    """
+    source = "a smaller size, for a short training" if smaller else size.source
     return [
-        Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {size.source}"),
+        Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {source}"),
         Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
         Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
         Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
@@ -181,15 +242,17 @@ def _model(size: Size, words: int) -> list[Choice]:
     ]
 
 
-def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice], int]:
+def _fixed_length(
+    size: Size, per_pass: float, validations: int, reason: str
+) -> tuple[list[Choice], int]:
     """Return the keys of a training with Muon and a linear schedule, and its updates.
 
     Args:
         reason: for the number of passes.
     """
     passes = size.passes
-    every = _round(passes * per_pass / VALIDATIONS)
-    updates = VALIDATIONS * every
+    every = _round(passes * per_pass / validations)
+    updates = validations * every
     lr = round(LR_SCALE / math.sqrt(size.dim), 4)
     long = "as recipes/best/gl-en.yaml, for a long training"
     choices = [
@@ -208,7 +271,7 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
             updates,
             f"{_count_passes(passes)}, {quantity(round(per_pass), 'update')} each; {reason}",
         ),
-        Choice("train.validate_every", every, f"{VALIDATIONS} validations"),
+        Choice("train.validate_every", every, quantity(validations, "validation")),
     ]
     if size.long:
         choices.append(Choice("decode.beam", size.beam, long))
@@ -222,9 +285,9 @@ def _fixed_length(size: Size, per_pass: float, reason: str) -> tuple[list[Choice
     return choices, updates
 
 
-def _count_passes(passes: int) -> str:
+def _count_passes(passes: float) -> str:
     """Return ``1 pass over the data`` or ``20 passes over the data``."""
-    return f"{passes} pass{'' if passes == 1 else 'es'} over the data"
+    return f"{passes:g} pass{'' if passes == 1 else 'es'} over the data"
 
 
 def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:

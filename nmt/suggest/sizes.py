@@ -42,7 +42,7 @@ class Size:
     dropout: float
     types: int
     batch_tokens: int
-    passes: int
+    passes: float
     source: str
     long_types: int = 0
     word_dropout: float = 0.0
@@ -95,14 +95,14 @@ def size_for(words: int, sizes: Sequence[Size]) -> Size:
     return next(size for size in sizes if words <= size.words)
 
 
-def lengthened(size: Size, passes: int) -> Size:
+def lengthened(size: Size, passes: float) -> Size:
     """Return a row of CPU for another number of passes over the training data.
 
     A training of at least LONG times the row's passes gets what recipes/best/gl-en.yaml has: fewer
     types, larger batches, more dropout and a larger beam.
 
     Args:
-        passes: at least 1; more than ``most_passes`` are reduced to that number.
+        passes: more than ``most_passes`` are reduced to that number.
     """
     passes = min(passes, most_passes(size))
     if passes < LONG * size.passes:
@@ -117,6 +117,11 @@ def lengthened(size: Size, passes: int) -> Size:
         length_alpha=1.4,
         long=True,
     )
+
+
+def smaller(size: Size) -> Size | None:
+    """Return the row of CPU before a row; None if there is none."""
+    return next((row for row in reversed(CPU) if row.words < size.words), None)
 
 
 def most_passes(size: Size) -> int:

@@ -50,6 +50,12 @@ class Expectation:
         """Return the fastest setting."""
         return max(self.speeds, key=lambda setting: self.speeds[setting])
 
+    @property
+    def environment(self) -> str:
+        """Return what is written in front of nmt-train for the fastest number of threads."""
+        threads = self.best.threads
+        return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
+
     def seconds(self, tokens: float) -> float:
         """Return how long updates with so many target tokens take."""
         return tokens / self.speed
@@ -125,17 +131,23 @@ def _describe_side(side: SideFacts) -> str:
 
 def _time_lines(suggestion: Suggestion, expectation: Expectation) -> Iterator[str]:
     yield f"{expectation.parameters:,} parameters; target tokens/s:"
-    yield "  ".join(f"{setting} {speed:,.0f}" for setting, speed in expectation.speeds.items())
+    yield "; ".join(f"{setting}: {speed:,.0f}" for setting, speed in expectation.speeds.items())
     one_pass = expectation.seconds(suggestion.tokens_per_pass)
     yield (
         f"{duration(one_pass)} for one pass over the data, "
-        f"{duration(_total(suggestion, expectation))} for all {suggestion.updates:,} updates, "
-        "validations not included"
+        f"{duration(_total(suggestion, expectation))} for "
+        f"{'all ' * (suggestion.updates > 1)}{quantity(suggestion.updates, 'update')}"
+        + (", validations not included" if not suggestion.evaluation_tokens else "")
     )
-    if expectation.best.threads != expectation.threads:
+    if suggestion.evaluation_tokens:
         yield (
-            f"fastest with {expectation.best}: write OMP_NUM_THREADS={expectation.best.threads} in "
-            "front of nmt-train"
+            f"about {duration(expectation.seconds(suggestion.evaluation_tokens))} for "
+            f"{quantity(suggestion.validations, 'validation')} and the test set, which depends on "
+            "the lengths of the translations"
+        )
+    if expectation.environment:
+        yield (
+            f"fastest with {expectation.best}: write {expectation.environment}in front of nmt-train"
         )
 
 
@@ -157,12 +169,13 @@ def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[s
 
 def too_few_hours(suggestion: Suggestion, expectation: Expectation) -> str:
     """Return advice if the hours that the user has are too few for one pass on a CPU, else ""."""
-    budget, total = suggestion.budget, _total(suggestion, expectation)
-    if budget is None or expectation.threads == 0 or total <= 3600 * budget.hours:
+    budget, one_pass = suggestion.budget, expectation.seconds(suggestion.tokens_per_pass)
+    if budget is None or expectation.threads == 0 or one_pass <= 3600 * budget.hours:
         return ""
     return (
-        f"One pass over the data takes {duration(total)} here, longer than the "
-        f"{quantity(budget.hours, 'hour', 'g')} of --hours: use a GPU, or train on fewer pairs."
+        f"One pass over the data takes {duration(one_pass)} here, longer than the "
+        f"{quantity(budget.hours, 'hour', 'g')} of --hours, so the training sees a part of it: use "
+        "a GPU, or train on fewer pairs."
     )
 
 

@@ -16,6 +16,8 @@ from nmt.config.load import load_recipe
 from nmt.errors import MachineError
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.suggest import choices, sizes
+from nmt.suggest.text import Expectation
+from nmt.training.speed import Setting
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -42,7 +44,9 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monk
         "translating gl to en; for the other direction, add --src-lang en --tgt-lang gl\n"
     )
     assert "target tokens/s" in captured.err
-    assert captured.err.endswith("wrote gl-en.yaml; next: nmt-train gl-en.yaml\n")
+    assert re.search(
+        r"wrote gl-en.yaml; next: (OMP_NUM_THREADS=\d+ )?nmt-train gl-en.yaml\n$", captured.err
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "gl-en.yaml"]
     assert train.main(["gl-en.yaml", "--dry-run"]) == 0
     assert train.main(["gl-en.yaml"]) == 0
@@ -64,6 +68,31 @@ def test_hours_make_the_training_longer(corpus, capsys):
     assert long.schedule.total_updates == pytest.approx(passes, rel=0.05)  # 8 validations
     assert short.schedule.total_updates == sizes.CPU[0].passes
     assert long.model.dropout > short.model.dropout
+
+
+def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
+    tmp_path, monkeypatch, capsys
+):
+    toy_corpus(tmp_path / "corpus", {"train": 2000, "dev": 20, "test": 20})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nmt.suggest.choices.size_for", lambda words, sizes: sizes[2])
+    speeds = {Setting("fp32", 2): 527.0, Setting("fp32", 1): 1169.0}
+    measured = []
+
+    def measure(recipe, *arguments):
+        measured.append(recipe.model.dim)
+        return Expectation("CPU", 7_480_020, speeds, threads=2)
+
+    monkeypatch.setattr(suggest, "_measure", measure)
+    for hours, dims in ((0.02, [256, 192, 128]), (100, [256])):
+        measured.clear()
+        command = ["--suggest", "corpus/train", "--hours", str(hours), "-o", f"{hours}.yaml"]
+        assert train.main(command) == 0
+        assert measured == dims
+        assert load_recipe(f"{hours}.yaml").model.dim == dims[-1]
+        command = f"next: OMP_NUM_THREADS=1 nmt-train {hours}.yaml\n"
+        assert capsys.readouterr().err.endswith(command)
+    assert "fp32, 2 threads: 527; fp32, 1 thread: 1,169" in Path("100.yaml").read_text()
 
 
 def test_too_few_hours_are_a_note_on_the_terminal(corpus, capsys):
