@@ -23,6 +23,8 @@ MEANINGS = {
     "translations.",
     "max_len_offset": "A translation has at most as many pieces as its source and this number. "
     f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
+    "stop_rule": "When the search ends. bound: when no unfinished hypothesis can become the best. "
+    "count: when as many hypotheses as the beam size have ended. Default: bound.",
     "allow_unk": "Whether a translation may contain the sign for unknown text.",
     "n_best": "Number of translations of each line. Default: 1.",
     "sample": "Draw each piece at random from the probabilities of the model, without a search. "
