@@ -817,8 +817,8 @@ class DecodeConfig(ConfigBase):
     allow_unk: bool = option(False, "true = translations may contain UNK", "A")
     batch_tokens: int = option(
         16384,
-        "maximum size of a batch: source pieces with padding x beam; affects speed and memory, not "
-        "the translations",
+        "maximum size of a batch: source pieces with padding x beam; affects speed and memory; in "
+        "bf16 and fp16, it can also change translations",
         "O",
         ge=1,
         le=1_000_000_000,

@@ -22,14 +22,18 @@ def read_chunks(
     count: int,
     size: Callable[[Item], int],
     ready: Callable[[], bool] = lambda: True,
-) -> Iterator[list[Item]]:
-    """Yield the items in order, in lists of up to ``count``.
+    skip: int = 0,
+) -> Iterator[tuple[list[Item], int]]:
+    """Yield the items in order, in lists of up to ``count``, and how many of each to skip.
 
-    A list ends early when it has MAX_CHUNK_CHARACTERS, and when the next item is not ready.
+    A list ends early when it has MAX_CHUNK_CHARACTERS, and when the next item is not ready. Which
+    items are in a list does not depend on ``skip``: in bf16, a translation can depend on the others
+    of its batch. So a resumed translation computes a list again of which some items are finished.
 
     Args:
         size: returns the number of characters of an item.
         ready: returns whether the next item, or the end, can be read without waiting.
+        skip: number of first items to skip; lists of only such items are left out.
     """
     chunk: list[Item] = []
     characters = 0
@@ -37,10 +41,24 @@ def read_chunks(
         chunk.append(item)
         characters += size(item)
         if len(chunk) >= count or characters >= MAX_CHUNK_CHARACTERS or not ready():
-            yield chunk
+            if skip < len(chunk):
+                yield chunk, skip
+            skip = max(0, skip - len(chunk))
             chunk, characters = [], 0
-    if chunk:
-        yield chunk
+    if skip < len(chunk):
+        yield chunk, skip
+
+
+def without_first(progress: Callable[[int], None], lines: int) -> Callable[[int], None]:
+    """Return ``progress`` that does not report this number of first lines."""
+
+    def report(count: int) -> None:
+        nonlocal lines
+        ignored = min(lines, count)
+        lines -= ignored
+        progress(count - ignored)
+
+    return report
 
 
 def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> list[range]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nmt.data.vocab import BOS, PAD, UNK, Vocab
-from nmt.decoding.batching import HalvingBatcher, balanced_batches, read_chunks
+from nmt.decoding.batching import HalvingBatcher, balanced_batches, read_chunks, without_first
 from nmt.decoding.codec import (
     BLANK,
     SearchInput,
@@ -58,7 +58,8 @@ class Translator:
 
     Load it with ``Translator.load``. The options of every method are the fields of
     ``nmt.decoding.options.SearchOptions``; docs/search-options.md explains them. The recipe's
-    ``decode`` keys are the defaults. Batch size and order of the lines do not change the text.
+    ``decode`` keys are the defaults. In fp32, batch size and order of the lines do not change the
+    text; in bf16 and fp16, sums depend on the shape of a matrix.
 
     Attributes:
         recipe: recipe of the run, or of the first run of an ensemble; None = not known.
@@ -277,7 +278,8 @@ class Translator:
             prefix: for each line, the text that its translation starts with.
             require: for each line, the phrases that its translation must contain.
             forbid: for each line, the phrases that its translation must not contain.
-            skip: number of first lines that are not translated; line numbers count them.
+            skip: number of first lines whose translations are not yielded. Line numbers count them.
+                Those that share a chunk with later lines are translated again.
             progress: called with the number of lines that a step of the search has finished, long
                 before their chunk is complete.
             ready: returns whether the next line can be read without waiting. If not, the lines read
@@ -301,14 +303,15 @@ class Translator:
             weight = options.get("reverse_weight")
             options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT if weight is None else weight
         checked = self.check_options(options, constraints.keys())
-        numbered = itertools.islice(with_constraints(lines, constraints), skip, None)
-        return self._stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready, stop)
+        numbered, size = with_constraints(lines, constraints), chunk_size or CHUNK_SIZE
+        return self._stream(numbered, checked, size, skip, progress, ready, stop)
 
     def _stream(
         self,
         numbered: Iterator[tuple[int, str, LineConstraints]],
         options: SearchOptions,
         chunk_size: int,
+        skip: int,
         progress: Callable[[int], None],
         ready: Callable[[], bool],
         stop: Callable[[], None],
@@ -316,14 +319,16 @@ class Translator:
         codec = self._codec_of(options)
         rank = self._ranking(codec, options, stop)
         banned = codec.patterns(options.forbid_all, "forbid_all")
-        for chunk in read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready):
+        chunks = read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready, skip)
+        for chunk, finished in chunks:
+            report = without_first(progress, finished)
             parts = [
                 codec.encode_line(*item, banned, options.tag, options.src, options.split)
                 for item in chunk
             ]
-            progress(sum(not of_line for of_line in parts))  # blank lines
+            report(sum(not of_line for of_line in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
-            found = self.search(inputs, options, stop, progress)
+            found = self.search(inputs, options, stop, report)
             if rank is not None:
                 candidates = [
                     codec.decode_line([of_part], [part])
@@ -342,9 +347,9 @@ class Translator:
                     translations = add_scores_and_alignment(
                         self.model, codec, parts, hypotheses, options, self._forced_batcher, stop
                     )
-                yield from translations
             else:
-                yield from map(codec.decode_line, hypotheses, parts)
+                translations = map(codec.decode_line, hypotheses, parts)
+            yield from itertools.islice(translations, finished, None)
 
     def _ranking(
         self, codec: TextCodec, options: SearchOptions, stop: Callable[[], None]
@@ -392,14 +397,15 @@ class Translator:
         check_scoring_options(options)
         checked = self.check_options(options)
         pairs = enumerate(itertools.zip_longest(sources, targets), 1)
-        numbered = itertools.islice(pairs, skip, None)
-        return self._score_stream(numbered, checked, chunk_size or CHUNK_SIZE, progress, ready)
+        size = chunk_size or CHUNK_SIZE
+        return self._score_stream(pairs, checked, size, skip, progress, ready)
 
     def _score_stream(
         self,
         numbered: Iterator[tuple[int, tuple[str | None, str | None]]],
         options: SearchOptions,
         chunk_size: int,
+        skip: int,
         progress: Callable[[int], None],
         ready: Callable[[], bool],
     ) -> Iterator[Translation]:
@@ -409,7 +415,7 @@ class Translator:
             return sum(len(side or "") for side in pair[1])
 
         self.model.eval()
-        for chunk in read_chunks(numbered, chunk_size, characters, ready):
+        for chunk, finished in read_chunks(numbered, chunk_size, characters, ready, skip):
             with self._finite_scores():
                 scored = score_pairs(
                     self.model,
@@ -417,9 +423,9 @@ class Translator:
                     chunk,
                     options,
                     self._forced_batcher,
-                    progress,
+                    without_first(progress, finished),
                 )
-            yield from scored
+            yield from itertools.islice(scored, finished, None)
 
     def score_ids(
         self,

@@ -329,7 +329,7 @@ def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
 def test_a_chunk_ends_when_the_input_pauses() -> None:
     answers = iter([True, False, True, True, False])
     found = read_chunks(iter("abcde"), 3, len, lambda: next(answers))
-    assert list(found) == [["a", "b"], ["c", "d", "e"]]
+    assert [chunk for chunk, _ in found] == [["a", "b"], ["c", "d", "e"]]
 
 
 def test_a_line_that_is_too_long_is_not_read_to_its_end(
@@ -351,7 +351,7 @@ def test_fast_lines_fill_their_chunks() -> None:
     writer.start()
     with open(read, "rb") as file:
         lines = StreamLines(file, "x")
-        sizes = [len(chunk) for chunk in read_chunks(lines, 2048, len, lines.ready)]
+        sizes = [len(chunk) for chunk, _ in read_chunks(lines, 2048, len, lines.ready)]
     writer.join()
     assert sizes == [2048] * 9 + [20_000 - 9 * 2048]
 

@@ -14,6 +14,7 @@ from nmt.decoding.batching import (
     HalvingBatcher,
     balanced_batches,
     read_chunks,
+    without_first,
 )
 from nmt.errors import MachineError
 
@@ -34,9 +35,26 @@ MANY = [length for length in range(30, 6, -1) for _ in range(40)]
 def test_a_chunk_ends_after_enough_lines_or_characters(
     sizes: list[int], lengths: list[int]
 ) -> None:
-    chunks = list(read_chunks(sizes, 3, lambda size: size))
+    chunks = [chunk for chunk, _ in read_chunks(sizes, 3, lambda size: size)]
     assert [len(chunk) for chunk in chunks] == lengths
     assert list(itertools.chain.from_iterable(chunks)) == sizes
+
+
+@pytest.mark.parametrize("skip", [0, 1, 2, 3, 5, 6, 7, 8])
+def test_skipped_items_do_not_change_the_chunks(skip: int) -> None:
+    items = range(7)
+    every = [chunk for chunk, _ in read_chunks(items, 3, lambda item: 1)]
+    some = list(read_chunks(items, 3, lambda item: 1, skip=skip))
+    assert [chunk for chunk, _ in some] == every[min(skip, 7) // 3 if skip < 7 else 3 :]
+    assert [item for chunk, first in some for item in chunk[first:]] == list(items)[skip:]
+
+
+def test_first_lines_are_not_reported() -> None:
+    reported: list[int] = []
+    report = without_first(reported.append, 5)
+    for count in (3, 4, 2):
+        report(count)
+    assert reported == [0, 2, 2]
 
 
 @given(LENGTHS, st.integers(1, 200), st.integers(1, 5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as codec_module
 from nmt.decoding import translator as translator_module
 from nmt.decoding.codec import BLANK, Translation, part_ends
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.model.cpu import kernels
@@ -229,6 +231,27 @@ def test_the_stream_reads_one_chunk_ahead(
     assert read == 8
     monkeypatch.undo()
     assert first == translator.translate([LINES[n % len(LINES)] for n in range(1, 7)])
+
+
+@pytest.mark.parametrize("skip", [0, 1, 4, 6, 11, 12])
+def test_skipped_lines_do_not_change_others_whose_scores_depend_on_the_batch(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, skip: int
+) -> None:
+    """As those in bf16 do: sums of products depend on the shape of a matrix."""
+    search = Translator._search_batch
+
+    def by_batch(self: Translator, inputs: Any, *others: Any) -> list[list[Hypothesis]]:
+        found = search(self, inputs, *others)
+        return [[replace(one, log_prob=len(inputs) + inputs[0].line) for one in of] for of in found]
+
+    monkeypatch.setattr(translator_module, "CHUNK_SIZE", 4)
+    monkeypatch.setattr(Translator, "_search_batch", by_batch)
+    lines = [LINES[n % len(LINES)] for n in range(12)]
+    reported: list[int] = []
+    expected = list(translator.stream(lines))
+    found = list(translator.stream(lines, skip=skip, progress=reported.append))
+    assert found == expected[skip:]
+    assert sum(reported) == len(found)
 
 
 class Cancelled(Exception):
