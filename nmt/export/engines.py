@@ -30,6 +30,7 @@ WHERE_SAME = "greedy search and stop rule count"
 SAME_RESULT = {
     "beam",
     "stop_rule",
+    "split",
     "length_alpha",
     "max_len_offset",
     "allow_unk",
