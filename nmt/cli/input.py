@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from nmt.data.file_types import file_type
 from nmt.data.text import (
     LONGEST_LINE,
     LONGEST_SENTENCE,
@@ -165,6 +166,8 @@ class StreamLines(Iterator[str]):
                 at=at,
                 fix="write one sentence per line",
             )
+        if self._number == 1 and (fix := file_type(bytes(line[:100]))):
+            raise UserError("this is not text", at=self._name, fix=fix)
         try:
             text = line.decode("utf-8").removesuffix("\r")
         except UnicodeDecodeError as error:

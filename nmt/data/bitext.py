@@ -21,6 +21,7 @@ from nmt.data.text import (
 )
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
+from nmt.runtime.missing import missing_fix
 
 if TYPE_CHECKING:
     from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
@@ -126,7 +127,7 @@ class CorpusFiles:
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
         for entries in (recipe.data.dev, recipe.data.test or []):
             problems += [
-                UserError("is not a file", at=file, fix="check the paths of other_refs")
+                UserError("is not a file", at=file, fix=missing_fix(file))
                 for entry in entries
                 for file in entry.other_refs
                 if not Path(file).is_file()

@@ -14,7 +14,8 @@ _MAGIC = {
     b"\xfd7zXZ": "this is an xz file: rename it so that its name ends in .xz",
     b"BZh91AY&SY": "this is a bzip2 file: rename it so that its name ends in .bz2",
     b"7z\xbc\xaf\x27\x1c": "this is a 7z archive: unpack it with 7z x",
-    b"PK\x03\x04": "this is a zip archive: unpack it",
+    b"PK\x03\x04": "this is a zip archive: unpack it, or, if it is an office document, "
+    "save it as plain text in UTF-8",
     b"%PDF-": "this is a PDF file: extract its text with pdftotext, and check its lines",
     b"{\\rtf": f"this is a document in Rich Text Format: {_AS_TEXT}",
     b"\xd0\xcf\x11\xe0": "this is an old Microsoft Office file (.doc, .xls, .ppt): open it, and "

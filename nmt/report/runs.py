@@ -17,6 +17,7 @@ from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.results import RunResult, read_result, read_summary
 from nmt.runtime.files import LARGE, read_text
+from nmt.runtime.missing import missing_fix
 
 TIMESTAMP = len("2026-01-31 12:00:00")  # at the start of each line of train.log
 
@@ -97,7 +98,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
                 fix=f"for the table of a file of variants: nmt-report --table {path}",
             )
         if not path.is_dir():
-            raise UserError("no such run folder", at=str(path), fix="check the path")
+            raise UserError("no such run folder", at=str(path), fix=missing_fix(path))
         if path.resolve() in [other.resolve() for other in paths[:i]]:
             raise UserError("this run folder is given twice", at=str(path), fix="give it once")
     return [

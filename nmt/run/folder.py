@@ -25,6 +25,7 @@ from nmt.errors import UserError
 from nmt.run.lock import FolderLock
 from nmt.run.manifest import weights_hash
 from nmt.runtime.files import REPLACED, disk_errors, read_text, write_atomic
+from nmt.runtime.missing import missing_fix
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-(?:avg|best)\d{1,4})?")
 CONFIG = "config.yaml"
@@ -86,7 +87,7 @@ class RunFolder:
                 fix="wait for its first validation, or start the training again with nmt-train",
             )
         if not run.path.exists():
-            raise UserError("no such run folder", at=str(run.path), fix="check the path")
+            raise UserError("no such run folder", at=str(run.path), fix=missing_fix(run.path))
         parents = [p for p in run.path.absolute().parents[:2] if (p / CONFIG).is_file()]
         raise not_a_run_folder(run.path, f"did you mean {parents[0]}?" if parents else None)
 

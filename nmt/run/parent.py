@@ -90,7 +90,7 @@ def open_parent(recipe: Recipe) -> RunFolder:
         return RunFolder.open(path)
     except UserError as error:
         no_run = "no such run" in error.what
-        fix = f"check the path; {ANOTHER_PARENT}" if no_run else error.fix
+        fix = f"{error.fix}; {ANOTHER_PARENT}" if no_run else error.fix
         raise UserError(f"{error.at}: {error.what}", at="init.from", fix=fix) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import openpyxl
 import pytest
 
 from data_prep import from_gettext, from_tmx, from_tsv
+from nmt.cli.input import StreamLines
 from nmt.config.load import load_recipe, recipe_from_text
 from nmt.data.text import find_side, read_lines
 from nmt.errors import UserError
+from nmt.run.folder import RunFolder
 
 
 def archive(path: Path, **files: str) -> Path:
@@ -135,3 +138,16 @@ def test_a_url_is_called_a_url(tmp_path):
     with pytest.raises(UserError, match="this is a URL: download the file, for"):
         list(read_lines(Path("https://example.org/x")))
     assert recipe_from_text(text.replace("https://example.org/a", "a"), "r.yaml").src == "gl"
+
+
+def test_standard_input_may_be_a_document():
+    start = b"PK\x03\x04\x14\x00 [Content_Types].xml\nx\n"
+    with pytest.raises(UserError, match="office document, save it as plain text") as error:
+        next(StreamLines(io.BytesIO(start), "standard input"))
+    assert error.value.at == "standard input"
+
+
+def test_a_run_folder_with_a_typing_error_gives_its_name(tmp_path):
+    (tmp_path / "runs" / "quickstart").mkdir(parents=True)
+    with pytest.raises(UserError, match=f"did you mean {tmp_path}/runs/quickstart"):
+        RunFolder.open(tmp_path / "runs" / "quikstart")

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
+from nmt.data.file_types import file_type
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.segmenters.bpe import WordSplitter, join, learn_codes, read_codes
 from nmt.data.text import clean_line, find_side, is_blank, read_lines
@@ -55,6 +56,10 @@ def require_place(error: UserError, path: Path) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_give_lines_or_an_error_with_line_and_byte(tmp_path: Path, data: bytes):
     path = write(tmp_path / "t.en", data)
+    if file_type(data):
+        with pytest.raises(UserError, match=f"{path}: is not a text file"):
+            list(read_lines(path))
+        return
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
