@@ -43,7 +43,7 @@ def file_type(start: bytes, path: Path | None = None) -> str:
         path: the file, if its content is not compressed; tells the kinds of zip archives apart.
     """
     fix = next((fix for magic, fix in _MAGIC.items() if start.startswith(magic)), "")
-    if path is None or not start.startswith(b"PK"):
+    if path is None or not start.startswith(b"PK") or not path.is_file():
         return fix
     try:
         with zipfile.ZipFile(path) as archive:
