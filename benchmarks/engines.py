@@ -1,14 +1,16 @@
 """How many sentences per second do this toolkit and other engines translate with one model?
 
     python -m benchmarks.engines RUN --input FILE [--beam 5 1] [--lines 1000] [--rounds 3]
-        [--engines ours "ours bf16" CTranslate2 JoeyNMT transformers] [--steps 100]
+        [--engines ours "ours bf16" CTranslate2 "CTranslate2 int8" JoeyNMT transformers]
+        [--workers 1 2] [--batch-tokens 512 1024 4096 8192 24576] [--single 100] [--steps 100]
 
-Engines alternate, each in new processes for each round. Ours and CTranslate2 use one process that
-translates one batch on each core. Other engines run as one process with all cores and as one
-process for each core, and the faster result counts. Ours and CTranslate2 use the batch size that is
-fastest for each; others use 64 sentences, the fastest for OpenNMT-py at beam 5. Loading and a first
-pass over all lines are not timed. "same" is the share of lines with the same translation as ours;
-searches differ in when they stop.
+Engines alternate, each in new processes for each round; the table has medians. Ours and CTranslate2
+use ``--workers`` batches at a time, with the cores divided among them, and the ``--batch-tokens``
+that was fastest in one run of this engine, beam and number of workers. Other engines run as one
+process with all cores and as one process for each core, with 64 sentences a batch, the fastest for
+OpenNMT-py at beam 5. Loading and a first pass over all lines are not timed. Ours searches by the
+stop rule count, as CTranslate2 does; "same" is the share of lines with the same translation as
+ours. ``--single N`` measures the first N lines one at a time.
 
 ``--steps N`` reports how many hypotheses ours computes for the first N lines in batches, divided by
 the number it computes for each line alone, which is the minimum. An engine that is not installed or
@@ -18,56 +20,86 @@ does not support the model is skipped with a message.
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import itertools
 import json
+import math
 import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from tqdm import tqdm
 
-import nmt.cli  # noqa: F401  the commands' allocator setting
+import nmt
+import nmt.cli
 from nmt.data.text import read_lines
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.errors import UserError
 from nmt.export.backend import load_exported
+from nmt.export.folder import export
 from nmt.model.cpu import active_rows
+from nmt.runtime.device import emulation_note, resolve_device
 
-OURS, OURS_BF16, BASELINE = "ours", "ours bf16", "CTranslate2"
+OURS, OURS_BF16 = "ours", "ours bf16"
+BASELINE, BASELINE_INT8 = "CTranslate2", "CTranslate2 int8"
+NATIVE = (OURS, OURS_BF16, BASELINE, BASELINE_INT8)
 TOOLKITS = ("JoeyNMT", "OpenNMT-py", "transformers")
-# the fastest for a small model at beam 5, among 4,096 to 49,152 (ours) and 2,048 to 24,576
-BATCH_TOKENS = {OURS: 24576, OURS_BF16: 24576, BASELINE: 8192}
+BATCH_TOKENS = (512, 1024, 4096, 8192, 24576)
+Configuration: TypeAlias = tuple[int, str, int, int]  # beam, engine, processes, workers
 
 
-def load(engine: str, run: str) -> Any:
+def load(engine: str, run: str, workers: int) -> Any:
     """Return an object with ``translate(lines, beam=N)``."""
     if engine in (OURS, OURS_BF16):
         precision = "bf16" if engine == OURS_BF16 else "fp32"
-        return Translator.load(run, precision=precision, workers=all_cores())
+        return Translator.load(run, "cpu", precision=precision, workers=workers)
     if engine == BASELINE:
-        return load_exported(run, workers=all_cores())
+        return load_exported(run, "cpu", workers=workers)
+    if engine == BASELINE_INT8:
+        with tempfile.TemporaryDirectory() as folder:
+            export(Translator.load(run, "cpu"), Path(folder) / "int8", "int8")
+            return load_exported(Path(folder) / "int8", "cpu", workers=workers)
     from benchmarks.searches import PEERS, PeerTranslator
 
     return PeerTranslator(PEERS[engine], run)
 
 
-def serve(engine: str, run: str, source: Sequence[str], beam: int) -> None:
-    """Run one process of an engine: print "ready", wait for a line, print translations as JSON."""
-    translator = load(engine, run)
-    options = {"beam": beam}
-    if engine in BATCH_TOKENS:  # the others set their own size
-        options["batch_tokens"] = BATCH_TOKENS[engine]
+def serve(
+    engine: str, run: str, source: Sequence[str], beam: int, workers: int, batch_tokens: int
+) -> None:
+    """Run one process of an engine: print "ready", wait for a line, print translations as JSON.
+
+    With ``batch_tokens`` 0, translate one sentence at a time, and print the seconds of each.
+    """
+    translator = load(engine, run, workers)
+    options: dict[str, Any] = {"beam": beam}
+    if engine in NATIVE:
+        options["stop_rule"] = "count"
+        if batch_tokens:
+            options["batch_tokens"] = batch_tokens
     translator.translate(source, **options)  # allocates memory, starts workers
     print("ready", flush=True)
-    if sys.stdin.readline():
+    if not sys.stdin.readline():
+        return
+    if batch_tokens or engine not in NATIVE:
         print(json.dumps(translator.translate(source, **options)), flush=True)
+        return
+    seconds = []
+    for line in source:
+        begin = time.perf_counter()
+        translator.translate([line], **options)
+        seconds.append(str(time.perf_counter() - begin))
+    print(json.dumps(seconds), flush=True)
 
 
 def measure(command: Sequence[str], processes: int) -> tuple[float, list[str]]:
@@ -150,9 +182,41 @@ def step_overhead(translator: Translator, lines: Sequence[str], **options: Any) 
     return hypothesis_steps(translator, lines, **options) / alone
 
 
+def command_of(args: argparse.Namespace, configuration: Configuration, size: int) -> list[str]:
+    """Return the command of a process; ``size`` 0 = one sentence at a time."""
+    beam, engine, _, workers = configuration
+    lines = args.lines if size or engine not in NATIVE else args.single
+    command = [sys.executable, "-m", "benchmarks.engines", args.run, "--input", args.input]
+    command += ["--serve", engine, "--beam", str(beam), "--lines", str(lines)]
+    return [*command, "--workers", str(workers), "--batch-tokens", str(size)]
+
+
+def print_speeds(
+    seconds: dict[Configuration, list[float]],
+    texts: dict[Configuration, list[str]],
+    sizes: dict[Configuration, int],
+    lines: int,
+) -> None:
+    """Print the table of speeds; ratios are to the fastest of CTranslate2 in fp32 at each beam."""
+    print("| beam | engine | processes | workers | batch tokens | sentences/s | ratio | same |")
+    print("|---:|---|---:|---:|---:|---:|---:|---:|")
+    speeds = {one: lines / statistics.median(durations) for one, durations in seconds.items()}
+    for one, speed in sorted(speeds.items(), key=lambda item: (-item[0][0], item[0][1:])):
+        beam, engine, processes, workers = one
+        baseline = [s for other, s in speeds.items() if other[:2] == (beam, BASELINE)]
+        ratio = f"{speed / max(baseline):.2f}" if baseline else "-"
+        ours = next(texts[other] for other in texts if other[:2] == (beam, OURS))
+        same = statistics.mean(a == b for a, b in zip(texts[one], ours, strict=True))
+        size = sizes.get(one, "-")
+        print(
+            f"| {beam} | {engine} | {processes} | {workers} | {size} | {speed:.1f} | {ratio} "
+            f"| {same:.1%} |"
+        )
+
+
 def main() -> None:
-    """Run the benchmark and print its table."""
-    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    """Run the benchmark and print its tables."""
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     p.add_argument("run")
     p.add_argument("--input", required=True)
     p.add_argument("--beam", type=int, nargs="+", default=[5, 1])
@@ -161,9 +225,12 @@ def main() -> None:
     p.add_argument(
         "--engines",
         nargs="+",
-        choices=[OURS, OURS_BF16, BASELINE, *TOOLKITS],
+        choices=[*NATIVE, *TOOLKITS],
         default=[OURS, BASELINE],
     )
+    p.add_argument("--workers", type=int, nargs="+", default=[all_cores()])
+    p.add_argument("--batch-tokens", type=int, nargs="+", default=BATCH_TOKENS)
+    p.add_argument("--single", type=int, default=0, metavar="N")
     p.add_argument("--steps", type=int, default=0, metavar="N")
     p.add_argument("--serve", help=argparse.SUPPRESS)
     p.add_argument("--part", type=int, nargs=2, default=[0, 1], help=argparse.SUPPRESS)
@@ -171,51 +238,70 @@ def main() -> None:
     source = list(itertools.islice(read_lines(Path(args.input)), args.lines))
     if args.serve:
         part, parts = args.part
-        serve(args.serve, args.run, source[part::parts], args.beam[0])
+        lines = source[part::parts]
+        serve(args.serve, args.run, lines, args.beam[0], args.workers[0], args.batch_tokens[0])
         return
     cores = os.cpu_count() or 1
-    engines = list(dict.fromkeys([OURS, *args.engines]))
-    configurations = [
-        (beam, engine, processes)
-        for beam in args.beam
-        for engine in engines
-        for processes in sorted({1, cores if engine in TOOLKITS else 1})
-    ]
-    seconds: dict[tuple[int, str, int], list[float]] = {}
-    texts: dict[tuple[int, str], list[str]] = {}
+    configurations: list[Configuration] = []
     skipped: dict[str, str] = {}
-    for configuration in tqdm(configurations * args.rounds, unit=" runs", disable=None):
-        beam, engine, processes = configuration
-        if engine in skipped:
-            continue
-        command = [sys.executable, "-m", "benchmarks.engines", args.run, "--input", args.input]
-        command += ["--serve", engine, "--beam", str(beam), "--lines", str(args.lines)]
-        try:
-            duration, texts[beam, engine] = measure(command, processes)
-        except UserError as error:
-            skipped[engine] = str(error)
-            continue
-        seconds.setdefault(configuration, []).append(duration)
-    print("| beam | engine | processes | sentences/s | ratio | same |")
-    print("|---:|---|---:|---:|---:|---:|")
-    for beam in args.beam:
-        best = {}
-        for (its_beam, engine, processes), durations in seconds.items():
-            if its_beam == beam:
-                speed = len(source) / statistics.median(durations)
-                best[engine] = max(best.get(engine, (0.0, 0)), (speed, processes))
-        for engine, (speed, processes) in best.items():
-            ratio = f"{speed / best[BASELINE][0]:.2f}" if BASELINE in best else "-"
-            pairs = zip(texts[beam, engine], texts[beam, OURS], strict=True)
-            same = statistics.mean(a == b for a, b in pairs)
-            print(f"| {beam} | {engine} | {processes} | {speed:.1f} | {ratio} | {same:.1%} |")
+    for beam, engine in itertools.product(args.beam, dict.fromkeys([OURS, *args.engines])):
+        if engine == OURS_BF16 and (note := emulation_note("bf16", resolve_device("cpu"))):
+            skipped[engine] = note
+        elif engine in NATIVE:
+            configurations += [(beam, engine, 1, workers) for workers in args.workers]
+        else:
+            configurations += [(beam, engine, count, 1) for count in sorted({1, cores})]
+    sizes: dict[Configuration, int] = {}
+    seconds: dict[Configuration, list[float]] = {}
+    texts: dict[Configuration, list[str]] = {}
+    single: dict[tuple[int, str], list[float]] = {}
+
+    def run(one: Configuration, size: int) -> tuple[float, list[str]]:
+        """Return seconds and output; of an engine that fails, infinity and nothing."""
+        if one[1] not in skipped:
+            try:
+                return measure(command_of(args, one, size), one[2])
+            except UserError as error:
+                skipped[one[1]] = str(error)
+        return math.inf, []
+
+    native = [one for one in configurations if one[1] in NATIVE]
+    for one in tqdm(native, desc="batch sizes", disable=None):
+        sizes[one] = min(args.batch_tokens, key=lambda size, one=one: run(one, size)[0])
+    for one in tqdm(configurations * args.rounds, desc="speeds", disable=None):
+        duration, found = run(one, sizes.get(one, 1))
+        if found:
+            texts[one] = found
+            seconds.setdefault(one, []).append(duration)
+    alone = [one for one in native if one[3] == args.workers[0]] if args.single else []
+    for beam, engine, *_ in tqdm(alone * args.rounds, desc="one at a time", disable=None):
+        times = run((beam, engine, 1, 1), 0)[1]
+        single.setdefault((beam, engine), []).extend(map(float, times))
+    print(f"{machine()}; {len(source)} lines, {args.rounds} rounds")
+    print_speeds(seconds, texts, sizes, len(source))
+    if single:
+        print("| beam | engine | median ms of one sentence | mean |")
+        print("|---:|---|---:|---:|")
+    for (beam, engine), times in single.items():
+        if times:
+            middle, mean = statistics.median(times) * 1e3, statistics.mean(times) * 1e3
+            print(f"| {beam} | {engine} | {middle:.1f} | {mean:.1f} |")
     for engine, why in skipped.items():
         print(f"{engine} is skipped: {why}")
     if args.steps:
         for beam in args.beam:
-            options = {"beam": beam, "batch_tokens": BATCH_TOKENS[OURS]}
+            options = {"beam": beam, "batch_tokens": max(args.batch_tokens)}
             share = step_overhead(Translator.load(args.run, "cpu"), source[: args.steps], **options)
             print(f"beam {beam}: {share:.3f} x the minimum of hypothesis steps")
+
+
+def machine() -> str:
+    """Return the processor, the cores and the versions."""
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = re.search(r"model name\s*: (.*)", text)
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "ctranslate2")]
+    name = model[1] if model else platform.processor()
+    return f"{name}, {os.cpu_count()} cores, nmt {nmt.__version__}, {', '.join(versions)}"
 
 
 if __name__ == "__main__":

@@ -348,7 +348,7 @@ class Translator:
                         self.model, codec, parts, hypotheses, options, self._forced_batcher, stop
                     )
             else:
-                translations = map(codec.decode_line, hypotheses, parts)
+                translations = list(map(codec.decode_line, hypotheses, parts))
             yield from itertools.islice(translations, finished, None)
 
     def _ranking(
