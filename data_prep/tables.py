@@ -26,6 +26,7 @@ Row: TypeAlias = tuple[int, list[str]]  # the number of its first line, and its 
 DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 WORKBOOKS = (".xlsx", ".xlsm")
 SAMPLE = 1000  # lines that decide the delimiter
+CLEAR = 3  # cells in quotes with nothing but a comma inside, which only Excel quotes
 SAME_COLUMNS = 0.9  # share of the lines
 _SPACE = str.maketrans("\0\r", "  ")  # which the csv module refuses
 
@@ -140,11 +141,15 @@ class _Quotes:
     required: bool = False  # a cell has a quote, a line break or a tab inside its quotes
     bare_comma: bool = False  # a cell with a comma is not quoted, which Excel would do
 
-    def add(self, column: int, cell: str) -> bool:
-        """Count a cell as it is written; return False if it contradicts CSV."""
+    def add(self, column: int, cell: str, header: bool) -> bool:
+        """Count a cell as it is written; return False if it contradicts CSV.
+
+        Args:
+            header: the cell may be a name, which programs write without quotes.
+        """
         counts = self.columns[column]
         if not cell.startswith('"'):
-            counts.bare += bool(re.search(r"[^\d\s.,-]", cell))
+            counts.bare += not header and bool(re.search(r"[^\d\s.,-]", cell))
             self.bare_comma |= "," in cell
             return '"' not in cell
         inside = cell[1:-1]
@@ -162,7 +167,9 @@ class _Quotes:
         if all(not c.needless or not c.bare for c in columns) and any(c.quoted for c in columns):
             if self.required or all(not c.bare for c in columns):
                 return True
-            return not self.bare_comma
+            if self.bare_comma:
+                return False
+            return True if sum(c.quoted for c in columns) >= CLEAR else None
         return None if self.required else False
 
 
@@ -188,7 +195,7 @@ def _cells_are_quoted(path: Path) -> bool:
         place = column = 0
         while place < len(record):
             found = cell.match(record, place)
-            if found is None or not (count == 1 or quotes.add(column, found[0])):
+            if found is None or not quotes.add(column, found[0], count == 1):
                 decided = False
                 break
             place, column = found.end() + 1, column + 1

@@ -176,12 +176,11 @@ def read_lines(
     Args:
         clean: apply ``clean_line``; references for scoring are not cleaned.
         normalized: counts the lines with each kind of normalization.
-        errors: surrogateescape = bytes that are not UTF-8 become surrogates, except in a file that
-            begins like another type of file.
+        errors: surrogateescape = bytes that are not UTF-8 become surrogates.
 
     Raises:
-        UserError: the file is missing or cannot be read, is not UTF-8, is a truncated archive, or
-            has a line of over ten million bytes.
+        UserError: the file is missing or cannot be read, begins as another type of file, is not
+            UTF-8, is a truncated archive, or has a line of over ten million bytes.
         MachineError: the disk failed.
     """
     opener = OPENERS.get(path.suffix, open)

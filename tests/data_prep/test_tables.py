@@ -63,6 +63,7 @@ def test_a_compressed_export_is_read(tmp_path):
         [('"begins here', "ereh"), ("between", "neewteb"), ('ends here"', "ereh dne")],
         [('"', "x y"), ("z y", '"')],
         [('""', "x y")],
+        [('"a ""b"""', "x y"), ('5 "', "x y z")],
     ],
 )
 def test_quotes_in_plain_tsv_are_text(tmp_path, capsys, odd):
@@ -91,6 +92,25 @@ def test_signs_for_and_against_csv_are_an_error(tmp_path, capsys):
     path.write_text("".join(f"{s}\t{t}\n" for s, t in rows), "utf-8")
     assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
     assert "--quotes" in capsys.readouterr().err
+
+
+def test_a_few_quoted_cells_with_commas_are_not_clear(tmp_path, capsys):
+    path = tmp_path / "pairs.tsv"
+    path.write_text('"a, b"\tx\n' + "".join(f"{s}\t{t}\n" for s, t in GOOD), "utf-8")
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert "--quotes text to keep all quotes" in capsys.readouterr().err
+
+
+def test_the_first_row_counts(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    export(path, [('a "b" c', "d e"), *GOOD], delimiter="\t")
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted([('a "b" c', "d e"), *GOOD])
+    export(path, [("Source", "Target"), *GOOD], delimiter="\t", quoting=csv.QUOTE_ALL)
+    path.write_text(path.read_text("utf-8").replace('"Source"', "Source"), "utf-8")
+    argv = [str(path), "--header", "--force", *langs(tmp_path / "out")]
+    assert from_tsv.main(argv) == 0
+    assert read_back(tmp_path / "out") == sorted(GOOD)
 
 
 def test_a_broken_row_of_csv_is_named(tmp_path, capsys):
