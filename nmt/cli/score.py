@@ -113,7 +113,9 @@ def parser() -> argparse.ArgumentParser:
         help="seconds that the command may take for one system; default: %(default).0f",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
-    shorten_help(p, "runs", "split", "hyp", "ref", "tgt_lang", "metrics", "sentences", "json")
+    shorten_help(
+        p, "runs", "split", "hyp", "ref", "tgt_lang", "metrics", "sentences", "force", "json"
+    )
     return p
 
 

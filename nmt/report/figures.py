@@ -49,11 +49,13 @@ class Panel:
         title: above the figure.
         svg: the drawing, without fixed size.
         about: what it shows, for those who cannot see it.
+        closed: whether it is shown on request only.
     """
 
     title: str
     svg: Markup
     about: str
+    closed: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class _Plot:
     dev: str | None = None
     logarithmic: bool = False
     from_zero: bool = False
+    closed: bool = False
     of_dev: Callable[[np.ndarray], np.ndarray] = field(default=lambda values: values)
 
 
@@ -85,20 +88,23 @@ def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
         by_time: over the time of training; otherwise over updates.
     """
     plots = [
-        # the log has exp(loss) of dev
-        _Plot("Label-smoothed loss", "Nats per token", "loss", "smoothed_ppl", of_dev=np.log),
+        *(_Plot(f"Dev {_short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
         _Plot(
-            "Label-smoothed perplexity",
-            "Perplexity",
+            "Label-smoothed loss",
+            "Nats per token",
+            "loss",
             "smoothed_ppl",
-            "smoothed_ppl",
-            logarithmic=True,
+            closed=True,
+            of_dev=np.log,  # the log has exp(loss) of dev
         ),
-        *(_Plot(f"Dev {_short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
-        _Plot("Learning rate", "Learning rate", "lr", from_zero=True),
-        _Plot("Gradient norm before clipping", "L2 norm", "grad_norm", logarithmic=True),
-        _Plot("Speed", "Target tokens per second", "tokens_per_second", from_zero=True),
+        _Plot("Learning rate", "Learning rate", "lr", from_zero=True, closed=True),
+        _Plot(
+            "Gradient norm before clipping", "L2 norm", "grad_norm", logarithmic=True, closed=True
+        ),
+        _Plot(
+            "Speed", "Target tokens per second", "tokens_per_second", from_zero=True, closed=True
+        ),
     ]
     panels = [_curves(plot, runs, by_time) for plot in plots]
     return [panel for panel in panels if panel is not None]
@@ -177,7 +183,7 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
     axes.set_ylabel(unit_y)
     about = f"{plot.title}, {unit_y}, over {unit.lower()}, for {', '.join(r.label for r in runs)}"
     name = f"{plot.title}-{'time' if by_time else 'update'}"
-    return Panel(plot.title, to_svg(figure, name), about)
+    return Panel(plot.title, to_svg(figure, name), about, plot.closed)
 
 
 def bars(

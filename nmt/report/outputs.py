@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,7 @@ from nmt.scoring.metrics import check_lines, sentence_scores
 from nmt.scoring.systems import Systems, TrainingFile, from_runs, hypotheses_file
 
 EXAMPLES = 5  # of each kind
+FAULTY_LINES = 50  # shown of each fault and run
 EXAMPLES_SEED = 1  # of the random ones
 MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
 MAX_TRAINING_BYTES = 1e8  # of target text whose words are counted; more takes over ten seconds
@@ -43,13 +45,30 @@ class Fault:
         name: the fault.
         meaning: what counts as one.
         counts: of each run; None = the run has not recorded it.
-        first: the number of the first line with it in each run, from 1; None = no line is known.
+        lines: the first lines with it, of each run; empty if only their number is known.
     """
 
     name: str
     meaning: str
     counts: list[int | None]
-    first: list[int | None]
+    lines: list[list[Example]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the list of all translations.
+
+    Attributes:
+        number: from 1.
+        outputs: of each run.
+        scores: chrF of each output.
+    """
+
+    number: int
+    source: str
+    outputs: list[str]
+    scores: list[float]
+    reference: str
 
 
 @dataclass(frozen=True)
@@ -190,10 +209,17 @@ class Outputs:
 
     def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
         rows = [
-            [i for i, pair in enumerate(zip(of, self.systems.refs, strict=True), 1) if has(*pair)]
+            [i for i, pair in enumerate(zip(of, self.systems.refs, strict=True)) if has(*pair)]
             for of in self.texts
         ]
-        return Fault(name, meaning, [len(of) for of in rows], [next(iter(of), None) for of in rows])
+        return self._fault_in(rows, name, meaning)
+
+    def _fault_in(self, rows: list[list[int]], name: str, meaning: str) -> Fault:
+        lines = []
+        for of_run in rows:
+            with contextlib.suppress(NmtError):  # without its source, a line is only counted
+                lines.append([self._example(row) for row in of_run[:FAULTY_LINES]])
+        return Fault(name, meaning, [len(of) for of in rows], lines)
 
     def _copies(self) -> Fault | None:
         """Return the outputs that repeat the source; None if the source is missing."""
@@ -204,15 +230,13 @@ class Outputs:
         rows = [
             [
                 i
-                for i, (hyp, src) in enumerate(zip(of, sources, strict=True), 1)
-                if hyp == src and not is_blank(hyp) and hyp != self.systems.refs[i - 1]
+                for i, (hyp, src) in enumerate(zip(of, sources, strict=True))
+                if hyp == src and not is_blank(hyp) and hyp != self.systems.refs[i]
             ]
             for of in self.texts
         ]
         meaning = "the output is the source, and the reference is not"
-        return Fault(
-            "Source", meaning, [len(of) for of in rows], [next(iter(of), None) for of in rows]
-        )
+        return self._fault_in(rows, "Source", meaning)
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
         """Return a fault that only the training could count, from its log."""
@@ -228,7 +252,7 @@ class Outputs:
                 record = run.metrics.last("dev", update_of(best))
             value = record.get(f"{of_set}/{key}" if of_set else key)
             counts.append(None if value is None else int(value))
-        return Fault(name, meaning, counts, [None] * len(counts))
+        return Fault(name, meaning, counts, [])
 
     # ------------------------------------------------------------------ examples
 
@@ -252,6 +276,15 @@ class Outputs:
         if len(self.runs) > 1:
             groups["Largest difference"] = sorted(rows, key=lambda i: (-gap[i], i))[:EXAMPLES]
         return {name: [self._example(i) for i in of] for name, of in groups.items()}
+
+    def rows(self) -> list[Row]:
+        """Return all lines, with the outputs of all runs."""
+        columns = zip(*self.texts, strict=True), zip(*self.scores, strict=True)
+        lines = zip(self.sources, *columns, self.systems.refs, strict=True)
+        return [
+            Row(number, source, list(texts), list(scores), reference)
+            for number, (source, texts, scores, reference) in enumerate(lines, 1)
+        ]
 
     def _example(self, row: int) -> Example:
         reference = self.systems.refs[row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import time
 from collections.abc import Sequence
@@ -19,7 +20,16 @@ from nmt.report import figures
 from nmt.report.attention import CELL, HeatMap, heat_maps, load_translators
 from nmt.report.data_card import NOT_RECORDED, data_cards
 from nmt.report.figures import Panel
-from nmt.report.outputs import Example, Fault, Outputs, TrainingCounts, splits_of, text_direction
+from nmt.report.outputs import (
+    Example,
+    Fault,
+    Outputs,
+    Row,
+    TrainingCounts,
+    splits_of,
+    text_direction,
+)
+from nmt.report.paths import relative_paths
 from nmt.report.recipes import key_rows
 from nmt.report.runs import ReportedRun
 from nmt.run.predictions import different_predictions, not_comparable
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 NOTHING = "\N{EN DASH}"  # where there is no value
 COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
+LISTED = 5_000  # lines in the list of all translations
 MAX_SETS = 4  # of several test sets that have a section; each takes seconds
 
 
@@ -67,6 +78,8 @@ class OutputSection:
     Attributes:
         number: of the set in the report, from 1.
         split: the set.
+        rows: all lines, at most LISTED.
+        tsv: all lines as a data URI; empty if there are more than LISTED.
         src_direction, tgt_direction: rtl, ltr or auto.
         lengths, frequencies: by run.
         panels: figures of both.
@@ -82,6 +95,8 @@ class OutputSection:
     tgt_direction: str
     lines: int
     faults: list[Fault]
+    rows: list[Row]
+    tsv: str
     examples: dict[str, list[Example]]
     lengths: list[list[LengthBucket]]
     frequencies: list[list[FrequencyBucket]] | None
@@ -132,6 +147,7 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
         metric=metric_label,
         plain=plain,
         quantity=quantity,
+        local=lambda text: relative_paths(str(text), runs[0].folder.path),
     )
     with figures.style():
         context = _context(runs, progress)
@@ -188,6 +204,7 @@ def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
             "Status": run.status,
             "Reason": summary.get("reason"),
             "Task": None if recipe.translates else recipe.task,
+            **_test_scores(run),
             "Best checkpoint": summary.get("best"),
             f"Dev {metric_label(select_by).partition(' (')[0]}": number(run.result.dev),
             "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
@@ -203,6 +220,19 @@ def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
     return {name: row for name, row in rows.items() if set(row) != {NOTHING}}
 
 
+def _test_scores(run: ReportedRun) -> dict[str, str | None]:
+    """Return the scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
+    of_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
+    name, scores = next(iter(of_sets.items()))
+    values = {score["name"]: score["value"] for score in scores or ()}
+    metrics = dict.fromkeys([run.recipe.score.select_by, "bleu", "chrf"])
+    return {
+        f"{name} {metric_label(metric).partition(' (')[0]}": number(values[metric])
+        for metric in metrics
+        if metric in values
+    }
+
+
 def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
     """Return hardware, versions and times of each run by name."""
     rows: dict[str, list[str]] = {}
@@ -212,7 +242,6 @@ def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
         texts = run.corpora.versions if run.corpora else {}
         times = run.times() or (None, None)
         values = {
-            "Run folder": str(run.folder.path.absolute()),
             "Started": times[0],
             "Last log line": times[1],
             "Training time": hours(summary.get("hours")),
@@ -361,9 +390,11 @@ def _output_section(
     except NmtError as error:
         notes.append(f"Words by frequency are not shown: {error.summary}")
     examples: dict[str, list[Example]] = {}
+    rows: list[Row] = []
     maps: list[HeatMap] = []
     try:
         examples = outputs.examples()
+        rows = outputs.rows()
     except NmtError as error:
         notes.append(f"Examples are not shown: {error.summary}")
     for run in runs if examples else ():
@@ -386,6 +417,8 @@ def _output_section(
         text_direction(outputs.systems.refs),
         len(outputs.systems.refs),
         outputs.faults(),
+        rows[:LISTED],
+        _tsv(rows, [run.label for run in runs]) if 0 < len(rows) <= LISTED else "",
         examples,
         lengths,
         frequencies,
@@ -393,6 +426,21 @@ def _output_section(
         maps,
         notes,
     )
+
+
+def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
+    """Return all lines as a TSV file in a data URI, so that the page needs no other file."""
+    names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
+    cells = [
+        [str(row.number), row.source, *row.outputs, *_chrf(row), row.reference] for row in rows
+    ]
+    text = "".join("\t".join(" ".join(c.split()) for c in line) + "\n" for line in [names, *cells])
+    data = base64.b64encode(replace_surrogates(text).encode("utf-8")).decode("ascii")
+    return f"data:text/tab-separated-values;charset=utf-8;base64,{data}"
+
+
+def _chrf(row: Row) -> list[str]:
+    return [f"{score:.2f}" for score in row.scores]
 
 
 def _length_panel(number: int, split: str, lengths: list[list[LengthBucket]]) -> Panel:

@@ -18,8 +18,8 @@ from tests.export.cases import made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    "average", "export", "plot", "prepare", "report", "score", "serve", "sweep", "train",
-    "translate",
+    "average", "completion", "export", "plot", "prepare", "report", "score", "serve", "sweep",
+    "train", "translate",
 ]  # fmt: skip
 SECONDS = 1.5  # CPU time; an idle machine needs a third of it, importing torch alone more
 PROGRAM = """

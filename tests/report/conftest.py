@@ -48,5 +48,5 @@ def several_sets(folder) -> Path:
         keys = [f"out={run}", f"data.test={sets}", "train.max_validations=1", change]
         assert train.main([str(folder / "toy.yaml"), *keys]) == 0
     output = folder / "several.html"
-    assert report.main([*runs, "-o", str(output)]) == 0
+    assert report.main([*runs, "-o", str(output), "--force"]) == 0
     return output

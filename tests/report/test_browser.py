@@ -30,7 +30,7 @@ COLORS = """
 const line = document.querySelector(".drawn path[style*='series-1']");
 return [getComputedStyle(document.body).backgroundColor, getComputedStyle(line).stroke];
 """
-VISIBLE = "return document.getElementById('parts-2').checkVisibility()"
+VISIBLE = "return document.getElementById('outputs-2').checkVisibility()"
 WIDTHS = "return [document.documentElement.scrollWidth, window.innerWidth]"
 
 
@@ -62,16 +62,16 @@ def pages(folder, several_sets) -> list[Path]:
     """A report of one run, one of two, and one of two with two test sets."""
     both = folder / "both.html"
     runs = [str(folder / name) for name in ("plain", "layernorm")]
-    assert report.main([*runs, "-o", str(both)]) == 0
+    assert report.main([*runs, "-o", str(both), "--force"]) == 0
     return [folder / "plain" / "report.html", both, several_sets]
 
 
 def test_every_figure_is_drawn_without_an_error_or_a_request(browser, pages):
     for page in pages:
         show(browser, page)
-        browser.execute_script("document.querySelectorAll('.set').forEach(d => d.open = true)")
+        browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         figures = browser.execute_script(DRAWN)
-        assert len(figures) >= 8 + 2 + 3
+        assert len(figures) >= 7 + 2 + 3
         for label, width, height, shapes, texts in figures:
             assert min(width, height) > 80, label
             assert shapes > 4, label
@@ -93,7 +93,7 @@ def test_the_horizontal_axis_can_be_changed(browser, pages):
 def test_a_link_to_a_closed_test_set_opens_it(browser, several_sets):
     show(browser, several_sets)
     assert not browser.execute_script(VISIBLE)
-    browser.execute_script("document.querySelector(\"a[href='#parts-2']\").click()")
+    browser.execute_script("document.querySelector(\"a[href='#outputs-2']\").click()")
     assert browser.execute_script(VISIBLE)
 
 
