@@ -27,7 +27,7 @@ return [...document.querySelectorAll(".drawn")].filter(f => f.checkVisibility())
 });
 """
 COLORS = """
-const line = document.querySelector(".drawn path[style*='series-1']");
+const line = document.querySelector(".drawn path[style*='stroke: var(--series-1)']");
 return [getComputedStyle(document.body).backgroundColor, getComputedStyle(line).stroke];
 """
 VISIBLE = "return document.getElementById('outputs-2').checkVisibility()"
@@ -83,11 +83,15 @@ def test_every_figure_is_drawn_without_an_error_or_a_request(browser, pages):
 
 def test_the_horizontal_axis_can_be_changed(browser, pages):
     show(browser, pages[0])
-    (before, *_) = [figure[0] for figure in browser.execute_script(DRAWN)]
+    before = [figure[0] for figure in browser.execute_script(DRAWN)]
     browser.execute_script("document.getElementById('x-time').click()")
-    (after, *_) = [figure[0] for figure in browser.execute_script(DRAWN)]
-    assert "over update" in before
-    assert "over training time" in after
+    after = [figure[0] for figure in browser.execute_script(DRAWN)]
+    for labels, shown, hidden in (
+        (before, "update", "training time"),
+        (after, "training time", "update"),
+    ):
+        assert any(f"over {shown}" in label for label in labels)
+        assert not any(f"over {hidden}" in label for label in labels)
 
 
 def test_a_link_to_a_closed_test_set_opens_it(browser, several_sets):
