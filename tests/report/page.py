@@ -61,7 +61,8 @@ class Page(HTMLParser):
 
     def section(self, name: str) -> Page:
         """Return the page from the heading with an id to the next one, or to the end of its set."""
-        end = r'<h2 |</main>|<details class="set"|</details>\s*(?:<details class="set"|<h2 id="curves")'
+        end = r'<h2 |</main>|<details class="set"|'
+        end += r'</details>\s*(?:<details class="set"|<h2 id="curves")'
         match = re.search(rf'<h2 id="{name}">.*?(?={end})', self.source, re.DOTALL)
         assert match, name
         return Page(match[0])
