@@ -357,8 +357,16 @@ class TextCodec:
     def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
         """Return the ids [N] int64 of the source pieces of a line, and count unknown ones."""
         ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
-        self.unknown.add(number, int(((ids == UNK) | ~self._known_source[ids]).sum()), len(ids))
+        self.unknown.add(number, self._count_unknown(ids), len(ids))
         return ids
+
+    def unknown_share(self, pieces: Sequence[str]) -> float:
+        """Return the share of source pieces that the model does not know; 0 without pieces."""
+        ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
+        return self._count_unknown(ids) / len(ids) if len(ids) else 0.0
+
+    def _count_unknown(self, ids: np.ndarray) -> int:
+        return int(((ids == UNK) | ~self._known_source[ids]).sum())
 
     def tag_ids(self, tag: str | None) -> np.ndarray:
         """Return the id of a tag as [1] int64, or [0] for None.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nmt.data.languages import script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions
@@ -89,12 +90,21 @@ class ServedModel:
         self, line: str, translations: list[Translation], options: SearchOptions
     ) -> dict[str, Any]:
         words = options.align or options.token_scores
-        codec = self.translator.codec
-        sources = source_words(codec, line, options.split, options.src) if words else []
+        codec, src = self.translator.codec, options.src
+        sources = source_words(codec, line, options.split, src) if words else []
         return {
+            "unknown": codec.unknown_share(codec.source_pieces(line, src)),
+            "other_script": self._other_script(line, src),
             "source_words": self._words(sources),
             "translations": [self._translation(one, words) for one in translations],
         }
+
+    def _other_script(self, line: str, src: str | None) -> float:
+        """Return the share of letters that no source language is written with; 0 = not known."""
+        languages = [src] if src else self.translator.sources or [self.translator.src]
+        scripts = [script_of(language) for language in languages]
+        known = [script for script in scripts if script is not None]
+        return 1 - script_share(line, " ".join(known)) if len(known) == len(scripts) else 0.0
 
     def _translation(self, one: Translation, words: bool) -> dict[str, Any]:
         codec = self.translator.codec

@@ -41,8 +41,8 @@ MEANINGS = {
     "off.",
     "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
     f"most {LONGEST_PHRASE} characters.",
-    "split": "auto: translate a line with more sentences than usual in the training data sentence "
-    "by sentence. line: translate each line as a whole. Default: auto.",
+    "split": "How a line of several sentences is translated. auto: sentence by sentence, if it has "
+    "more of them than is usual in the training data. line: as a whole. Default: auto.",
     "tag": "Tag that the model gets before each line, such as <2es> for the target language. "
     "`tags` of the model in GET /models lists all.",
     "src": "Language of the text, if the model has several source languages.",
@@ -84,6 +84,14 @@ class Translation(BaseModel):
 class Line(BaseModel):
     """The result of one line."""
 
+    unknown: float = Field(
+        description="share of the source pieces that the model does not know, from 0 to 1; much of "
+        "it makes the translation wrong"
+    )
+    other_script: float = Field(
+        description="share of the letters that the source language is not written with, from 0 to "
+        "1; such as Arabic letters for a model that translates from Slovak"
+    )
     source_words: list[Word]
     translations: list[Translation] = Field(
         description="best first; samples in the order of their draws"

@@ -74,6 +74,15 @@ def test_results_are_those_of_the_translator(client: TestClient, options: dict[s
     assert texts(client.post("/translate", json={"text": lines, **options})) == expected
 
 
+def test_text_that_the_model_cannot_know_is_reported(client: TestClient) -> None:
+    lines = ["o can", "كلب أبيض", "can كلب", "12", ""]
+    found = client.post("/translate", json={"text": lines}).json()["lines"]
+    assert [line["other_script"] for line in found] == [0.0, 1.0, 0.5, 0.0, 0.0]
+    assert found[0]["unknown"] == found[4]["unknown"] == 0.0
+    assert found[1]["unknown"] == 1.0
+    assert 0 < found[2]["unknown"] < 1
+
+
 def test_samples_do_not_depend_on_how_lines_share_batches(service: Service) -> None:
     """Eight lines are two batches of the model."""
     client = TestClient(service.guard, base_url=LOCAL)
