@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.other_toolkits import our_name
+from nmt.config.other_toolkits import our_name, our_value
 from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, default_kind, groups
 from nmt.config.schema import keys_of
 from nmt.config.yaml import KEY_LIST, KeyPath, Location, Node, Problem, key_name
@@ -217,7 +217,10 @@ def _wrong_value(path: KeyPath, is_item: bool, node: Node, document: Node) -> st
 
 def _new_value(name: str, value: Any) -> str:
     new = RENAMED_VALUES.get(name, {}).get(value) if isinstance(value, str) else None
-    return f'; it was renamed to "{new}"' if new else ""
+    if new:
+        return f'; it was renamed to "{new}"'
+    ours = our_value(name, value) if isinstance(value, str) else None
+    return f'; use "{ours}"' if ours else ""
 
 
 def _unknown_key(path: KeyPath, document: Node) -> str:

@@ -136,6 +136,41 @@ _ROWS = {
 }
 NAMES = {name: ours for ours, names in _ROWS.items() for name in names.split()}
 
+# our key -> a value in other toolkits -> ours
+VALUES = {
+    "schedule.kind": {
+        "noam": "inverse_sqrt",
+        "warmupinversesquareroot": "inverse_sqrt",
+        "plateau": "val_decay",
+        "plateau_reduce": "val_decay",
+        "reduce_lr_on_plateau": "val_decay",
+        "polynomial": "linear",
+        "polynomial_decay": "linear",
+        "fixed": "constant",
+    },
+    "segment.kind": {
+        "bpe": "fastbpe",
+        "subword_nmt": "fastbpe",
+        "spm": "sentencepiece",
+        "unigram": "sentencepiece",
+        "word": "whitespace",
+    },
+    "model.norm": {"standard": "layernorm", "rms": "rmsnorm", "rms_norm": "rmsnorm"},
+    "optim.kind": {"adamw_torch": "adamw", "fusedadam": "adam"},
+    "precision": {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32"},
+    "device": {"gpu": "cuda"},
+}
+
+
+def our_value(name: str, value: str) -> str | None:
+    """Return our word for a value of another toolkit, or None.
+
+    Args:
+        name: our key.
+        value: as it was written.
+    """
+    return VALUES.get(name, {}).get(value.lower().replace("-", "_"))
+
 
 def our_name(group: str, key: str, exact: bool = True) -> str | None:
     """Return our key for a name of another toolkit, or None if no toolkit has the name.

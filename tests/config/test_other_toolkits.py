@@ -8,7 +8,7 @@ import pytest
 
 from nmt.cli import train, translate
 from nmt.config.load import recipe_from_text
-from nmt.config.other_toolkits import NAMES
+from nmt.config.other_toolkits import NAMES, VALUES
 from nmt.config.recipe import Recipe, groups
 from nmt.config.schema import keys_of
 from nmt.errors import UserError
@@ -63,6 +63,28 @@ def test_a_recipe_and_an_override_give_our_key(name: str, ours: str):
     for args in ((text, "r.yaml"), (MINIMAL, "r.yaml", [f"{name}=3"])):
         with pytest.raises(UserError, match=rf"unknown key \"{name}\"; use {ours}\b"):
             recipe_from_text(*args)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "ours"),
+    [
+        ("schedule.kind", "noam", "inverse_sqrt"),
+        ("segment.kind", "BPE", "fastbpe"),
+        ("precision", "float16", "fp16"),
+        ("device", "gpu", "cuda"),
+    ],
+)
+def test_a_value_of_another_toolkit_gives_ours(name: str, value: str, ours: str):
+    with pytest.raises(UserError, match=f'{name}: "{value}" is not .*; use "{ours}"'):
+        recipe_from_text(MINIMAL, "r.yaml", [f"{name}={value}"])
+
+
+def test_the_values_of_the_table_are_allowed():
+    needed = ["schedule.lr=1", "schedule.total_updates=900"]
+    for name, values in VALUES.items():
+        for value in set(values.values()):
+            more = {"linear": needed, "constant": needed[:1]}.get(value, [])
+            recipe_from_text(MINIMAL, "r.yaml", [f"{name}={value}", *more])
 
 
 @pytest.mark.parametrize(

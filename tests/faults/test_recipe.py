@@ -44,7 +44,7 @@ FAULTS = {
     },
     "no such kind": {
         "schedule: {kind: invers_sqrt}": '4:18: schedule.kind: "invers_sqrt" is not inverse_sqrt, val_decay, no_warmup, linear, constant or lr_ramp; did you mean "inverse_sqrt"?',
-        "segment: {kind: bpe, merges: 3}": '4:17: segment.kind: "bpe" is not fastbpe, sentencepiece or whitespace; did you mean "fastbpe"?',
+        "segment: {kind: bpe, merges: 3}": '4:17: segment.kind: "bpe" is not fastbpe, sentencepiece or whitespace; use "fastbpe"',
         "segment: {kind: [a, b]}": "4:17: segment.kind: [a, b] is not fastbpe, sentencepiece or whitespace",
     },
     "what YAML makes of numbers": {
@@ -95,7 +95,7 @@ FAULTS = {
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
         "model: {norm: {kind: x}}": "4:15: model.norm: a group of keys is not layernorm, rmsnorm or scalenorm",
         "model: {bias: maybe}": '4:15: model.bias: "maybe" is not true or false',
-        "device: gpu": '4:9: device: "gpu" is not auto, cpu, cuda or cuda:N',
+        "device: gpu": '4:9: device: "gpu" is not auto, cpu, cuda or cuda:N; use "cuda"',
         "seed: [1]": "4:7: seed: [1] is not an integer of at least 0 and at most 4294967295",
         "model: 3": '4:8: model: "3" is not a group of keys',
         "schedule: constant": '4:11: schedule: "constant" is not a group of keys',
