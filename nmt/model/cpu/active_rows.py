@@ -33,7 +33,7 @@ class ActiveRows:
         R is rounded up with inactive rows, because oneDNN compiles a kernel for each number of rows
         at its first use. On a GPU all rows are computed: reading the mask would synchronize.
         """
-        if active.device.type != "cpu":
+        if active.device.type != "cpu" or active.numel() <= ROW_MULTIPLE:
             return cls()
         active = active.flatten()
         indices = active.nonzero()[:, 0]
