@@ -109,7 +109,8 @@ def parser() -> argparse.ArgumentParser:
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
         help="library that searches; auto = ctranslate2 for an exported folder and for greedy "
-        "search (beam 1), where it finds the same translations faster; default: %(default)s",
+        "search or decode.stop_rule count, where it finds the same translations faster; default: "
+        "%(default)s",
     )
     shorten_help(p, "run", "host", "port", "api_key_file", "checkpoint", "device", "precision")
     return p

@@ -142,7 +142,8 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         help="library that searches; auto = ctranslate2 if it finds the same translations (--beam "
-        "1), else torch; default: ctranslate2 for an exported folder, else torch",
+        "1 or --stop-rule count), else torch; default: ctranslate2 for an exported folder, else "
+        "torch",
     )
     _add_search_options(p)
     shorten_help(p, *OFTEN_USED)
