@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.command import own_corpus_command
-from data_prep.pairs import Drops, Pair, one_line
+from data_prep.pairs import Drops, Pair, one_line, require_file
 from nmt.errors import UserError, install_fix
-from nmt.runtime.missing import missing_fix
 
 _STRING = re.compile(r'\ufeff?(?:#~)?\s*(?:msg\w+(?:\[\d+\])?\s*)?"')
 _COMPLETE = re.compile(r'[^"]*(?:"(?:[^"\\]|\\.)*"\s*)+$')
@@ -105,8 +104,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             fix="give the language of the msgids: the code of --src-lang or of --tgt-lang",
         )
     for path in paths:
-        if not path.is_file():
-            raise UserError("no such file", at=str(path), fix=missing_fix(path))
+        require_file(path)
         for number, entry in enumerate(_catalog(path), 1):
             line = getattr(entry, "linenum", 0)  # of a .po file
             place = f"{path.name}:{line}" if line else f"{path.name}:message {number}"

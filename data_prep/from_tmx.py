@@ -22,12 +22,11 @@ from typing import BinaryIO, TextIO
 
 from data_prep.command import own_corpus_command
 from data_prep.languages import check_choice
-from data_prep.pairs import Drops, Pair, archive_errors, one_line
+from data_prep.pairs import Drops, Pair, archive_errors, one_line, require_file
 from nmt.data.file_types import type_of
 from nmt.data.text import OPENERS
 from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import UserError
-from nmt.runtime.missing import missing_fix
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _BLOCK = 1 << 20  # characters that are read at once
@@ -206,8 +205,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """
     wanted = [args.src.lower(), args.tgt.lower()]
     for path in args.files:
-        if not path.is_file():
-            raise UserError("no such file", at=str(path), fix=missing_fix(path))
+        require_file(path)
         fix = "" if path.suffix in OPENERS else type_of(path)
         if fix and "UTF-16" not in fix:
             raise UserError("is not a TMX file", at=str(path), fix=fix)

@@ -16,6 +16,7 @@ from nmt.data.filters import MIN_SCRIPT_SHARE
 from nmt.data.languages import script_of_letter, script_share
 from nmt.data.text import quantity, read_lines, require_line_feeds
 from nmt.errors import UserError
+from nmt.runtime.missing import missing_fix
 
 WRONG_SCRIPT = "wrong script"  # reason of a drop
 MAX_PLACES = 50  # places per filter in MANIFEST.json; the count is always exact
@@ -118,6 +119,14 @@ def clean_training_pairs(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
     """Yield pairs with single spaces between words, without those that have an empty side."""
     tidy = (pair._replace(src=one_line(pair.src), tgt=one_line(pair.tgt)) for pair in pairs)
     return apply_filters(tidy, [empty_side()], drops)
+
+
+def require_file(path: Path) -> None:
+    """Raise UserError if a path is not a regular file."""
+    if not path.exists():
+        raise UserError("no such file", at=str(path), fix=missing_fix(path))
+    if not path.is_file():
+        raise UserError("is not a regular file", at=str(path), fix="give the path of a file")
 
 
 @contextmanager

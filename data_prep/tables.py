@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from data_prep.languages import check_choice
+from data_prep.pairs import require_file
 from nmt.data.text import check_only_line, read_lines
 from nmt.errors import UserError, install_fix
-from nmt.runtime.missing import missing_fix
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of its first line, and its cells
 
@@ -53,8 +53,7 @@ def read_rows(path: Path, form: Format) -> Iterator[Row]:
     Raises:
         UserError: the file cannot be read, or its delimiter or quotes cannot be decided.
     """
-    if path.exists() and not path.is_file():
-        raise UserError("is not a regular file", at=str(path), fix="save the table as a file first")
+    require_file(path)
     if path.suffix.lower() in WORKBOOKS:
         return _workbook_rows(path, form.sheet)
     head = list(itertools.islice(read_lines(path, clean=False), SAMPLE))
@@ -241,8 +240,6 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[Row]:
             yield number, ["" if value is None else str(value) for value in row]
     except UserError:
         raise
-    except FileNotFoundError as error:
-        raise UserError("no such file", at=str(path), fix=missing_fix(path)) from error
     except Exception as error:  # openpyxl raises whatever the damage causes
         raise UserError(
             f"cannot be read as an Excel workbook: {error}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from pathlib import Path
 
@@ -76,6 +77,9 @@ def test_the_importer_of_memories_names_a_document(tmp_path, capsys):
         assert "this is a URL: download the file, for" in capsys.readouterr().err
         assert main([str(tmp_path / "txet.docx"), *options]) == 2
         assert f"did you mean {path}?" in capsys.readouterr().err
+        os.mkfifo(pipe := tmp_path / f"{id(main)}.mo")
+        assert main([str(pipe), *options]) == 2
+        assert "is not a regular file" in capsys.readouterr().err
 
 
 def corpus(folder: Path) -> Path:

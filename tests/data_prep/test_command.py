@@ -147,7 +147,7 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
             ["pairs.tsv", "--group-column", "3"],
             "no row has 3 columns (at most 2)\n  -> check --group-column,",
         ),
-        (["none.tsv"], "none.tsv: No such file"),
+        (["none.tsv"], "none.tsv: no such file"),
         (
             ["pairs.tsv", "--split", "group"],
             "--split group: at least 10 groups are required (input files, or values of "
