@@ -74,7 +74,7 @@ def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
             at=str(folder.path),
             fix="restore the files that nmt-train wrote",
         )
-    usual = _usual_line(folder)
+    usual = saved.state.usual_line or _usual_line(folder)
     return LoadedRun(folder.path, recipe, model.eval(), segmenter, vocab, saved.path, usual)
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from nmt.data.sentences import UsualLine
+
 _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
 
@@ -60,6 +62,8 @@ class TrainState:
         loss_scale_updates: updates in a row with finite gradients at that scale.
         recipe: the keys of config.yaml that must not change, with their values; empty = not known,
             from an older version.
+        usual_line: of the training data, by which lines are split; None = not known, from an older
+            version.
         precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
         skipped_updates: all updates that were skipped for non-finite gradients.
     """
@@ -83,6 +87,7 @@ class TrainState:
     precision: str = ""
     skipped_updates: int = 0
     recipe: dict[str, Any] = field(default_factory=dict)
+    usual_line: UsualLine | None = None
 
     def to_json(self) -> str:
         """Return JSON text from which ``from_json`` makes an equal state."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.data.batches import FlatBatch, Update, updates
 from nmt.data.bitext import Split
 from nmt.data.prefetch import Prefetcher
+from nmt.data.report import usual_line
 from nmt.data.text import quantity
 from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
@@ -118,6 +119,7 @@ class Trainer:
         state.content, state.precision = prepared.content, precision
         state.text_hash = text_hash(prepared.vocab, prepared.segmenter)
         state.recipe = fixed_values(recipe)
+        state.usual_line = usual_line(prepared.report.to_json())
         state.update_batches = recipe.optim.accumulate * world.size
         self.loss_scaler = LossScaler(
             device, precision == "fp16", state.loss_scale, state.loss_scale_updates

@@ -67,6 +67,7 @@ def test_the_stored_names_of_the_state_stay():
         "update", "epoch", "next_batch", "history", "best_update", "seconds", "target_tokens",
         "bad_updates", "content", "interval", "text_fingerprint", "update_batches", "loss_scale",
         "loss_scale_updates", "precision", "skipped_updates", "recipe",
+        "usual_line",
     ]  # fmt: skip
     assert list(stored["interval"]) == [
         "smoothed", "nll", "tokens", "updates_before", "seconds", "lowest_loss", "loss_ratio",
