@@ -54,7 +54,7 @@ def test_files_and_location_of_an_export(
     assert names(folder) == {
         "model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
         "codes.txt", "nmt.json", "README.md", "translate.py", "unicode.py",
-        "moses.py", "sentences.py",
+        "moses.py", "sentences.py", "SHA256SUMS",
     }  # fmt: skip
     metadata = json.loads((folder / "nmt.json").read_text())
     assert (metadata["src"], metadata["tgt"], metadata["quantization"]) == ("gl", "en", "int8")

@@ -33,7 +33,7 @@ from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.config.recipe import DecodeConfig
 from nmt.decoding.batching import read_chunks
 from nmt.decoding.codec import Translation, UnknownPieces
-from nmt.decoding.options import SearchOptions, search_options
+from nmt.decoding.options import SearchOptions, as_flag, search_options
 from nmt.errors import Terminated, UserError
 from nmt.export.folder import export
 from tests.export.cases import made
@@ -364,7 +364,7 @@ def test_every_search_option_is_a_flag_with_an_example() -> None:
     page = (Path(__file__).parents[2] / "docs/search-options.md").read_text(encoding="utf-8")
     flags = {option for action in parser()._actions for option in action.option_strings}
     for name in (*SearchOptions.model_fields, *CONSTRAINT_FILES):
-        flag = f"--{name.replace('_', '-')}"
+        flag = as_flag(name)
         assert flag in flags
         assert f"{flag} " in page or f"{flag}`" in page, flag
         assert f"{name}=" in page or name == "n_best", name
