@@ -65,6 +65,7 @@ def test_the_result_has_scores_history_and_a_translator(trained, recipe):
     assert [v.scores["ppl"] for v in seen] == [r["ppl"] for r in result.history]
     assert "test scores" in result.text
     assert "nmt-translate" in result.text
+    assert f"browser:    nmt-serve {result.run}" in result.text
     assert len(result.translator.translate(["1 2 3"])) == 1
     assert result.translator is result.translator
 

@@ -136,6 +136,7 @@ class _Summary(BaseModel):
     updates: _Count = 0
     hours: float = 0.0
     target_tokens: _Count = 0
+    skipped_updates: _Count = 0
     parameters: _Count = 0
     threads: _Count = 0
     processes: _Count = 0

@@ -249,9 +249,10 @@ def test_command_prints_the_summary(tmp_path: Path, capsys):
     recipe.write_text("src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n")
     keys = [f"out={tmp_path}/run", "segment.merges=30"]
     assert command.main([str(recipe), *keys]) == 0
-    out = capsys.readouterr().out
-    assert "train: 200 pairs" in out
-    assert "training pairs with a mean of" in out
+    captured = capsys.readouterr()
+    assert "train: 200 pairs" in captured.out
+    assert "training pairs with a mean of" in captured.out
+    assert f"next: nmt-train {recipe} out={tmp_path}/run segment.merges=30\n" in captured.err
     assert not (tmp_path / "run").exists()
 
 

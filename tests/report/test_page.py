@@ -21,7 +21,7 @@ from nmt.report.page import _title, render
 from nmt.report.paths import relative_paths
 from nmt.report.runs import read_runs
 from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
+from nmt.run.results import read_summary, write_summary
 from tests import final_reports
 from tests.report.conftest import HEBREW, HOSTILE
 from tests.report.page import Page
@@ -362,6 +362,15 @@ def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path):
     vocab = other / "vocab.txt"
     vocab.write_text(vocab.read_text(encoding="utf-8") + "other\t1\t1\n", encoding="utf-8")
     assert note in render(read_runs([folder / "plain", other]))
+
+
+def test_skipped_updates_are_counted(folder, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(folder / "plain", other)
+    assert "Skipped updates" not in render(read_runs([other]))
+    summary = read_summary(RunFolder(other))
+    write_summary(RunFolder(other), {**summary, "skipped_updates": 3})
+    assert "Skipped updates" in render(read_runs([other]))
 
 
 def test_each_test_set_has_its_sections(several_sets):

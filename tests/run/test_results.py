@@ -49,6 +49,18 @@ def test_an_old_run_is_reported(old):
     assert (result.bleu, result.tokenized_bleu) == (2.5, 3.5)
 
 
+@pytest.mark.parametrize(("best", "ppl"), [({}, 8.0), ({"best": "u000001"}, 9.0)])
+def test_of_equal_scores_the_later_counts_unless_an_older_version_chose_the_earlier(
+    tmp_path, best, ppl
+):
+    run = trained(tmp_path / "run", 1, 2, recipe=RECIPE)
+    records = [{**record, "bleu": 3.0} for record in DEV]
+    run.metrics_file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_summary(run, {"status": "finished", **best})
+    result = read_result(run.path)
+    assert (result.dev, result.ppl) == (3.0, ppl)
+
+
 def test_an_old_run_is_resumed_and_its_records_stay_readable(old):
     with TrainingFolder(old.path, BY_TOKENIZED_BLEU, resume=True) as run, MetricsLog(run) as log:
         assert run.resuming
