@@ -51,6 +51,14 @@ def written(run: Path, output: Path) -> Page:
     return Page.read(output)
 
 
+def replace_outputs(run: Path, text: str) -> None:
+    """Write other translations of test, as if the run had scored them."""
+    (run / "test.hyp").write_text(text, encoding="utf-8")
+    values = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    values = {name: value for name, value in values.items() if name not in ("files", "sha256")}
+    write_summary(RunFolder(run), values)
+
+
 # ---------------------------------------------------------------- the file
 
 
@@ -127,7 +135,7 @@ def test_text_from_right_to_left(tmp_path):
     test = {"path": "other/test", "src": "gl", "tgt": "he"}
     keys = {"data": {"test": test, "checks": "off"}}
     run = nmt.train(toy_recipe(tmp_path, keys), quiet=True).run
-    (run / "test.hyp").write_text(f"{HEBREW}\n" * 4, encoding="utf-8")
+    replace_outputs(run, f"{HEBREW}\n" * 4)
     page = written(run, tmp_path / "page.html")
     directions = {(cell["lang"], cell["dir"]) for cell in page.all("dd") if "lang" in cell}
     assert directions == {("gl", "auto"), ("he", "rtl")}
@@ -233,7 +241,7 @@ def test_attention_is_that_of_pieces_by_the_rules_of_the_languages_of_the_set(tm
     test = {"path": "other/test", "src": "it", "tgt": "fr"}
     data = {"test": test, "tokenized": False, "checks": "off"}
     run = nmt.train(toy_recipe(tmp_path, {"data": data}), quiet=True).run
-    (run / "test.hyp").write_text("l'homme 1 2 3\n" * 4)
+    replace_outputs(run, "l'homme 1 2 3\n" * 4)
     runs = read_runs([run])
     outputs, translators = Outputs(runs, "test"), load_translators(runs)
     maps, _ = heat_maps(runs[0], translators[runs[0].name], outputs, outputs.examples()["Random"])
