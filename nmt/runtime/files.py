@@ -132,8 +132,8 @@ def disk_errors(
 ) -> Iterator[None]:
     """Turn an OSError of the block into a DiskError; see ``disk_error`` for the arguments.
 
-    If the disk is full, the outermost of nested blocks decides, because it knows the command and
-    all bytes to write.
+    If the disk is full, the outermost of nested blocks with ``needed`` decides, because it knows
+    the command and all bytes to write.
 
     Raises:
         DiskError: in place of any OSError except BrokenPipeError.
@@ -144,7 +144,7 @@ def disk_errors(
         raise
     except DiskError as inner:
         cause = inner.__cause__
-        if isinstance(cause, OSError) and cause.errno in (*_FULL, errno.EFBIG):
+        if needed and isinstance(cause, OSError) and cause.errno in (*_FULL, errno.EFBIG):
             raise disk_error(cause, path, needed, elsewhere, again) from cause
         raise
     except OSError as error:
