@@ -269,13 +269,11 @@ def test_kernels_support_cpu_tensors_without_gradients():
 
 def test_kernels_are_loaded_for_enough_tokens_only(monkeypatch):
     monkeypatch.setattr(kernels, "_compiled", None)
-    monkeypatch.setattr(kernels, "_tokens", 0)
-    for _ in range(2):  # of one sentence after the other
-        kernels.load_if_worthwhile(kernels.MIN_TOKENS // 2 - 1)
+    kernels.load_if_worthwhile(kernels.MIN_TOKENS - 1)
     assert kernels._compiled is None
     assert not kernels.supports(torch.ones(10**6))
     assert kernels.supports(torch.ones(10, dtype=torch.bfloat16))  # torch would round more often
-    kernels.load_if_worthwhile(2)
+    kernels.load_if_worthwhile(kernels.MIN_TOKENS)
     assert kernels._compiled is numba_kernels
     assert kernels.supports(torch.ones(1))
 

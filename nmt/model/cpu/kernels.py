@@ -22,7 +22,6 @@ MIN_TOKENS = 2_000  # loading the kernels pays from this many tokens to search o
 NO_INDICES = np.empty(0, dtype=np.int64)
 
 _compiled: ModuleType | None = None
-_tokens = 0  # of all calls of ``load_if_worthwhile``
 
 
 def load() -> ModuleType:
@@ -36,13 +35,8 @@ def load() -> ModuleType:
 
 
 def load_if_worthwhile(tokens: int) -> None:
-    """Load the kernels once this process has had enough tokens; call it before the work.
-
-    So a program that translates one sentence after the other gets them too.
-    """
-    global _tokens
-    _tokens += tokens
-    if _tokens >= MIN_TOKENS:
+    """Load the kernels if there are enough tokens; call it before the work, not during it."""
+    if tokens >= MIN_TOKENS:
         load()
 
 
