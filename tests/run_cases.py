@@ -104,7 +104,12 @@ class Steps:
         self.count, self.act, self.at = 0, act, at
         for name in ("fsync", "rename", "replace", "mkdir", "unlink"):
             monkeypatch.setattr(os, name, self.wrap(getattr(os, name)))
-        monkeypatch.setattr(files, "open", self.wrap(open), raising=False)
+        write = self.wrap(open)
+
+        def open_file(path, mode, **named):  # reading needs no space
+            return (open if mode == "rb" else write)(path, mode, **named)
+
+        monkeypatch.setattr(files, "open", open_file, raising=False)
         monkeypatch.setattr(shutil, "rmtree", self.wrap(shutil.rmtree))
 
     def wrap(self, real):
