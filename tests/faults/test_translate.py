@@ -450,7 +450,7 @@ def test_a_missing_run_folder_is_refused(translate: Command, trained: Path, tmp_
 
 
 def test_a_damaged_checkpoint_is_refused(translate: Command, run: Path) -> None:
-    weights = run / "checkpoints" / (run / "best").read_text().strip() / "model.safetensors"
+    weights = run / "checkpoints" / (run / "best").read_text().split()[0] / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
