@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.session import TrainingResult as TrainingResult
     from nmt.session import train as train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {
     "Recipe": "nmt.config.recipe",
