@@ -10,8 +10,9 @@ from tests import final_reports
 # one thread, here and in the commands that tests start; must be set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# commands inherit the handler, and a shell ignores SIGINT in background jobs
+# commands inherit the handlers, and a shell ignores SIGINT in background jobs
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 
 # a short training waits for the disk for most of its time, and only a power cut would need it
 os.fsync = lambda descriptor: None
