@@ -24,6 +24,7 @@ tgt: en
 data:
   train: [/corpus/train]
   dev: /corpus/dev
+  normalize: clean
 """
 
 

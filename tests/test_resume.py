@@ -201,7 +201,7 @@ def test_killed_without_a_save_continues_from_the_last_validation(
 
     with monkeypatch.context() as patch:
         call_after(patch, Trainer, "update", killed)
-        assert main([recipe, f"out={tmp_path / 'run'}"]) == 3
+        assert main([recipe, f"out={tmp_path / 'run'}"]) == 4
     assert main([recipe, f"out={tmp_path / 'run'}", "--resume"]) == 0
     assert not difference(result(tmp_path / "run"), uninterrupted)
     assert " resumed from update 4\n" in (tmp_path / "run" / "train.log").read_text()
@@ -221,7 +221,7 @@ def test_killed_while_it_saves_the_validation_of_a_stopped_update(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "save", killed)
-        assert main([recipe, f"out={run}", "--resume"]) == 3
+        assert main([recipe, f"out={run}", "--resume"]) == 4
     assert main([recipe, f"out={run}", "--resume"]) == 0
     assert not difference(result(run), uninterrupted)
 
@@ -249,7 +249,9 @@ def test_a_resumed_lr_ramp_knows_its_lowest_loss(recipe, tmp_path, monkeypatch):
     ramp += ["schedule.stop_loss_ratio=1.02", "train.log_every=1"]
     assert main([*ramp, f"out={tmp_path / 'uninterrupted'}"]) == 0
     uninterrupted = result(tmp_path / "uninterrupted")
-    assert uninterrupted["summary"]["reason"] == "the lr_ramp schedule ended"
+    assert uninterrupted["summary"]["reason"] == (
+        "loss over 1.02 times its lowest (stop_loss_ratio)"
+    )
     last = uninterrupted["summary"]["updates"]
     losses = [r["loss"] for r in uninterrupted["metrics"] if r["kind"] == "train"]
     assert losses.index(min(losses)) < last - 1

@@ -35,7 +35,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "vocab.txt": Vocab.load,
     "segmenter.json": load_segmenter,
     "codes.txt": lambda folder: read_codes(folder / "codes.txt"),
-    "spm.model": lambda folder: SentencePiece.load(folder, Moses(False, nfc=False), {}),
+    "spm.model": lambda folder: SentencePiece.load(folder, Moses(False), {}),
     "summary.json": lambda folder: read_summary(RunFolder(folder)),
     "nmt.json": read_metadata,
     "model.bin": lambda folder: file_digest(folder / "model.bin"),
