@@ -113,8 +113,8 @@ def test_a_run_folder_whose_name_is_not_utf8(runs, tmp_path):
     shutil.copytree(runs[0], run)
     output = tmp_path / "out.svg"
     for figure in figures.FIGURES:
-        assert main([figure, str(run), str(runs[0]), "-o", str(output)]) == 0
-    assert main(["curves", str(run), "-o", str(output)]) == 0
+        assert main([figure, str(run), str(runs[0]), "-o", str(output), "--force"]) == 0
+    assert main(["curves", str(run), "-o", str(output), "--force"]) == 0
     assert "run\ufffd<" in output.read_text(encoding="utf-8")
 
 
@@ -176,7 +176,8 @@ def test_an_output_in_a_folder_that_does_not_exist_is_an_error(runs, tmp_path, c
     output = tmp_path / "missing" / "out.png"
     assert main(["curves", str(runs[0]), "-o", str(output)]) == 2
     err = capsys.readouterr().err
-    assert f"{output.parent}: the folder does not exist\n  -> create it, or pass another" in err
+    fix = f"create it (mkdir -p {output.parent}), or choose another path"
+    assert f"{output.parent}: the folder does not exist\n  -> {fix}\n" in err
 
 
 def test_the_same_runs_give_the_same_file(runs, tmp_path):

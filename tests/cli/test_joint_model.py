@@ -64,7 +64,8 @@ def test_the_command_at_the_end_of_a_training_fits_the_dev_set(run, tmp_path, de
     entry = json.dumps({**dev, "path": str(folder / dev["path"])})
     keys = [f"data.dev={entry}", f"out={tmp_path / 'run'}"]
     result = nmt.train(folder / "toy.yaml", keys, quiet=True)
-    assert result.text.endswith(f" | nmt-translate {result.run}{options}")
+    end = f" | nmt-translate {result.run}{options}\nbrowser:    nmt-serve {result.run}"
+    assert result.text.endswith(end)
     assert main([str(result.run), *shlex.split(options), "--input", str(folder / "dev.gl")]) == 0
 
 
@@ -132,7 +133,7 @@ def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     served = ServedModel("m", nmt.Translator.load(run), "torch", Limits())
     line = "dell'anno 1"
     for src, expected in (("it", ["dell'", "anno", "1"]), (None, ["dell'anno", "1"])):
-        [result] = served.translate([line], {"align": True, "src": src})
+        [result] = served.translate([line], {"align": True, "src": src}, 0, lambda: None)
         assert [line[w["start"] : w["end"]] for w in result["source_words"]] == expected
     served.batcher.close()
 

@@ -428,7 +428,8 @@ def test_flags_that_need_pairs(command: Command, capsys: pytest.CaptureFixture[s
         (b"", "no line can be translated (the file is empty)"),
         (b"\n \n", "no line can be translated (source blank)"),
         ("ολα\n".encode(), "no line can be translated (source not in the script of en)"),
-        ("one\n".encode("utf-16"), "mono.en:1: not UTF-8"),
+        ("one\n".encode("utf-16"), "mono.en: is not a text file\n  -> this is UTF-16: convert"),
+        (b"tw\xf6\n", "no line can be translated (source not UTF-8)"),
         (b"x" * 10_000_001, "mono.en:1: this line has over 10,000,000 bytes"),
     ],
 )

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from nmt.cli.input import StreamLines, read_input, read_parallel
 from nmt.cli.output import locked_output
 from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.config.recipe import DecodeConfig
+from nmt.data.sentences import UsualLine
 from nmt.decoding.batching import read_chunks
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.options import SearchOptions, as_flag, search_options
@@ -461,6 +463,7 @@ class Capitals:
     precision = "fp32"
     always_tagged = False
     unknown = UnknownPieces()
+    codec = SimpleNamespace(usual=UsualLine())
 
     def model_hash(self) -> str:
         return "capitals"

@@ -426,5 +426,5 @@ def test_nmt_plot_draws_the_stack_of_a_language_model(folder, tmp_path):
     assert plot.main(["gains", str(run), "-o", str(picture)]) == 0
     assert "decoder" in picture.read_text()
     assert "encoder" not in picture.read_text()
-    assert plot.main(["curves", str(run), "-o", str(picture)]) == 0
+    assert plot.main(["curves", str(run), "-o", str(picture), "--force"]) == 0
     assert "perplexity" in picture.read_text()
