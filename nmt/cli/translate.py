@@ -386,10 +386,10 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            cut, short = _write(translations, output, output_format.format_line, finished)
+            written = _write(translations, output, output_format.format_line, finished)
             if corpus is None:  # a corpus is without them, and counts them
-                _note_cut(cut, translator.unknown.lines)
-                _note_short(short)
+                _note_cut(written.cut, written.translated)
+                _note_short(written.short)
     _note_unknown(translator.unknown)
 
 
@@ -450,22 +450,34 @@ def _signature(
     return file_signature(translator.model_hash(), device, chosen, *inputs)
 
 
+class Written(NamedTuple):
+    """What was written.
+
+    Attributes:
+        translated: number of lines that are not blank.
+        cut: number of lines with a translation that was cut at the length limit.
+        short: numbers of the lines, from 1, whose translation is far too short.
+    """
+
+    translated: int
+    cut: int
+    short: list[int]
+
+
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
-) -> tuple[int, list[int]]:
-    """Write the translations of each line, from line ``finished`` on.
+) -> Written:
+    """Write the translations of each line, from line ``finished`` on."""
+    from nmt.decoding.codec import BLANK
 
-    Returns:
-        How many lines have a translation that was cut at the length limit, and the numbers of the
-        lines, from 1, whose translation is far too short.
-    """
-    cut, short = 0, []
+    translated, cut, short = 0, 0, []
     for number, of_line in enumerate(translations, finished):
         output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
+        translated += of_line[0] != BLANK
         cut += not of_line[0].finished
         if of_line[0].short:
             short.append(number + 1)
-    return cut, short
+    return Written(translated, cut, short)
 
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
