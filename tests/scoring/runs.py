@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
+import nmt
 from nmt.config.load import dump_recipe, load_recipe
+from nmt.run.manifest import (
+    FORMAT,
+    MANIFEST,
+    MANIFEST_TYPE,
+    MODEL,
+    OPTIMIZER,
+    STATE,
+    FileEntry,
+    Manifest,
+)
+from nmt.run.state import TrainState
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     return path
+
+
+def write_checkpoint(folder: Path) -> None:
+    """Write a checkpoint whose state can be read; its tensors are empty files."""
+    contents = {MODEL: b"", OPTIMIZER: b"", STATE: TrainState().to_json().encode()}
+    entries = {
+        name: FileEntry(len(data), sha256(data).hexdigest()) for name, data in contents.items()
+    }
+    contents[MANIFEST] = MANIFEST_TYPE.dump_json(Manifest(FORMAT, nmt.__version__, "", entries))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
 
 
 def make_run(
@@ -32,7 +57,7 @@ def make_run(
         encoding="utf-8",
     )
     run = folder / name
-    (run / "checkpoints" / best).mkdir(parents=True)
+    write_checkpoint(run / "checkpoints" / best)
     (run / "best").write_text(best + "\n", encoding="utf-8")
     (run / "config.yaml").write_text(dump_recipe(load_recipe(recipe, extra)), encoding="utf-8")
     for checkpoint, hyps in dev_hyps.items():

@@ -116,12 +116,18 @@ def test_dev_split_and_language_options(
 
 
 def test_help_is_complete_and_short(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--help"])
-    assert left.value.code == 0
-    shown = capsys.readouterr().out
-    for option in ("RUN", "--split", "--hyp", "--ref", "--src", "--tgt-lang", "--json"):
+    def helped(flag: str) -> str:
+        with pytest.raises(SystemExit) as left:
+            main([flag])
+        assert left.value.code == 0
+        return capsys.readouterr().out
+
+    shown = helped("--help")
+    everything = helped("--help-all")
+    for option in ("RUN", "--split", "--hyp", "--ref", "--tgt-lang", "--json"):
         assert option in shown
+        assert option in everything
+    assert "--src" in everything
     assert len(shown.splitlines()) <= 55
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.runtime.signals import end_with_parent
+from tests.scoring.runs import write_checkpoint
 
 
 def main() -> int:
@@ -36,7 +37,7 @@ def main() -> int:
     (run / "dev").mkdir(parents=True, exist_ok=True)
     (run / "config.yaml").write_text(dump_recipe(recipe), encoding="utf-8")
     (run / "environment.json").write_text(json.dumps(dict(os.environ)))
-    (run / "checkpoints" / "u000008").mkdir(parents=True, exist_ok=True)
+    write_checkpoint(run / "checkpoints" / "u000008")
     (run / "best").write_text("u000008\n")
     trial = run.name.partition(".trial-")[2]
     dev = 10.0 + recipe.seed
