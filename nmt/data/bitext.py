@@ -127,7 +127,7 @@ class CorpusFiles:
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
         for entries in (recipe.data.dev, recipe.data.test or []):
             problems += [
-                UserError("is not a file", at=file, fix=missing_fix(file))
+                UserError("is not a file", at=file, fix=missing_fix(file, "other_refs"))
                 for entry in entries
                 for file in entry.other_refs
                 if not Path(file).is_file()

@@ -46,11 +46,16 @@ def similar_path(path: Path, ending: Callable[[Path], str | None] | None = None)
         return None
 
 
-def missing_fix(path: str | Path) -> str:
-    """Return the next step for a file or folder that does not exist."""
+def missing_fix(path: str | Path, key: str = "") -> str:
+    """Return the next step for a file or folder that does not exist.
+
+    Args:
+        key: of the recipe that has the path.
+    """
     if url := url_of(path):
         return (
             f"this is a URL: download the file, for example with curl -LO {url}, and give its path"
         )
     near = similar_path(Path(path))
-    return f"check the path; did you mean {near}?" if near else "check the path"
+    check = f"check the path in {key}" if key else "check the path"
+    return f"{check}; did you mean {near}?" if near else check
