@@ -60,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
         "--src", metavar="F", help="source, for COMET and to count hypotheses that copy it"
     )
     p.add_argument(
-        "--tgt-lang", metavar="LANG", help="language of the files, for tokenization; default: en"
+        "--tgt-lang",
+        metavar="LANG",
+        help="language of the files, for tokenization; default: by the name or script of --ref",
     )
     p.add_argument(
         "--tokenized", action="store_true", help="the files are Moses-tokenized, not plain text"
