@@ -17,7 +17,7 @@ from typing import Any
 
 import nmt
 
-# options of version 0.1 -> their names now
+# options of version 0.2 -> their names now
 RENAMED = {"--out": "--output", "--src": "--src-lang", "--tgt": "--tgt-lang"}
 GENERAL = "general"  # title of the options that all commands have
 

@@ -1,4 +1,4 @@
-"""Lines are split after sentences, and nothing of a line is lost."""
+"""Lines are split after sentences, and the parts together are the line."""
 
 from __future__ import annotations
 
