@@ -101,11 +101,12 @@ def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: An
     """Return a Translator with noise on every parameter of its model and peaked outputs."""
     segmenter, vocab = words or text()
     config = ModelConfig(**{**SIZES, **keys})
-    model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
+    # every value drawn here, whatever tests ran before
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
         for parameter in model.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+            parameter += 0.3 * torch.randn_like(parameter)
         last = model.decoder.norm or list(model.decoder.layers)[-1].ffn_res.norm
         for parameter in last.parameters():
             parameter *= 3
