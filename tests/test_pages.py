@@ -84,10 +84,16 @@ GL_EN = {"gl-en.yaml": RECIPE}
 CORPUS_ABOVE = {split: f"../corpus/{split}" for split in words.SIZES}
 PAGES = {
     "README.md": Page(
-        recipes={"recipes/quickstart.yaml": RECIPE},
-        name="gl-en.yaml",
-        runs=("runs/gl-en", "runs/quickstart"),
-        not_run={"nmt-sweep recipes/": "eighteen trainings; tests/sweep", "nmt-serve": SERVER},
+        recipes=GL_EN,
+        pairs={"raw": "gl en"},
+        runs=("runs/quickstart",),
+        before="paste raw.gl raw.en > pairs.tsv\nrm -r corpus",  # the page makes it
+        changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
+        not_run={
+            "nmt-train --suggest": SUGGEST,
+            "nmt-sweep recipes/": "eighteen trainings; tests/sweep",
+            "nmt-serve": SERVER,
+        },
     ),
     "docs/index.md": Page(
         recipes={"recipes/quickstart.yaml": {**RECIPE, "data": CORPUS_ABOVE}},

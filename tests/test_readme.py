@@ -1,4 +1,4 @@
-"""README's commands, recipe and Python example work as printed; links of all pages resolve."""
+"""README's commands and figures are right, as is its first recipe; links of all pages resolve."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ import pytest
 import nmt
 from nmt.cli import train
 from nmt.config.load import load_recipe
-from nmt.config.recipe import Recipe
-from tests.toy import toy_corpus, toy_recipe
+from tests.toy import toy_corpus
 from tests.words import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+WHICH_RECIPE = (ROOT / "docs" / "howto" / "which-recipe.md").read_text(encoding="utf-8")
 PARSERS: dict[str, ArgumentParser] = {
     name: importlib.import_module(module).parser() for name, module in COMMANDS.items()
 }
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, page: str = README) -> list[str]:
     """Fenced blocks of a language, without their indentation."""
-    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", README, re.M | re.S)
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page, re.M | re.S)
     return [textwrap.dedent(text) for name, text in found if name == language]
 
 
-def section(title: str) -> str:
-    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+def section(title: str, page: str = README) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 @pytest.fixture
 def own_recipe(tmp_path) -> Path:
-    """README's recipe beside a corpus of the names it says."""
+    """The recipe of docs/howto/which-recipe.md beside a corpus of the names it says."""
     toy_corpus(tmp_path / "corpus", {"train": 60, "dev": 5, "test": 5})
-    (block,) = blocks("yaml")
+    (block,) = blocks("yaml", WHICH_RECIPE)
     path = tmp_path / "gl-en.yaml"
     path.write_text(block, encoding="utf-8")
     return path
@@ -64,25 +65,6 @@ def test_the_two_commands_are_what_ci_runs():
             assert any(line[: len(words)] == words for line in lines), part
 
 
-def test_the_python_example_runs(tmp_path, capsys):
-    toy_corpus(tmp_path, {"train": 30, "dev": 2, "test": 2})
-    run = tmp_path / "runs" / "quickstart"
-    overrides = [f"out={run}", "train.validate_every=1", "train.max_validations=1"]
-    assert train.main([str(toy_recipe(tmp_path)), *overrides]) == 0
-    capsys.readouterr()
-    (example,) = blocks("python")
-    assert "recipes/quickstart.yaml" in example
-    assert "runs/quickstart" in example
-    names: dict[str, object] = {}
-    exec(
-        example.replace("runs/", f"{tmp_path}/runs/").replace("recipes/", f"{ROOT}/recipes/"), names
-    )
-    assert capsys.readouterr().out.count("\n") == 1
-    recipe = names["recipe"]
-    assert isinstance(recipe, Recipe)
-    assert recipe.model.norm == "rmsnorm"
-
-
 def test_the_recipe_reads_and_its_corpus_is_found(own_recipe, tmp_path):
     recipe = load_recipe(own_recipe)
     assert [entry.path for entry in recipe.data.train] == [str(tmp_path / "corpus" / "train")]
@@ -94,7 +76,7 @@ def test_the_recipe_reads_and_its_corpus_is_found(own_recipe, tmp_path):
 
 
 def test_everything_else_is_the_papers_strongest_setting(own_recipe):
-    said = " ".join(section("Your own corpus in three steps").split())
+    said = " ".join(section("Write a recipe yourself", WHICH_RECIPE).split())
     assert (
         "PreNorm + FixNorm + ScaleNorm, SmallInit, Adam, 8000 updates of warm-up, "
         "label smoothing 0.1, batches of 4096 tokens" in said
@@ -133,6 +115,15 @@ def test_overrides_in_the_text_are_right(own_recipe):
     for _, recipe, *overrides in commands:
         assert recipe == own_recipe.name
         load_recipe(own_recipe, overrides)
+
+
+def test_its_results_are_those_of_the_results():
+    rows = [line.split("|") for line in section("Five results").splitlines() if line[:1] == "|"]
+    scores = [row[-2].strip() for row in rows[2:]]
+    assert len(scores) == 5
+    assert [score for score in scores if score not in RESULTS] == []
+    quoted = re.findall(r"\b\d\d\.\d\d\b", README.partition("\n## ")[0])
+    assert [figure for figure in quoted if figure not in RESULTS] == []
 
 
 def test_documented_commands_and_options_exist():
