@@ -151,11 +151,20 @@ def anchors(page: Path) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
+FILE = r"`((?:nmt|data_prep|tests|recipes|docs|benchmarks)/[\w/.*-]+)[`:]"
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@each_page
+def test_files_of_the_repository_that_a_page_names_exist(page: Path):
+    if page.name != "CHANGELOG.md":
+        text = page.read_text(encoding="utf-8")
+        names = re.findall(FILE, text)
+        assert [name for name in names if not list(ROOT.glob(name.rstrip("/")))] == []
+
+
+@each_page
 def test_links_lead_to_files_and_headings(page: Path):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if link.startswith(("https://", "http://")):
