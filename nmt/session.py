@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.analysis.live_curve import live_view
-from nmt.analysis.observers import ObserverHook
+from nmt import hooks
 from nmt.config.load import as_recipe, dump_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import held_out_entries
@@ -20,7 +19,6 @@ from nmt.data.segmenters import save_segmenter
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, Terminated
-from nmt.report import final
 from nmt.run.checkpoint import (
     TrainState,
     checkpoints_to_keep,
@@ -43,9 +41,9 @@ from nmt.runtime.files import disk_errors, require_space, write_atomic
 from nmt.runtime.memory import frozen_count, parameter_count, require_memory
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
-from nmt.suggest.sizes import advice_for
 from nmt.training.finish import finish, write_diverged
 from nmt.training.init import Parent, Transfer, make_transfer
+from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveView, Validation
 from nmt.training.resume import prepare_resumed, prepare_to_resume
@@ -234,7 +232,7 @@ class Training:
         if sharded := recipe.train.shard == "full" and world.size > 1:
             require_shardable(precision)
         require_memory(self.parameters, device, world.size if sharded else 1)
-        if advice := advice_for(recipe, prepared, self.parameters):
+        if advice := hooks.advise(recipe, prepared, self.parameters):
             self._print(f"advice: {advice}")
         self.task = make_task(recipe, prepared, device, precision)
 
@@ -243,7 +241,7 @@ class Training:
         run = self.run_folder
         if not run.report_file.exists():
             with run, MetricsLog(run, console=not self.quiet) as log:
-                final.write_final_report(run, log)
+                hooks.write_report(run, log)
 
     def describe(self) -> str:
         """Return the description of the training: parent, parameters, device and precision."""
@@ -269,7 +267,7 @@ class Training:
             Terminated: SIGTERM or SIGHUP; the state is saved.
         """
         run, recipe = self.run_folder, self.task.recipe
-        view = LiveView() if self.quiet else live_view()
+        view = LiveView() if self.quiet else hooks.live_view()
         with (
             stop_signals() as stop,
             run,
@@ -283,7 +281,7 @@ class Training:
                     raise Stopped
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
-                final.write_final_report(run, log)
+                hooks.write_report(run, log)
                 self.world.meet()
             except Stopped:
                 view.end()
@@ -295,7 +293,7 @@ class Training:
                 raise Terminated(stop.requested or "SIGTERM") from None
             except Diverged as error:
                 write_diverged(trainer, error.what)
-                final.write_final_report(run, log)
+                hooks.write_report(run, log)
                 raise
             finally:
                 view.end()

@@ -21,5 +21,5 @@ os.fsync = lambda descriptor: None
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-# each training ends with a report, which takes seconds; tests/report writes those it looks at
+# each training ends with a report, which takes seconds; tests/apps/report writes those it looks at
 final_reports.leave_out()

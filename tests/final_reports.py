@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.report import final
+from nmt.apps.report import final
 
 _write = final.write_final_report
 

@@ -35,8 +35,8 @@ NETWORK = "needs a network"
 PROGRAMS = set(
     "cat chmod cp do done echo for grep head mkdir paste printf shuf split".split()  # noqa: SIM905
 )
-SUGGEST = "times the machine; tests/cli/test_suggest.py"
-SERVER = "runs until it is stopped; tests/serve"
+SUGGEST = "times the machine; tests/apps/suggest"
+SERVER = "runs until it is stopped; tests/apps/serve"
 EXAMPLE = """\
 import nmt
 
@@ -91,7 +91,7 @@ PAGES = {
         changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={
             "nmt-train --suggest": SUGGEST,
-            "nmt-sweep recipes/": "eighteen trainings; tests/sweep",
+            "nmt-sweep recipes/": "eighteen trainings; tests/apps/sweep",
             "nmt-serve": SERVER,
         },
     ),
@@ -180,7 +180,7 @@ PAGES = {
         recipes={"gl-en.yaml": {**RECIPE, "schedule": {"kind": "inverse_sqrt"}}},
         before="nmt-sweep --dry-run two-corpora.yaml\nnmt-sweep --dry-run tuned.yaml",
         not_run={
-            "nmt-sweep norms.yaml": "six trainings; tests/sweep",
+            "nmt-sweep norms.yaml": "six trainings; tests/apps/sweep",
             "nmt-sweep recipes/ablations/t-table3.yaml": "sixty trainings of hours",
         },
     ),
@@ -204,7 +204,7 @@ PAGES = {
 }
 # these have tests of their own, or none of their blocks can run
 ELSEWHERE = {
-    "docs/analysis.md": "tests/analysis",
+    "docs/analysis.md": "tests/apps/plot",
     "docs/architecture.md": "no commands of users",
     "docs/commands.md": "tests/cli",
     "docs/data.md": "tests/data_prep",

@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from nmt.analysis.figures import FIGURES
+from nmt.apps.plot.figures import FIGURES
 from nmt.config.load import load_recipe, load_variants
 from nmt.config.recipe import groups
 from nmt.config.schema import keys_of

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.apps.sweep.plan import grid
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe, load_sweep, load_variants
 from nmt.config.schedules import InverseSqrt
 from nmt.data.prepare import prepare
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
-from nmt.sweep.plan import grid
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from nmt.analysis import live_curve
 
 import nmt
-from nmt.analysis import live_curve
-from nmt.analysis.live_curve import LiveCurve, live_view
+from nmt.apps.plot.live_curve import LiveCurve, live_view
 from nmt.config.load import dump_recipe
 from nmt.errors import Diverged, RunError, UserError
 from nmt.run.checkpoint import TrainState

@@ -43,18 +43,18 @@ def body(args: argparse.Namespace) -> None:
 
 def whole_parser() -> argparse.ArgumentParser:
     """Return one parser with all commands."""
-    from nmt.cli.main import COMMANDS, first_line, importers
+    from nmt.cli.main import commands, first_line, importers
 
     root = argparse.ArgumentParser(prog="nmt", allow_abbrev=False)
     root.add_argument("--version", action="store_true", help="show the version")
-    commands = root.add_subparsers()
-    for name, meaning in COMMANDS.items():
+    parsers = root.add_subparsers()
+    for name, (module, meaning) in commands().items():
         if name == "import":
-            formats = commands.add_parser(name, help=meaning, allow_abbrev=False).add_subparsers()
-            for short, module in importers().items():
-                _add(formats, short, module, first_line(module))
+            formats = parsers.add_parser(name, help=meaning, allow_abbrev=False).add_subparsers()
+            for short, importer in importers().items():
+                _add(formats, short, importer, first_line(importer))
         else:
-            _add(commands, name, name, meaning)
+            _add(parsers, name, module, meaning)
     return root
 
 

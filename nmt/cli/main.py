@@ -15,23 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import nmt
+from nmt import hooks
 from nmt.cli.parsers import table
 
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = {
+COMMANDS = {  # those of the core
     "import": "make a corpus from your files, or download a public one",
     "prepare": "check, segment and encode a corpus in advance",
     "train": "train a model: raw text to test score",
     "translate": "translate text, or score given translations",
-    "score": "compute BLEU, chrF and TER, with intervals and significance",
-    "report": "write an HTML report of one or several runs",
-    "sweep": "train variants with several seeds, and compare them",
     "average": "average several checkpoints of a run",
     "export": "write a model as a folder for CTranslate2",
-    "serve": "serve models over HTTP, with a page to try them on",
-    "plot": "draw learning curves and the papers' figures",
     "completion": "print the completion of these commands for bash or zsh",
 }
 HELP = """\
@@ -85,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     path = ["nmt"]
-    choices, overview = {name: name for name in COMMANDS}, _overview
+    choices, overview = {name: module for name, (module, _) in commands().items()}, _overview
     if words[:1] == ["import"]:
         path.append(words.pop(0))
         choices, overview = importers(), _import_overview
@@ -112,11 +108,17 @@ def program(module: str) -> Program:
     """Import a command.
 
     Args:
-        module: name in ``nmt.cli``, or with a dot the complete name.
+        module: its name.
     """
-    found = importlib.import_module(module if "." in module else f"nmt.cli.{module}")
+    found = importlib.import_module(module)
     entry = found.main
     return Program(entry, getattr(entry, "parser", None) or found.parser)
+
+
+def commands() -> dict[str, tuple[str, str]]:
+    """Return all commands: name -> (module, what it does)."""
+    own = {name: (f"nmt.cli.{name}", meaning) for name, meaning in COMMANDS.items()}
+    return {**own, **hooks.commands()}
 
 
 def importers() -> dict[str, str]:
@@ -129,7 +131,7 @@ def importers() -> dict[str, str]:
 
 
 def _overview() -> str:
-    return HELP.format(commands=table(COMMANDS))
+    return HELP.format(commands=table({name: meaning for name, (_, meaning) in commands().items()}))
 
 
 def _import_overview() -> str:

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from nmt.cli.resume_translation import (
     CHOOSE_ANOTHER,
@@ -29,9 +29,45 @@ from nmt.cli.resume_translation import (
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import AGAIN, RESUME, disk_errors
 
+if TYPE_CHECKING:
+    from nmt.cli.input import Input
+    from nmt.decoding.codec import Translation
+    from nmt.decoding.translator import Translator
+
 RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
 NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
+
+
+class Corpus(Protocol):
+    """An output of several files, made from the text and all of its translations.
+
+    Attributes:
+        name: of the partial output.
+        signature: tells ``--resume`` that the partial output has another format.
+    """
+
+    name: str
+    signature: dict[str, Any]
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are written."""
+
+    def read_input(self) -> Input:
+        """Return the lines to translate; blank ones are not translated."""
+
+    def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
+        """Return what makes a line of the partial output: number, translation -> line."""
+
+    def is_complete(self, signature: Signature) -> bool:
+        """Return whether an earlier command has written these files."""
+
+    def check_unfinished(self, finished: int) -> None:
+        """Raise UserError if a file exists, given the number of finished lines."""
+
+    def write(self, partial: Path, settings: dict[str, Any]) -> None:
+        """Write the files from the complete partial output, and delete it."""
 
 
 @contextlib.contextmanager

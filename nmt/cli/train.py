@@ -7,11 +7,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from nmt import hooks
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import command_parser
 from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
-from nmt.cli.suggest import add_suggest, check_arguments, suggest_recipe
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 
@@ -32,7 +31,8 @@ def parser() -> argparse.ArgumentParser:
         "checkpoint.",
         epilog=EXAMPLES,
     )
-    add_recipe(p, "model.norm=layernorm seed=2", required=False)
+    extension = hooks.extension("train")
+    add_recipe(p, "model.norm=layernorm seed=2", required=extension is None)
     start = p.add_mutually_exclusive_group()
     start.add_argument(
         "--resume", action="store_true", help="continue from the newest checkpoint of the run"
@@ -47,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check the recipe, the device, the data and the memory, without training",
     )
-    add_suggest(p)
+    if extension is not None:
+        extension.add_options(p)
     return p
 
 
@@ -59,10 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Train in this process alone, or in the processes that torchrun started."""
-    check_arguments(args)
-    if args.suggest is not None:
-        limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
-        suggest_recipe(args)
+    extension = hooks.extension("train")
+    if extension is not None and (instead := extension.requested(args)) is not None:
+        instead()
         return
     with init_distributed() as world:
         if world.is_main:

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -21,6 +21,7 @@ from typing import (
     get_origin,
 )
 
+from nmt import hooks
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
@@ -31,8 +32,7 @@ from nmt.runtime.signals import raise_terminated
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.output import Output
-    from nmt.cli.pairs import SyntheticCorpus
+    from nmt.cli.output import Corpus, Output
     from nmt.cli.resume_translation import LineNumber, Signature
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
@@ -108,27 +108,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write one JSON object per translation, in which any text is unambiguous",
     )
-    pairs = p.add_argument_group("parallel corpus, for back-translation and distillation")
-    pairs.add_argument(
-        "--pairs",
-        metavar="PREFIX",
-        help="write the lines of --input to PREFIX.SRC and their translations to PREFIX.TGT, "
-        "without bad pairs; SRC and TGT are the languages of the run",
-    )
-    pairs.add_argument(
-        "--max-ratio",
-        type=float,
-        metavar="X",
-        help="drop a pair if one side has over X times the expected number of characters, plus "
-        "ten; default: 2",
-    )
-    pairs.add_argument(
-        "--max-copied",
-        type=float,
-        metavar="X",
-        help="drop a pair if over this share of the translated words are words of the source; 1 = "
-        "keep copies; default: 0.5",
-    )
+    if (extension := hooks.extension("translate")) is not None:
+        extension.add_options(p)
     model = p.add_argument_group("model")
     add_model_options(model)
     model.add_argument(
@@ -224,7 +205,7 @@ def _check_flags(args: argparse.Namespace) -> None:
                 at=as_flag(name),
                 fix=f"pass the path of a file, in which {meaning}",
             )
-    if args.resume and not (args.input and _output(args) and Path(args.input).is_file()):
+    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
         raise UserError(
             "--resume requires a regular --input file and --output or --pairs",
             fix="add them, or leave out --resume",
@@ -256,11 +237,6 @@ def _check_flags(args: argparse.Namespace) -> None:
                 f"--scores is redundant with {flag}, which writes the scores too",
                 fix="leave out --scores",
             )
-
-
-def _output(args: argparse.Namespace) -> str | None:
-    """Return the output, or the prefix of ``--pairs``; None = standard output."""
-    return args.pairs if args.output is None else args.output
 
 
 def _parallel_options(args: argparse.Namespace) -> list[str]:
@@ -322,25 +298,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the arguments and files, then translate."""
     from nmt.cli.output import locked_output
-    from nmt.cli.pairs import SyntheticCorpus, check_pairs_flags
 
     limit_onednn_cache(COMPILED_PRODUCTS)
+    extension = hooks.extension("translate")
+    corpus: Corpus | None = None if extension is None else extension.requested(args)
+    if corpus is not None:
+        args.output = corpus.name
     _check_flags(args)
-    check_pairs_flags(args)
     inputs = [args.input, *_parallel_files(args)]
     if args.forbid_all is not None:
         inputs.append(args.forbid_all)
-    corpus = None if args.pairs is None else SyntheticCorpus.of(args)
     files = None if corpus is None else corpus.files
     # a signal ends the command as an error does, so finished lines are written first
     with (
         raise_terminated(),
-        locked_output(_output(args), inputs, args.resume, args.force, files),
+        locked_output(args.output, inputs, args.resume, args.force, files),
     ):
         _translate(args, corpus)
 
 
-def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
+def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     from nmt.cli.input import read_input, read_parallel
     from nmt.cli.output import is_complete, open_output
     from nmt.cli.resume_translation import delete_signature, partial_path
@@ -358,7 +335,8 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
     enable_gc()
     options = translator.check_options(chosen, constraints.keys())
     _note_tags(translator, options)
-    signature = _signature(args, translator, options)
+    form = {} if corpus is None else corpus.signature
+    signature = _signature(args, translator, options, form)
     if corpus is None:
         output_format, complete = _output_format(args, options), None
         is_done = is_complete(args.output, signature, args.force)
@@ -367,7 +345,7 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
         settings = {"run": args.run, "checkpoint": translator.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
         is_done = args.resume and corpus.is_complete(signature)
-    name = _output(args)
+    name = args.output
     if name is not None and is_done:
         delete_signature(partial_path(Path(name)))
         what = "output" if corpus is None else "corpus"
@@ -399,7 +377,7 @@ def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) ->
 
     from nmt.cli.input import is_interactive
 
-    quiet = True if is_interactive(args.input) or _is_terminal_output(_output(args)) else None
+    quiet = True if is_interactive(args.input) or _is_terminal_output(args.output) else None
     # smoothing=0: long lines come first, so only the mean rate predicts the time left
     return tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet)
 
@@ -417,13 +395,20 @@ def _load(args: argparse.Namespace) -> Translator:
 
 
 def _signature(
-    args: argparse.Namespace, translator: Translator, options: SearchOptions
+    args: argparse.Namespace,
+    translator: Translator,
+    options: SearchOptions,
+    form: Mapping[str, Any],
 ) -> Signature:
-    """Return what ``--resume`` compares: model, input and all options that change a line."""
+    """Return what ``--resume`` compares: model, input and all options that change a line.
+
+    Args:
+        form: what says that the lines have another format.
+    """
     from nmt.cli.resume_translation import file_signature, stream_signature
 
     inputs = [args.input, *_parallel_files(args)]
-    if _output(args) is None or not all(name and Path(name).is_file() for name in inputs):
+    if args.output is None or not all(name and Path(name).is_file() for name in inputs):
         return stream_signature()
     chosen: dict[str, Any] = {
         # the batch size changes no line
@@ -432,8 +417,7 @@ def _signature(
         ),
         "scores": args.scores,
         "precision": translator.precision,
-        # the lines have another format
-        **({"pairs": True} if args.pairs else {}),
+        **form,
         **({"json": True} if args.json else {}),
     }
     reverse = translator.reverse if args.reverse and options.reverse_weight else None

@@ -10,21 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.data.bitext import held_out_entries
-from nmt.data.convert import ConvertLines, read_in_form
+from nmt.data.convert import read_in_form
 from nmt.data.report import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.verify import require_scored
-from nmt.scoring.buckets import (
-    FrequencyBucket,
-    LengthBucket,
-    by_frequency,
-    by_length,
-    count_words,
-    split_words,
-)
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
 
@@ -71,47 +63,6 @@ class Systems:
     other_ref_words: list[list[str]] = field(default_factory=list)
     training: list[TrainingFile] = field(default_factory=list)
     tokenized: bool = False
-
-    def by_length(self, system: str, metrics: Sequence[str]) -> list[LengthBucket]:
-        """Score a system by length of the first reference; metrics on plain text only."""
-        return by_length(
-            self.texts[system], self.refs, metrics, self.tgt_lang, other_refs=self.other_refs
-        )
-
-    def by_frequency(self, system: str, counts: Mapping[str, int]) -> list[FrequencyBucket]:
-        """Compare the words of a system and of the first reference by their training count.
-
-        Args:
-            counts: from ``training_counts``.
-        """
-        if self.tokenized:
-            hyps, refs = (
-                [line.split() for line in lines] for lines in (self.words[system], self.ref_words)
-            )
-        else:
-            hyps, refs = (
-                split_words(lines, self.tgt_lang) for lines in (self.texts[system], self.refs)
-            )
-        return by_frequency(hyps, refs, counts)
-
-    def training_counts(self) -> Counter[str]:
-        """Return how often each word occurs in the target side of the training text.
-
-        Raises:
-            UserError: a file is missing or cannot be read.
-        """
-        counts: Counter[str] = Counter()
-        for file in self.training:
-            if file.tokenized == self.tokenized:
-                lines = read_lines(file.path)
-            else:
-                convert = ConvertLines(self.tokenized, (file.lang, file.lang))
-                lines = (convert.line(line, file.lang) for line in read_lines(file.path))
-            if self.tokenized:
-                counts.update(word for line in lines for word in line.split())
-            else:
-                counts += count_words(lines, self.tgt_lang)
-        return counts
 
     def count_empty(self, system: str) -> int:
         """Return the number of blank hypotheses of a system."""

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 import nmt
+from nmt.apps.serve.limits import Limits
+from nmt.apps.serve.model import ServedModel
 from nmt.cli.translate import main
 from nmt.errors import UserError
 from nmt.export.folder import export
-from nmt.serve.limits import Limits
-from nmt.serve.model import ServedModel
 from tests.run_cases import forget_recipe
 from tests.toy import toy_corpus, toy_recipe
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 import os
 import resource
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nmt.cli.main import commands, program
 from nmt.export.folder import export
 from tests.export.cases import made
 
@@ -23,11 +23,12 @@ COMMANDS = [
 ]  # fmt: skip
 SECONDS = 1.5  # CPU time; an idle machine needs a third of it, importing torch alone more
 PROGRAM = """
-import importlib, sys
+import sys
+from nmt.cli.main import commands, program
 name, *sys.argv[1:] = sys.argv[1:]
 code = 0
 try:
-    code = importlib.import_module(f"nmt.cli.{name}").main()
+    code = program(commands()[name][0]).main()
 except SystemExit as stop:
     code = stop.code
 print(f"{code} {' '.join({'torch', 'numba', 'sacremoses', 'sacrebleu'} & sys.modules.keys())}")
@@ -109,7 +110,7 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     [
         ("train", ["x.yaml"], "nmt.config.load"),
         ("translate", ["run"], "nmt.cli.output"),
-        ("score", ["run"], "nmt.scoring.report"),
+        ("score", ["run"], "nmt.apps.evaluate.report"),
     ],
 )
 def test_an_interruption_while_a_command_imports_is_one_line(
@@ -119,7 +120,7 @@ def test_an_interruption_while_a_command_imports_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main = importlib.import_module(f"nmt.cli.{command}").main
+    main = program(commands()[command][0]).main
     real = builtins.__import__
 
     def interrupted(name: str, *args: Any, **named: Any) -> Any:

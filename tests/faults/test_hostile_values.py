@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.analysis.curves import RunMetrics
+from nmt.apps.plot.curves import RunMetrics
 from nmt.cli import common, export, plot, prepare, report, train
 from nmt.cli.parsers import command_parser
 from nmt.config.load import load_recipe

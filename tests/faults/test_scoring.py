@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.score import main
+from nmt.apps.evaluate.command import main
 from tests.scoring.runs import make_run, write_lines
 
+COMMAND = [sys.executable, "-m", "nmt.apps.evaluate.command"]
 LINES = ["one two three four five", "six seven eight nine ten"]
 
 
@@ -121,7 +122,7 @@ def test_wrong_values(ref: Path, capsys: pytest.CaptureFixture[str], option: lis
 def test_a_closed_output_pipe_ends_the_command(ref: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "nmt.cli.score", "--hyp", str(ref), "--ref", str(ref)]
+    command = [*COMMAND, "--hyp", str(ref), "--ref", str(ref)]
     ran = subprocess.run(
         command, stdout=writing, stderr=subprocess.PIPE, encoding="utf-8", check=False
     )
@@ -132,7 +133,7 @@ def test_a_closed_output_pipe_ends_the_command(ref: Path) -> None:
 
 def test_ascii_locale(tmp_path: Path, ref: Path) -> None:
     hyp = write_lines(tmp_path / "höchst", LINES)
-    command = [sys.executable, "-m", "nmt.cli.score", "--hyp", str(hyp), "--ref", str(ref)]
+    command = [*COMMAND, "--hyp", str(hyp), "--ref", str(ref)]
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     ran = subprocess.run(
         [*command, "--metrics", "bleu"], env=environment, capture_output=True, check=False
@@ -144,7 +145,7 @@ def test_ascii_locale(tmp_path: Path, ref: Path) -> None:
 def test_a_file_name_that_is_not_utf8(tmp_path: Path, ref: Path) -> None:
     hyp = os.fsencode(tmp_path) + b"/h\xff"
     os.link(ref, hyp)
-    command = [sys.executable, "-m", "nmt.cli.score", "--hyp", hyp, "--ref", str(ref)]
+    command = [*COMMAND, "--hyp", hyp, "--ref", str(ref)]
     for options in (["--metrics", "bleu"], ["--metrics", "bleu", "--json"]):
         ran = subprocess.run([*command, *options], capture_output=True, check=False)
         assert ran.returncode == 0, ran.stderr

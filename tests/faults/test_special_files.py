@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.apps.report.runs import read_runs
 from nmt.cli import export, train
 from nmt.data.segmenters import load_segmenter
 from nmt.data.segmenters.bpe import read_codes
@@ -20,7 +21,6 @@ from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.export.backend import load_exported
 from nmt.export.metadata import read_metadata
-from nmt.report.runs import read_runs
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.run.results import read_metrics, read_summary

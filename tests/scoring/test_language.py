@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt import train
-from nmt.cli.score import main
+from nmt.apps.evaluate.command import main
 from nmt.decoding.mbr import MbrRanker
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary

@@ -1,1 +1,0 @@
-"""Observe a training while it runs, and draw the papers' figures from its run folder."""

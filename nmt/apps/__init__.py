@@ -1,0 +1,25 @@
+"""Programs on top of the toolkit, a package each: command, code, templates.
+
+The core never imports them. ``nmt.hooks`` looks up here what they add to it.
+"""
+
+# name of a command -> its module, and what it does
+COMMANDS = {
+    "score": (
+        "nmt.apps.evaluate.command",
+        "compute BLEU, chrF and TER, with intervals and significance",
+    ),
+    "report": ("nmt.apps.report.command", "write an HTML report of one or several runs"),
+    "sweep": ("nmt.apps.sweep.command", "train variants with several seeds, and compare them"),
+    "serve": ("nmt.apps.serve.command", "serve models over HTTP, with a page to try them on"),
+    "plot": ("nmt.apps.plot.command", "draw learning curves and the papers' figures"),
+}
+# a point of nmt.hooks -> the module, or the module and its function
+HOOKS = {
+    "train": "nmt.apps.suggest.command",
+    "translate": "nmt.apps.synthesize.pairs",
+    "export": "nmt.apps.share.command",
+    "advice": "nmt.apps.suggest.sizes:advice_for",
+    "live_view": "nmt.apps.plot.live_curve:live_view",
+    "report": "nmt.apps.report.final:write_final_report",
+}

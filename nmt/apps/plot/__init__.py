@@ -1,0 +1,1 @@
+"""Draw learning curves and the figures of the papers, also while a model trains."""

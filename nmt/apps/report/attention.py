@@ -1,0 +1,160 @@
+"""Heat maps of cross-attention for chosen sentences, drawn as SVG by the template of the page."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.apps.report.outputs import Example, Outputs
+from nmt.apps.report.runs import ReportedRun
+from nmt.data.text import is_blank
+from nmt.errors import NmtError
+
+if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
+
+SENTENCES = 3
+MAX_PIECES = 40  # of a side that a heat map can show
+CELL = 17  # size of a cell
+CHARACTER = 7.0  # width of most characters of a label, at most
+WIDE = frozenset("@%&mwMW—…")  # these are up to 1.7 times as wide
+LONGEST_LABEL = 14  # characters; longer pieces are cut
+VISIBLE = 0.02  # smaller weights are not drawn
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """The cross-attention of a run for a line, in the units of its SVG.
+
+    Attributes:
+        label: of the run.
+        line: number of the line in the set.
+        columns: x and text of each source piece.
+        rows: y and text of each piece of the translation.
+        cells: x, y, weight from 0 to 1, and a description of each cell that can be seen.
+        left, top: where the cells begin.
+        width, height: of the drawing.
+    """
+
+    label: str
+    line: int
+    columns: list[tuple[float, str]]
+    rows: list[tuple[float, str]]
+    cells: list[tuple[float, float, float, str]]
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def load_translators(runs: Sequence[ReportedRun]) -> dict[str, Translator | str]:
+    """Return the translator of the best checkpoint of each run by its name, or why it has none."""
+    from nmt.decoding.translator import Translator
+
+    loaded: dict[str, Translator | str] = {}
+    for run in runs:
+        try:
+            # the summary names what wrote the test output, also if no validation has chosen a best
+            best = run.summary.get("best", "best")
+            loaded[run.name] = Translator.load(run.folder.path, "cpu", best)
+        except NmtError as error:
+            loaded[run.name] = error.summary
+    return loaded
+
+
+def heat_maps(
+    run: ReportedRun, translator: Translator, outputs: Outputs, examples: Sequence[Example]
+) -> tuple[list[HeatMap], str | None]:
+    """Return the heat maps of a run for the first examples that are short enough.
+
+    Args:
+        translator: the best checkpoint of the run; it reads the translations that the run wrote.
+
+    Returns:
+        The heat maps, and why there are none.
+    """
+    from nmt.decoding.forced import attention_maps
+
+    src, tgt = outputs.langs(run)
+    codec = translator.codec.for_target(tgt)
+    try:
+        chosen, pairs = [], []
+        for example in examples:
+            row = example.line - 1
+            pair = (outputs.source_lines(run)[row], outputs.output_line(run, row))
+            sizes = (
+                len(codec.source_pieces(pair[0], src)),
+                len(codec.target_pieces(pair[1])),
+            )
+            if not any(map(is_blank, pair)) and all(0 < size <= MAX_PIECES for size in sizes):
+                chosen.append(example)
+                pairs.append(pair)
+        maps = attention_maps(
+            translator.model,
+            codec,
+            pairs[:SENTENCES],
+            translator.device,
+            outputs.tag(run),
+            src,
+        )
+    except NmtError as error:
+        return [], error.summary
+    if not maps:
+        return [], f"no example has at most {MAX_PIECES} pieces"
+    return [
+        _draw(run.label, example.line, one.source, one.target, one.weights.tolist())
+        for example, one in zip(chosen, maps, strict=False)
+    ], None
+
+
+def _draw(
+    label: str,
+    line: int,
+    source: Sequence[str],
+    target: Sequence[str],
+    weights: Sequence[Sequence[float]],
+) -> HeatMap:
+    src, tgt = ([_display(piece) for piece in side] for side in (source, target))
+    left = max(map(_width, tgt)) + 8
+    top = max(map(_width, src)) * 0.87 + 12  # labels are turned by 60 degrees
+    cells = [
+        (
+            left + column * CELL,
+            top + row * CELL,
+            round(weight, 3),
+            f"{_isolated(tgt[row])} ← {_isolated(src[column])}",
+        )
+        for row, of_row in enumerate(weights)
+        for column, weight in enumerate(of_row)
+        if weight >= VISIBLE
+    ]
+    return HeatMap(
+        label,
+        line,
+        [(left + (i + 0.5) * CELL, piece) for i, piece in enumerate(src)],
+        [(top + (i + 0.5) * CELL, piece) for i, piece in enumerate(tgt)],
+        cells,
+        left,
+        top,
+        left + len(src) * CELL + _width(src[-1]) * 0.5 + 4,
+        top + len(tgt) * CELL + 2,
+    )
+
+
+def _width(label: str) -> float:
+    wide = sum(c in WIDE or unicodedata.east_asian_width(c) in "WF" for c in label)
+    return CHARACTER * (len(label) + 0.7 * wide)
+
+
+def _isolated(label: str) -> str:
+    """Return a label that does not change the direction of the text around it."""
+    return f"\u2068{label}\u2069"
+
+
+def _display(piece: str) -> str:
+    """Return a piece as a label: without the escapes of tokenized text, and not too long."""
+    piece = html.unescape(piece)
+    return piece if len(piece) <= LONGEST_LABEL else f"{piece[: LONGEST_LABEL - 1]}…"

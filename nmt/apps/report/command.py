@@ -1,0 +1,201 @@
+"""nmt-report: the report of runs as HTML, or the table of a file's variants."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from nmt.cli.common import enable_gc, run_command
+from nmt.cli.parsers import command_parser
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt.config.load import Variant
+
+Cell: TypeAlias = str | int | float | None
+
+HEADERS = {
+    "variant": "variant",
+    "runs": "runs",
+    "status": "status",
+    "updates": "updates",
+    "hours": "hours",
+    "dev": "dev",
+    "dev_printed": "printed dev",
+    "ppl": "dev ppl",
+    "ppl_printed": "printed ppl",
+    "bleu": "test BLEU",
+    "tokenized_bleu": "test tokenized BLEU",
+    "test_printed": "printed test",
+}
+
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en --force                   # replaces its report.html
+  %(prog)s runs/layernorm runs/scalenorm -o norms.html
+  %(prog)s --table recipes/ablations/t-table5.yaml"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-report."""
+    p = command_parser(
+        "nmt-report",
+        usage="%(prog)s RUN [RUN ...] [-o FILE]\n"
+        "       %(prog)s --table FILE [--runs DIR ...] [--json]",
+        description="Write the report of one or several runs, finished or in progress, as one HTML "
+        "file: scores, learning curves, translations, recipe, data and environment. Several runs "
+        "are compared with the first. With --table, list the result of each variant of a file next "
+        "to the paper's figures.",
+        epilog=EXAMPLES,
+    )
+    p.add_argument(
+        "paths",
+        nargs="+",
+        metavar="RUN",
+        help="run folders that nmt-train wrote; with --table, a file with variants of a recipe, "
+        "such as those in recipes/ablations/",
+    )
+    p.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the HTML file; default: report.html in the run folder, or in the working directory "
+        "for several runs",
+    )
+    p.add_argument("--force", action="store_true", help="replace an existing report")
+    p.add_argument(
+        "--table", action="store_true", help="list the results of the variants of a file"
+    )
+    p.add_argument(
+        "--runs",
+        action="extend",
+        nargs="+",
+        metavar="DIR",
+        help="with --table: folders that contain the run folders, for example one for each seed; "
+        "default: the folders that nmt-train writes to",
+    )
+    p.add_argument("--json", action="store_true", help="with --table: print one JSON object")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """Write a report, or print the table of a file of variants."""
+    if args.table:
+        _print_table(args)
+        return
+    for flag in ("runs", "json"):
+        if getattr(args, flag):
+            raise UserError(f"--{flag} requires --table", fix=f"add --table, or remove --{flag}")
+    from nmt.apps.report.runs import read_runs
+    from nmt.cli.output import check_output_file
+
+    runs = read_runs(args.paths)  # reports a bad folder before slow imports
+    name = runs[0].folder.report_file
+    output = Path(args.output or (name if len(runs) == 1 else name.name))
+    check_output_file(output, args.force)
+    from nmt.apps.report.page import write_report
+
+    enable_gc()
+    size = write_report(runs, output, progress=True)
+    print(f"wrote {output} ({size / 1e6:.1f} MB)")
+
+
+def _print_table(args: argparse.Namespace) -> None:
+    """Print one row for each variant and folder of runs, including variants without a run."""
+    from nmt.config.load import load_variants
+
+    if len(args.paths) > 1:
+        raise UserError("--table takes one file of variants", fix="name one file")
+    if args.output:
+        raise UserError("--output is for a report", fix="redirect the table: > FILE")
+    enable_gc()
+    (file,) = args.paths
+    folders = args.runs or [None]
+    variants = load_variants(file)
+    rows = [_row(variant, runs) for variant in variants for runs in folders]
+    if args.json:
+        print(json.dumps({"file": file, "variants": rows}, indent=1, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        print(table(rows))
+    else:
+        print("\t".join(HEADERS))
+        for row in rows:
+            print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
+    _print_notes(file, variants, folders)
+
+
+def _print_notes(file: str, variants: Sequence[Variant], folders: Sequence[str | None]) -> None:
+    """Say if other runs of the file exist, or if perplexities of the same corpus do not compare."""
+    from nmt.run.predictions import different_predictions, not_comparable
+    from nmt.run.results import read_result
+
+    of_group: dict[str, list[Path]] = {}
+    for variant in variants:
+        places = [_folder(variant, runs) for runs in folders]
+        known = [place for place in places if read_result(place).ppl is not None]
+        of_group.setdefault(variant.group, []).extend(known)
+    differ = [key for group in of_group.values() for key in different_predictions(group)]
+    if differ:
+        print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
+    places = [_folder(variant, runs) for variant in variants for runs in folders]
+    if any(next(run.parent.glob(f"{glob.escape(run.name)}.seed-*"), None) for run in places):
+        print(
+            f"note: for the runs of nmt-sweep, run nmt-sweep {shlex.quote(file)} --results",
+            file=sys.stderr,
+        )
+
+
+def _folder(variant: Variant, runs: str | None) -> Path:
+    return Path(runs, variant.name) if runs else Path(variant.recipe.out)
+
+
+def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
+    from nmt.run.results import read_result
+
+    result = read_result(_folder(variant, runs))
+    printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
+    names = {"variant": variant.name, "about": variant.about, "runs": runs}
+    return {**names, **vars(result), **printed}
+
+
+def table(rows: Sequence[dict[str, Cell]]) -> str:
+    """Return a table for people, without the columns that are empty in all rows."""
+    names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
+    cells = [[HEADERS[name] for name in names]]
+    cells += [[_table_cell(row[name]) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    text_columns = [name in ("variant", "runs", "status") for name in names]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if is_text else cell.rjust(width)
+            for cell, width, is_text in zip(line, widths, text_columns, strict=True)
+        ).rstrip()
+        for line in cells
+    )
+
+
+def _table_cell(cell: Cell) -> str:
+    if isinstance(cell, float):
+        from nmt.run.results import format_number
+
+        return format_number(cell)
+    return f"{cell:,}" if isinstance(cell, int) else cell or "-"
+
+
+def _tsv_cell(cell: Cell) -> str:
+    return "" if cell is None else f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

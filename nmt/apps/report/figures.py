@@ -1,0 +1,300 @@
+"""The figures of a report: learning curves and scores by group, as SVG in the colors of the page.
+
+matplotlib draws with fixed colors. They become CSS variables, so one drawing fits a light and a
+dark page and paper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from nmt.apps.plot.curves import Curve
+from nmt.apps.plot.figures import COLORS, STYLE, format_log_tick, metric_label, require_matplotlib
+from nmt.apps.report.runs import ReportedRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID = "#1f2328", "#59636e", "#d1d9e0"
+SERIES = COLORS[:6]  # as CSS variables --series-1 to --series-6
+STYLES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5))]  # also told apart in grey
+MARKERS = ["o", "s", "^", "D", "v", "P"]
+SIZE = (3.9, 2.5)  # inches of a panel
+# fixed, so that panels align; a layout that matplotlib computes takes twice the time to draw
+MARGINS = {"left": 0.17, "right": 0.965, "top": 0.965, "bottom": 0.17}
+TURNED_BOTTOM = 0.27  # under labels that are turned
+WIDE = 10  # a logarithmic axis if the values of a perplexity differ by this factor
+_VARIABLES = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--line)",
+    **{color.lower(): f"var(--series-{i})" for i, color in enumerate(SERIES, 1)},
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure of the page.
+
+    Attributes:
+        title: above the figure.
+        svg: the drawing, without fixed size.
+        about: what it shows, for those who cannot see it.
+        closed: whether it is shown on request only.
+    """
+
+    title: str
+    svg: Markup
+    about: str
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class _Line:
+    curve: Curve
+    label: str
+    color: str
+    style: object = "-"
+    marker: str | None = None
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """What a panel draws: values of records of training and of dev, of all runs."""
+
+    title: str
+    unit: str
+    train: str | None = None
+    dev: str | None = None
+    logarithmic: bool = False
+    from_zero: bool = False
+    closed: bool = False
+    of_dev: Callable[[np.ndarray], np.ndarray] = field(default=lambda values: values)
+
+
+def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
+    """Return the learning curves of some runs: a panel per quantity, a color per run.
+
+    Args:
+        by_time: over the time of training; otherwise over updates.
+    """
+    plots = [
+        *(_Plot(f"Dev {_short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
+        _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
+        _Plot(
+            "Label-smoothed loss",
+            "Nats per token",
+            "loss",
+            "smoothed_ppl",
+            closed=True,
+            of_dev=np.log,  # the log has exp(loss) of dev
+        ),
+        _Plot("Learning rate", "Learning rate", "lr", from_zero=True, closed=True),
+        _Plot(
+            "Gradient norm before clipping", "L2 norm", "grad_norm", logarithmic=True, closed=True
+        ),
+        _Plot(
+            "Speed", "Target tokens per second", "tokens_per_second", from_zero=True, closed=True
+        ),
+    ]
+    panels = [_curves(plot, runs, by_time) for plot in plots]
+    return [panel for panel in panels if panel is not None]
+
+
+def _dev_scores(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the scores on dev that the runs have logged, without perplexities of all tasks."""
+    names = (
+        name
+        for run in runs
+        for name in [*run.recipe.score.metrics, "tokenized_bleu", "word_ppl"]
+        if name in run.metrics.last("dev")
+    )
+    return list(dict.fromkeys(names))
+
+
+def _unit(metric: str) -> str:
+    return "Perplexity" if metric.endswith("ppl") else f"{_short_label(metric)} (0 to 100)"
+
+
+def _short_label(metric: str) -> str:
+    """Return the name of a metric without the program that it is compatible with."""
+    return metric_label(metric).partition(" (")[0]
+
+
+def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | None:
+    lines = []
+    both = plot.train is not None and plot.dev is not None
+    for number, run in enumerate(runs):
+        color, style = run_style(number)
+        if plot.train is not None:
+            curve = run.curve("train", plot.train, by_time)
+            lines.append(_Line(curve, "train", color, style))
+        if plot.dev is not None:
+            curve = run.curve("dev", plot.dev, by_time)
+            curve = Curve(curve.updates, plot.of_dev(curve.values))
+            if both and len(runs) == 1:
+                color = SERIES[1]
+            marker = MARKERS[number % len(MARKERS)]
+            lines.append(_Line(curve, "dev", color, style, marker))
+    lines = [line for line in lines if np.isfinite(line.curve.values).any()]
+    if not lines:
+        return None
+    scale, unit = _time_unit(lines) if by_time else (1.0, "Update")
+    figure, axes = _axes()
+    for line in lines:
+        axes.plot(
+            line.curve.updates / scale,
+            line.curve.values,
+            color=line.color,
+            linestyle=line.style,
+            label=line.label,
+            marker=line.marker,
+            markersize=3.5,
+            linewidth=1.0 if line.marker is None else 1.4,
+        )
+    if both and len(runs) == 1:
+        axes.legend(loc="best", fontsize=8, labelcolor=INK)
+    values = np.concatenate([line.curve.values for line in lines])
+    values = values[np.isfinite(values) & (values > 0)]
+    if plot.logarithmic and len(values) and values.max() > WIDE * values.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(format_log_tick)
+        axes.yaxis.set_minor_formatter(format_log_tick)
+        unit_y = f"{plot.unit} (log scale)"
+    else:
+        unit_y = plot.unit
+        axes.yaxis.set_major_formatter("{x:,.5g}")
+    bottom, _ = axes.get_ylim()
+    if plot.from_zero or bottom < 0:  # no value is negative, only a margin
+        axes.set_ylim(bottom=0)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.locator_params(axis="x", nbins=6, integer=not by_time)
+    axes.set_xlabel(unit)
+    axes.set_ylabel(unit_y)
+    about = f"{plot.title}, {unit_y}, over {unit.lower()}, for {', '.join(r.label for r in runs)}"
+    name = f"{plot.title}-{'time' if by_time else 'update'}"
+    return Panel(plot.title, to_svg(figure, name), about, plot.closed)
+
+
+def bars(
+    title: str,
+    groups: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    x_label: str,
+    y_label: str,
+    about: str,
+    name: str,
+) -> Panel:
+    """Return a figure of bars: a value for each group, side by side for each run.
+
+    Args:
+        groups: names on the horizontal axis.
+        values: of each run, by group; None = there is no value.
+        about: description for readers who do not see the figure.
+        name: unique in the page.
+    """
+    figure, axes = _axes()
+    width = 0.8 / len(values)
+    for number, of_run in enumerate(values):
+        places = [i + (number - (len(values) - 1) / 2) * width for i in range(len(groups))]
+        heights = [0.0 if value is None else value for value in of_run]
+        drawn = axes.bar(places, heights, width * 0.92, color=SERIES[number % len(SERIES)])
+        if len(values) == 1:
+            labels = ["" if value is None else f"{value:.1f}" for value in of_run]
+            axes.bar_label(drawn, labels, fontsize=7, color=MUTED, padding=1)
+    axes.set_xticks(range(len(groups)), groups)
+    if len(groups) > 7:
+        figure.subplots_adjust(bottom=TURNED_BOTTOM)
+        for label in axes.get_xticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
+    axes.grid(visible=False, axis="x")
+    axes.margins(y=0.12)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    return Panel(title, to_svg(figure, name), about)
+
+
+def run_style(number: int) -> tuple[str, object]:
+    """Return the color and the line style of the n-th run."""
+    return SERIES[number % len(SERIES)], STYLES[number % len(STYLES)]
+
+
+def key(number: int) -> Markup:
+    """Return the line of a run in the key above the curves."""
+    color, style = run_style(number)
+    dashes = "" if style == "-" else " ".join(f"{1.4 * x:g}" for x in style[1])  # type: ignore[index]
+    return Markup(
+        '<svg class="key" viewBox="0 0 30 10" width="30" height="10" aria-hidden="true">'
+        '<line x1="1" y1="5" x2="29" y2="5" style="stroke:{}" '
+        'stroke-dasharray="{}"/></svg>'
+    ).format(_VARIABLES[color.lower()], dashes)
+
+
+def to_svg(figure: Figure, name: str) -> Markup:
+    """Return a figure as an SVG element for a page: no fixed size, no fixed colors, own ids.
+
+    Args:
+        name: unique in the page; the ids begin with it.
+    """
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<style type="text/css">.*?</style>', "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r' xmlns(:xlink)?="[^"]*"| version="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r"font-family: [^;\"]*;?|font: ([\d.]+px)[^;\"]*", _font_size, svg)
+    prefix = re.sub(r"\W+", "-", name).lower()
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
+    for color, variable in _VARIABLES.items():
+        svg = svg.replace(color, variable)
+    return Markup(svg.strip())
+
+
+def _font_size(found: re.Match[str]) -> str:
+    return f"font-size: {found[1]}" if found[1] else ""
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Set what the figures of a report have in common, within the context."""
+    with require_matplotlib().rc_context(STYLE):
+        yield
+
+
+def _axes() -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE)
+    figure.subplots_adjust(**MARGINS)
+    axes = figure.subplots()
+    for spine in axes.spines.values():
+        spine.set_color(GRID)
+    axes.tick_params(which="both", color=GRID, labelcolor=MUTED, labelsize=8)
+    axes.xaxis.label.set_color(MUTED)
+    axes.yaxis.label.set_color(MUTED)
+    axes.xaxis.label.set_fontsize(8.5)
+    axes.yaxis.label.set_fontsize(8.5)
+    axes.grid(color=GRID, linewidth=0.6)
+    return figure, axes
+
+
+def _time_unit(lines: Sequence[_Line]) -> tuple[float, str]:
+    """Return the seconds of a unit in which the longest curve is readable, and the axis label."""
+    longest = max(line.curve.updates.max() for line in lines)
+    if longest > 3 * 3600:
+        return 3600.0, "Training time (hours)"
+    return (60.0, "Training time (minutes)") if longest > 180 else (1.0, "Training time (seconds)")

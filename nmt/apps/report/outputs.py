@@ -1,0 +1,370 @@
+"""The outputs of the runs on a test or dev set: their scores, their faults, and examples."""
+
+from __future__ import annotations
+
+import contextlib
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+from nmt.apps.evaluate.buckets import (
+    FrequencyBucket,
+    LengthBucket,
+    frequency_buckets,
+    length_buckets,
+    training_counts,
+)
+from nmt.apps.report.diff import Part, compare, split_words
+from nmt.apps.report.runs import ReportedRun
+from nmt.data.bitext import Split, held_out_entries
+from nmt.data.convert import read_in_form
+from nmt.data.text import OPENERS, find_side, is_blank
+from nmt.data.tokenizer import Moses
+from nmt.errors import NmtError
+from nmt.run.folder import is_average, update_of
+from nmt.scoring.metrics import check_lines, sentence_scores
+from nmt.scoring.systems import Systems, TrainingFile, from_runs, hypotheses_file
+
+EXAMPLES = 5  # of each kind
+FAULTY_LINES = 50  # shown of each fault and run
+EXAMPLES_SEED = 1  # of the random ones
+MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
+MAX_TRAINING_BYTES = 1e8  # of target text whose words are counted; more takes over ten seconds
+COMPRESSION = 3  # of an archive, roughly
+LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
+LONGEST_REPETITION = 5  # words
+
+TrainingCounts: TypeAlias = dict[tuple[str | TrainingFile, ...], Counter[str]]
+"""How often each word occurs in a training text: by the language of its words, and its files."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Outputs with a certain fault.
+
+    Attributes:
+        name: the fault.
+        meaning: what counts as one.
+        counts: of each run; None = the run has not recorded it.
+        lines: the first lines with it, of each run; empty if only their number is known.
+    """
+
+    name: str
+    meaning: str
+    counts: list[int | None]
+    lines: list[list[Example]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the list of all translations.
+
+    Attributes:
+        number: from 1.
+        outputs: of each run.
+        scores: chrF of each output.
+    """
+
+    number: int
+    source: str
+    outputs: list[str]
+    scores: list[float]
+    reference: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """The output of a run for a line.
+
+    Attributes:
+        label: of the run.
+        parts: the text, with the words marked that the reference lacks.
+        score: chrF of the sentence.
+    """
+
+    label: str
+    parts: list[Part]
+    score: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """A line with its reference and the outputs of all runs.
+
+    Attributes:
+        line: its number, from 1.
+        reference: with the words marked that the output lacks, if there is one run.
+    """
+
+    line: int
+    source: str
+    reference: list[Part]
+    outputs: list[Output]
+
+
+class Outputs:
+    """The outputs of runs on one set.
+
+    Args:
+        runs: all have outputs on the set.
+        split: as nmt-score takes it: test, dev, or test.NAME of several sets.
+
+    Raises:
+        UserError: outputs or references are missing, or the runs have different references.
+    """
+
+    def __init__(self, runs: Sequence[ReportedRun], split: str) -> None:
+        self.runs, self.split = runs, split
+        self.systems: Systems = from_runs([run.name for run in runs], split)
+        self.texts = [self.systems.texts[run.name] for run in runs]
+        role: Split = "dev" if split.startswith("dev") else "test"
+        self._entries = {run.name: held_out_entries(run.recipe, role)[split] for run in runs}
+        self._source_lines: dict[str, list[str]] = {}
+        self.src_lang, self.tgt_lang = self.langs(runs[0])
+
+    def langs(self, run: ReportedRun) -> tuple[str, str]:
+        """Return the source and the target language of a run on this set."""
+        return self._entries[run.name].langs(run.recipe)
+
+    def tag(self, run: ReportedRun) -> str | None:
+        """Return what each source of a run begins with."""
+        return self._entries[run.name].tag
+
+    def source_lines(self, run: ReportedRun) -> list[str]:
+        """Return the source lines of a run in the form of its recipe, tokenized or plain."""
+        if run.name not in self._source_lines:
+            data, entry, (lang, _) = run.recipe.data, self._entries[run.name], self.langs(run)
+            file = find_side(entry.path, lang)
+            lines = read_in_form(file, lang, entry.is_tokenized(data), data.tokenized)
+            check_lines(lines, self.systems.refs, entry.path)
+            self._source_lines[run.name] = lines
+        return self._source_lines[run.name]
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """The source lines of the first run as plain text."""
+        first = self.runs[0]
+        moses = Moses(first.recipe.data.tokenized)
+        lines = self.source_lines(first)
+        return [moses.detokenize_reference(line, self.src_lang) for line in lines]
+
+    def output_line(self, run: ReportedRun, row: int) -> str:
+        """Return the output of a run for a line in the form of its recipe."""
+        systems, tokenized = self.systems, run.recipe.data.tokenized
+        return (systems.words if tokenized else systems.texts)[run.name][row]
+
+    @cached_property
+    def scores(self) -> list[list[float]]:
+        """chrF of each sentence, of each run."""
+        return [
+            sentence_scores(
+                of_run, self.systems.refs, ["chrf"], self.tgt_lang, self.systems.other_refs
+            )[0].values
+            for of_run in self.texts
+        ]
+
+    def by_length(self) -> list[list[LengthBucket]]:
+        """Return BLEU by length of the reference, of each run."""
+        return [length_buckets(self.systems, run.name, ["bleu"]) for run in self.runs]
+
+    def by_frequency(self, known: TrainingCounts) -> list[list[FrequencyBucket]] | None:
+        """Return how well each run produces the words of each frequency in the training text.
+
+        The training text is that of the first run, as in nmt-score.
+
+        Args:
+            known: the counts of training texts; those of this set are added.
+
+        Returns:
+            None if the training text is too large to count its words here.
+
+        Raises:
+            UserError: the training text is no longer where the recipe says.
+        """
+        names = [run.name for run in self.runs]
+        systems = from_runs(names, self.split, training=True)
+        if sum(_text_size(file.path) for file in systems.training) > MAX_TRAINING_BYTES:
+            return None
+        text: tuple[str | TrainingFile, ...] = (systems.tgt_lang, *systems.training)
+        counts = known[text] = known.get(text) or training_counts(systems)
+        return [frequency_buckets(systems, name, counts) for name in names]
+
+    # ------------------------------------------------------------------ faults
+
+    def faults(self) -> list[Fault]:
+        """Return what may be wrong with outputs, with the counts of each run."""
+        found = [
+            self._fault("Empty", "the output is blank and the reference is not", _is_empty),
+            self._recorded("Cut off", "ended by the length limit, not by the model", "cut_off"),
+            self._recorded("Unknown", "contains the unknown token", "unknown"),
+            self._fault("Repetition", "the same one to five words three times in a row", _repeats),
+            self._fault(
+                "Too long", "over twice as many words as a reference of at least 4", _is_long
+            ),
+            self._fault(
+                "Too short", "under half as many words as a reference of at least 4", _is_short
+            ),
+            self._copies(),
+        ]
+        return [fault for fault in found if fault is not None]
+
+    def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
+        rows = [
+            [i for i, pair in enumerate(zip(of, self.systems.refs, strict=True)) if has(*pair)]
+            for of in self.texts
+        ]
+        return self._fault_in(rows, name, meaning)
+
+    def _fault_in(self, rows: list[list[int]], name: str, meaning: str) -> Fault:
+        lines = []
+        for of_run in rows:
+            with contextlib.suppress(NmtError):  # without its source, a line is only counted
+                lines.append([self._example(row) for row in of_run[:FAULTY_LINES]])
+        return Fault(name, meaning, [len(of) for of in rows], lines)
+
+    def _copies(self) -> Fault | None:
+        """Return the outputs that repeat the source; None if the source is missing."""
+        try:
+            sources = self.sources
+        except NmtError:
+            return None
+        rows = [
+            [
+                i
+                for i, (hyp, src) in enumerate(zip(of, sources, strict=True))
+                if hyp == src and not is_blank(hyp) and hyp != self.systems.refs[i]
+            ]
+            for of in self.texts
+        ]
+        meaning = "the output is the source, and the reference is not"
+        return self._fault_in(rows, "Source", meaning)
+
+    def _recorded(self, name: str, meaning: str, key: str) -> Fault:
+        """Return a fault that only the training could count, from its log."""
+        role, _, of_set = self.split.partition(".")
+        counts: list[int | None] = []
+        for run in self.runs:
+            best = run.folder.best() or ""
+            if role == "test":
+                record = run.metrics.last("test")
+            elif is_average(best):
+                record = run.metrics.last("average")
+            else:
+                record = run.metrics.last("dev", update_of(best))
+            value = record.get(f"{of_set}/{key}" if of_set else key)
+            counts.append(None if value is None else int(value))
+        return Fault(name, meaning, counts, [])
+
+    # ------------------------------------------------------------------ examples
+
+    def examples(self) -> dict[str, list[Example]]:
+        """Return the best, the worst and random outputs; with several runs, also where they differ.
+
+        Lines with short references are left out, if there are enough others.
+        """
+        refs = self.systems.refs
+        rows = [i for i, ref in enumerate(refs) if len(split_words(ref)) >= MIN_WORDS]
+        if len(rows) < 4 * EXAMPLES:
+            rows = [i for i, ref in enumerate(refs) if not is_blank(ref)]
+        mean = {i: sum(of[i] for of in self.scores) / len(self.scores) for i in rows}
+        gap = {i: max(of[i] for of in self.scores) - min(of[i] for of in self.scores) for i in rows}
+        ranked = sorted(rows, key=lambda i: (-mean[i], i))
+        groups = {
+            "Random": sorted(Random(EXAMPLES_SEED).sample(rows, min(EXAMPLES, len(rows)))),
+            "Best": ranked[:EXAMPLES],
+            "Worst": ranked[::-1][:EXAMPLES],
+        }
+        if len(self.runs) > 1:
+            groups["Largest difference"] = sorted(rows, key=lambda i: (-gap[i], i))[:EXAMPLES]
+        return {name: [self._example(i) for i in of] for name, of in groups.items()}
+
+    def rows(self) -> list[Row]:
+        """Return all lines, with the outputs of all runs."""
+        columns = zip(*self.texts, strict=True), zip(*self.scores, strict=True)
+        lines = zip(self.sources, *columns, self.systems.refs, strict=True)
+        return [
+            Row(number, source, list(texts), list(scores), reference)
+            for number, (source, texts, scores, reference) in enumerate(lines, 1)
+        ]
+
+    def _example(self, row: int) -> Example:
+        reference = self.systems.refs[row]
+        compared = [compare(of[row], reference) for of in self.texts]
+        outputs = [
+            Output(run.label, parts, scores[row])
+            for run, (parts, _), scores in zip(self.runs, compared, self.scores, strict=True)
+        ]
+        one = len(self.runs) == 1
+        return Example(
+            row + 1,
+            self.sources[row],
+            compared[0][1] if one else [Part(reference, differs=False)],
+            outputs,
+        )
+
+
+def text_direction(lines: Iterable[str]) -> str:
+    """Return the direction of most letters of a text, as HTML writes it: rtl or ltr, or auto.
+
+    A single line may begin with a word in another script, by which ``auto`` would decide.
+    """
+    letters = Counter("".join(lines))
+    sizes = {"ltr": 0, "rtl": 0}
+    for char, count in letters.items():
+        kind = unicodedata.bidirectional(char)
+        if kind in ("L", "R", "AL"):
+            sizes["ltr" if kind == "L" else "rtl"] += count
+    return max(sizes, key=sizes.__getitem__) if any(sizes.values()) else "auto"
+
+
+def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the sets to show: the test sets that all runs have translated.
+
+    If there is none, these are the dev sets that all have translated with their best checkpoints.
+    """
+    for role in ("test", "dev"):
+        names = held_out_entries(runs[0].recipe, role)
+        if found := [
+            name for name in names if all(hypotheses_file(r.folder, name).is_file() for r in runs)
+        ]:
+            return found
+    return []
+
+
+def _text_size(path: Path) -> float:
+    """Return the bytes of a text file, or about those of a compressed one."""
+    compressed = path.suffix in OPENERS and path.suffix
+    return path.stat().st_size * (COMPRESSION if compressed else 1)
+
+
+def _is_empty(hyp: str, ref: str) -> bool:
+    return is_blank(hyp) and not is_blank(ref)
+
+
+def _repeats(hyp: str, ref: str) -> bool:
+    return _has_repetition(hyp) and not _has_repetition(ref)
+
+
+def _has_repetition(text: str) -> bool:
+    """Return whether one to five words, without punctuation, follow themselves twice."""
+    words = [word for word in split_words(text) if word.isalnum()]
+    return any(
+        words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
+        for n in range(1, LONGEST_REPETITION + 1)
+        for i in range(len(words) - 3 * n + 1)
+    )
+
+
+def _is_long(hyp: str, ref: str) -> bool:
+    words = len(split_words(ref))
+    return words >= MIN_WORDS and len(split_words(hyp)) > LENGTH_FACTOR * words
+
+
+def _is_short(hyp: str, ref: str) -> bool:
+    words, found = len(split_words(ref)), len(split_words(hyp))
+    return words >= MIN_WORDS and 0 < LENGTH_FACTOR * found < words

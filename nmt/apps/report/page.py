@@ -1,0 +1,503 @@
+"""Write the report of one or several runs as one HTML file that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+import nmt
+from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
+from nmt.apps.evaluate.report import report as compare_systems
+from nmt.apps.plot.figures import metric_label
+from nmt.apps.report import figures
+from nmt.apps.report.attention import CELL, HeatMap, heat_maps, load_translators
+from nmt.apps.report.data_card import NOT_RECORDED, data_cards
+from nmt.apps.report.figures import Panel
+from nmt.apps.report.outputs import (
+    Example,
+    Fault,
+    Outputs,
+    Row,
+    TrainingCounts,
+    splits_of,
+    text_direction,
+)
+from nmt.apps.report.paths import relative_paths
+from nmt.apps.report.recipes import key_rows
+from nmt.apps.report.runs import ReportedRun
+from nmt.data.text import quantity
+from nmt.errors import NmtError
+from nmt.run.predictions import different_predictions, not_comparable
+from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
+from nmt.runtime.progress import counted
+from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
+
+if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
+
+TEMPLATES = Path(__file__).parent / "templates"
+NOTHING = "\N{EN DASH}"  # where there is no value
+COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
+LISTED = 5_000  # lines in the list of all translations
+MAX_SETS = 4  # of several test sets that have a section; each takes seconds
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The scores of all runs on one set, in one metric.
+
+    Attributes:
+        title: the set and the metric.
+        remark: what a reader should know about the metric.
+        signature: the settings of the metric; of the first run.
+        rows: label of each run with its score; None = it has none.
+    """
+
+    title: str
+    remark: str
+    signature: str
+    rows: list[tuple[str, Comparison | None]]
+
+    @property
+    def compared(self) -> bool:
+        """Return whether a run was compared with the first."""
+        return any(entry is not None and entry.p_value is not None for _, entry in self.rows)
+
+
+@dataclass(frozen=True)
+class OutputSection:
+    """What the report shows about the outputs of the runs on one set; a note replaces what fails.
+
+    Attributes:
+        number: of the set in the report, from 1.
+        split: the set.
+        rows: all lines, at most LISTED.
+        tsv: all lines as a data URI; empty if there are more than LISTED.
+        src_direction, tgt_direction: rtl, ltr or auto.
+        lengths, frequencies: by run.
+        panels: figures of both.
+        maps: heat maps of attention, by run.
+        notes: why a part is missing.
+    """
+
+    number: int
+    split: str
+    src: str
+    tgt: str
+    src_direction: str
+    tgt_direction: str
+    lines: int
+    faults: list[Fault]
+    rows: list[Row]
+    tsv: str
+    examples: dict[str, list[Example]]
+    lengths: list[list[LengthBucket]]
+    frequencies: list[list[FrequencyBucket]] | None
+    panels: list[Panel]
+    maps: list[HeatMap]
+    notes: list[str]
+
+
+def write_report(runs: Sequence[ReportedRun], output: Path, progress: bool = False) -> int:
+    """Write the report of some runs; an existing file is replaced.
+
+    Args:
+        runs: in any state; the first is the baseline of comparisons.
+        output: the HTML file.
+        progress: show bars on a terminal.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        UserError: matplotlib is missing.
+        MachineError: the file cannot be written.
+    """
+    page = render(runs, progress).encode("utf-8")
+    write_atomic(output, page, "choose another --output", AGAIN)
+    return len(page)
+
+
+def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
+    """Return the report of some runs as HTML.
+
+    Args:
+        progress: show bars on a terminal.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=number,
+        thousands=thousands,
+        hours=hours,
+        metric=metric_label,
+        plain=plain,
+        quantity=quantity,
+        local=lambda text: relative_paths(str(text), runs[0].folder.path),
+    )
+    with figures.style():
+        context = _context(runs, progress)
+    style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    page = environment.get_template("report.html").render(style=style, **context)
+    return replace_surrogates(page)  # a path of a run may have bytes that are not UTF-8
+
+
+def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
+    several = len(runs) > 1
+    outputs, notes = _outputs(runs)
+    tables, score_notes = _scores(runs, outputs, progress)
+    sections = _output_sections(runs, outputs, progress)
+    return {
+        "title": _title(runs),
+        "runs": runs,
+        "several": several,
+        "keys": [figures.key(number) for number in range(len(runs))],
+        "facts": _facts(runs),
+        "score_tables": tables,
+        "notes": [*score_notes, *_perplexity_notes(runs), *notes],
+        "significance": SIGNIFICANCE_LEVEL,
+        "resamples": RESAMPLES,
+        "by_update": figures.learning_curves(runs, by_time=False),
+        "by_time": figures.learning_curves(runs, by_time=True),
+        "sections": sections,
+        "cell": CELL,
+        "recipe_rows": key_rows([run.recipe for run in runs]),
+        "cards": data_cards(runs),
+        "environment": _environment(runs),
+        "version": nmt.__version__,
+        "written": time.strftime("%Y-%m-%d %H:%M"),
+    }
+
+
+def _title(runs: Sequence[ReportedRun]) -> str:
+    names = (filter(None, (run.recipe.src, run.recipe.tgt)) for run in runs)
+    languages = ", ".join(dict.fromkeys(map(" → ".join, names)))
+    if len(runs) > 1:
+        return f"{languages}: comparison of {len(runs)} runs"
+    return f"{languages}: {runs[0].label}"
+
+
+# ---------------------------------------------------------------- facts
+
+
+def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
+    """Return the main figures of each run by name, without those that no run has."""
+    rows: dict[str, list[str]] = {}
+    for i, run in enumerate(runs):
+        recipe, summary = run.recipe, run.summary
+        select_by = recipe.score.select_by
+        values = {
+            "Status": run.status,
+            "Reason": summary.get("reason"),
+            "Task": None if recipe.translates else recipe.task,
+            **_test_scores(run),
+            "Best checkpoint": summary.get("best"),
+            f"Dev {metric_label(select_by).partition(' (')[0]}": number(run.result.dev),
+            "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
+            "Updates": thousands(summary.get("updates", run.result.updates)),
+            "Training time": hours(summary.get("hours")),
+            "Target tokens": thousands(summary.get("target_tokens")),
+            "Skipped updates": thousands(summary.get("skipped_updates") or None),
+            "Parameters": thousands(summary.get("parameters")),
+            "Seed": str(recipe.seed),
+        }
+        for name, value in values.items():
+            rows.setdefault(name, [NOTHING] * len(runs))[i] = value or NOTHING
+    return {name: row for name, row in rows.items() if set(row) != {NOTHING}}
+
+
+def _test_scores(run: ReportedRun) -> dict[str, str | None]:
+    """Return the scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
+    of_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
+    name, scores = next(iter(of_sets.items()))
+    values = {score["name"]: score["value"] for score in scores or ()}
+    metrics = dict.fromkeys([run.recipe.score.select_by, "bleu", "chrf"])
+    return {
+        f"{name} {metric_label(metric).partition(' (')[0]}": number(values[metric])
+        for metric in metrics
+        if metric in values
+    }
+
+
+def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
+    """Return hardware, versions and times of each run by name."""
+    rows: dict[str, list[str]] = {}
+    for i, run in enumerate(runs):
+        summary = run.summary
+        versions = summary.get("versions") or {}
+        texts = run.corpora.versions if run.corpora else {}
+        times = run.times() or (None, None)
+        values = {
+            "Started": times[0],
+            "Last log line": times[1],
+            "Training time": hours(summary.get("hours")),
+            "Device": summary.get("device"),
+            "Processor": summary.get("processor"),
+            "Threads": summary.get("threads"),
+            "Processes": summary.get("processes"),
+            "Precision": summary.get("precision"),
+            "Seed": run.recipe.seed,
+            "Commit": versions.get("commit"),
+            **{name: value for name, value in versions.items() if name != "commit"},
+            **{name: value for name, value in texts.items() if name not in versions},
+        }
+        for name, value in values.items():
+            row = rows.setdefault(name, [NOT_RECORDED] * len(runs))
+            row[i] = NOT_RECORDED if value is None else str(value)
+    return rows
+
+
+# ---------------------------------------------------------------- scores
+
+
+def _scores(
+    runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
+) -> tuple[list[ScoreTable], list[str]]:
+    """Return the scores of the runs, with paired significance if the runs can be compared."""
+    if len(runs) == 1 or not outputs:
+        return _logged_scores(runs)
+    tables = []
+    for of_set in outputs:
+        try:
+            compared = compare_systems(of_set.systems, COMPARED, RESAMPLES, progress=progress)
+        except NmtError as error:
+            logged, notes = _logged_scores(runs)
+            return logged, [*notes, str(error.what)]
+        of_runs = [compared.scores[run.name] for run in runs]
+        labels = [run.label for run in runs]
+        tables += [
+            _score_table(of_set.split, list(zip(labels, entries, strict=True)))
+            for entries in zip(*of_runs, strict=True)
+        ]
+    return tables, []
+
+
+def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> ScoreTable:
+    first = next(entry.score for _, entry in rows if entry is not None)
+    metric = METRICS.get(first.name)
+    return ScoreTable(
+        f"{split if '.' in split else split.capitalize()} {metric_label(first.name)}",
+        metric.remark if metric else "lower is better",  # a perplexity
+        first.signature,
+        rows,
+    )
+
+
+def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[str]]:
+    """Return the scores that the runs wrote at their end, or else those of the last validation."""
+    found: dict[tuple[str, str], dict[str, Score]] = {}
+    notes = []
+    for run in runs:
+        sets = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
+        sets = {name: scores for name, scores in sets.items() if scores}
+        if not sets:
+            last = run.metrics.last("dev")
+            names = [*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"]
+            of_dev = [Score(name, last[name], "") for name in dict.fromkeys(names) if name in last]
+            if of_dev:
+                place = f"dev, update {last['update']:,}"
+                notes.append(f"{run.label} has no test scores; those of {place} are shown.")
+                for score in of_dev:
+                    found.setdefault(("dev", score.name), {})[run.label] = score
+        for name, scores in sets.items():
+            for values in scores:
+                score = Score(**values)
+                found.setdefault((name, score.name), {})[run.label] = score
+    labels = [run.label for run in runs]
+    tables = [
+        _score_table(
+            name,
+            [(label, Comparison(of_runs[label]) if label in of_runs else None) for label in labels],
+        )
+        for (name, _), of_runs in found.items()
+    ]
+    return tables, notes
+
+
+def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return a note if the perplexities of the runs do not compare."""
+    differ = different_predictions([run.name for run in runs if run.result.ppl is not None])
+    note = not_comparable("runs", differ)
+    return [f"{note[0].upper()}{note[1:]}."] if differ else []
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
+    """Return the outputs of the runs on each set, and why some cannot be shown."""
+    if not all(run.recipe.translates for run in runs):
+        return [], []
+    splits = splits_of(runs)
+    if not splits:
+        return [], ["Translations are not shown: a run has none of its best checkpoint yet."]
+    outputs, notes = [], []
+    for split in splits[:MAX_SETS]:
+        try:
+            outputs.append(Outputs(runs, split))
+        except NmtError as error:
+            of_set = f" of {split}" if len(splits) > 1 else ""
+            apart = " and scores are not compared" if len(runs) > 1 else ""
+            notes.append(f"Translations{of_set} are not shown{apart}: {error.summary}")
+    if rest := splits[MAX_SETS:]:
+        notes.append(f"Translations of {', '.join(rest)} are not shown: the report has {MAX_SETS}.")
+    return outputs, notes
+
+
+def _output_sections(
+    runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
+) -> list[OutputSection]:
+    translators = load_translators(runs) if outputs else {}
+    counts: TrainingCounts = {}
+    shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
+    return [
+        _output_section(number, runs, of_set, translators, counts)
+        for number, of_set in enumerate(shown, 1)
+    ]
+
+
+def _output_section(
+    number: int,
+    runs: Sequence[ReportedRun],
+    outputs: Outputs,
+    translators: dict[str, Translator | str],
+    counts: TrainingCounts,
+) -> OutputSection:
+    notes = []
+    lengths = outputs.by_length()
+    panels = [_length_panel(number, outputs.split, lengths)]
+    frequencies = None
+    try:
+        frequencies = outputs.by_frequency(counts)
+        if frequencies is None:
+            notes.append("Words by frequency are not shown: the training text is over 100 MB.")
+        else:
+            panels.append(_frequency_panel(number, outputs.split, frequencies))
+    except NmtError as error:
+        notes.append(f"Words by frequency are not shown: {error.summary}")
+    examples: dict[str, list[Example]] = {}
+    rows: list[Row] = []
+    maps: list[HeatMap] = []
+    try:
+        examples = outputs.examples()
+        rows = outputs.rows()
+    except NmtError as error:
+        notes.append(f"Examples are not shown: {error.summary}")
+    for run in runs if examples else ():
+        translator = translators[run.name]
+        if isinstance(translator, str):
+            problem: str | None = translator
+        else:
+            # a line of a small set can be in several groups
+            shown = {example.line: example for group in examples.values() for example in group}
+            of_run, problem = heat_maps(run, translator, outputs, list(shown.values()))
+            maps += of_run
+        if problem:
+            notes.append(f"The attention of {run.label} is not shown: {problem}")
+    return OutputSection(
+        number,
+        outputs.split,
+        outputs.src_lang,
+        outputs.tgt_lang,
+        text_direction(outputs.sources) if examples else "auto",
+        text_direction(outputs.systems.refs),
+        len(outputs.systems.refs),
+        outputs.faults(),
+        rows[:LISTED],
+        _tsv(rows, [run.label for run in runs]) if 0 < len(rows) <= LISTED else "",
+        examples,
+        lengths,
+        frequencies,
+        panels,
+        maps,
+        notes,
+    )
+
+
+def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
+    """Return all lines as a TSV file in a data URI, so that the page needs no other file."""
+    names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
+    cells = [
+        [str(row.number), row.source, *row.outputs, *_chrf(row), row.reference] for row in rows
+    ]
+    text = "".join("\t".join(" ".join(c.split()) for c in line) + "\n" for line in [names, *cells])
+    data = base64.b64encode(replace_surrogates(text).encode("utf-8")).decode("ascii")
+    return f"data:text/tab-separated-values;charset=utf-8;base64,{data}"
+
+
+def _chrf(row: Row) -> list[str]:
+    return [f"{score:.2f}" for score in row.scores]
+
+
+def _length_panel(number: int, split: str, lengths: list[list[LengthBucket]]) -> Panel:
+    groups = [str(bucket.words).replace(">=", "≥") for bucket in lengths[0]]
+    return figures.bars(
+        "BLEU by sentence length",
+        groups,
+        [[bucket.scores[0].value for bucket in of_run] for of_run in lengths],
+        "Words of the reference",
+        "BLEU (0 to 100)",
+        f"BLEU of sentences of {', '.join(groups)} words of {split}",
+        f"lengths-{number}",
+    )
+
+
+def _frequency_panel(number: int, split: str, frequencies: list[list[FrequencyBucket]]) -> Panel:
+    groups = [str(bucket.count).replace(">=", "≥") for bucket in frequencies[0]]
+    return figures.bars(
+        "Words by training frequency",
+        groups,
+        [
+            [None if bucket.f1 is None else 100 * bucket.f1 for bucket in of_run]
+            for of_run in frequencies
+        ],
+        "Occurrences in the training text",
+        "F1 of the words (%)",
+        f"F1 of words of {split} that occur {', '.join(groups)} times in the training text",
+        f"frequencies-{number}",
+    )
+
+
+# ---------------------------------------------------------------- formats
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Format ``12.34``; a dash if there is no value."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:,.{digits}f}" if abs(value) < 1e6 else f"{value:.1e}"
+
+
+def thousands(value: int | None) -> str:
+    """Format ``12,345``; a dash if there is no value."""
+    return NOTHING if value is None else f"{value:,}"
+
+
+def hours(value: float | None) -> str | None:
+    """Format hours as ``2 h 05 min``, ``12 min`` or ``40 s``; None if there is no value."""
+    if value is None:
+        return None
+    seconds = round(value * 3600)
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+
+
+def plain(value: float) -> str:
+    """Format as few digits as needed: ``12.5``, ``3``."""
+    return f"{value:,.1f}".removesuffix(".0")

@@ -1,0 +1,410 @@
+"""The HTTP application: its routes, its metrics, and the form of its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from starlette.exceptions import HTTPException
+
+import nmt
+from nmt.apps.serve.guard import Guard, stopping
+from nmt.apps.serve.limits import Limits, Refused
+from nmt.apps.serve.model import ServedModel
+from nmt.apps.serve.schema import (
+    OPTIONS,
+    PER_BEAM,
+    Health,
+    ModelsResponse,
+    Problem,
+    TranslateRequest,
+    TranslateResponse,
+)
+from nmt.data.text import quantity
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+
+STATIC = Path(__file__).with_name("static")
+DISCONNECT_INTERVAL = 0.2  # seconds between two checks that the client is connected
+SECONDS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LINES_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128)
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": description}
+    for status, description in {
+        401: "the API key is missing or wrong",
+        404: "no such model",
+        413: "the body is too large",
+        422: "the text or an option is not allowed",
+        429: "too many lines wait",
+        503: "the server is shutting down",
+        504: "the translation took too long",
+    }.items()
+}
+
+
+class Metrics:
+    """The numbers of GET /metrics, in the format of Prometheus. They contain no text.
+
+    Args:
+        waiting: returns the lines that wait for each model.
+        active: returns the number of requests that are not answered yet.
+    """
+
+    def __init__(self, waiting: Callable[[], dict[str, int]], active: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("model", "status")
+        self.requests = Counter(
+            "nmt_requests", "requests to translate", labels, registry=self.registry
+        )
+        self.seconds = Histogram(
+            "nmt_request_seconds",
+            "time from the arrival of a request to its answer",
+            ("model",),
+            buckets=SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+        self.lines = Counter("nmt_lines", "translated lines", ("model",), registry=self.registry)
+        self.batches = Histogram(
+            "nmt_batch_lines",
+            "lines that were translated together",
+            ("model",),
+            buckets=LINES_BUCKETS,
+            registry=self.registry,
+        )
+        self._queue = Gauge(
+            "nmt_queue_lines", "lines that wait", ("model",), registry=self.registry
+        )
+        self._active = Gauge(
+            "nmt_active_requests", "accepted and not answered yet", registry=self.registry
+        )
+        self._active.set_function(active)
+        self._waiting = waiting
+
+    def observe_batch(self, model: str, lines: int) -> None:
+        """Count a batch."""
+        self.batches.labels(model).observe(lines)
+        self.lines.labels(model).inc(lines)
+
+    def text(self) -> bytes:
+        """Return all numbers as Prometheus reads them."""
+        for model, lines in self._waiting().items():
+            self._queue.labels(model).set(lines)
+        return generate_latest(self.registry)
+
+
+class Service:
+    """The application and the models behind it.
+
+    Args:
+        translators: by name, with the library that computes each, in the order of GET /models.
+        key: that requests must have; None = requests from this machine only.
+
+    Attributes:
+        guard: the ASGI application.
+    """
+
+    def __init__(
+        self,
+        translators: dict[str, tuple[Translator, str]],
+        limits: Limits = Limits(),  # noqa: B008, frozen
+        key: str | None = None,
+    ) -> None:
+        self.limits = limits
+        self.metrics = Metrics(self._waiting, lambda: self.guard.active)
+        self.models = {
+            name: ServedModel(
+                name, *pair, limits, functools.partial(self.metrics.observe_batch, name)
+            )
+            for name, pair in translators.items()
+        }
+        self.guard = Guard(self._app(), limits, key)
+
+    def abort(self) -> None:
+        """Answer all requests that wait for a model with status 503, and end their searches."""
+        refused = stopping()
+        for model in self.models.values():
+            model.batcher.abort(refused)
+
+    def close(self) -> None:
+        """End the threads of the models."""
+        for model in self.models.values():
+            model.batcher.close()
+
+    def _waiting(self) -> dict[str, int]:
+        return {name: model.batcher.waiting for name, model in self.models.items()}
+
+    def _app(self) -> FastAPI:
+        # FastAPI's own documentation pages load scripts from another server
+        app = FastAPI(
+            title="nmt-serve",
+            version=nmt.__version__,
+            description="Translate text with models of nmt.",
+            docs_url=None,
+            redoc_url=None,
+        )
+        for path, file in (("/", "index.html"), ("/docs", "docs.html")):
+            app.get(path, include_in_schema=False)(page(STATIC / file))
+        get = functools.partial(app.get, response_model=None)
+        get("/health", responses={200: {"model": Health}, 503: {"model": Health}})(self.health)
+        get("/models", responses={200: {"model": ModelsResponse}})(self.list_models)
+        get("/metrics", response_class=Response)(self.show_metrics)
+        app.post(
+            "/translate",
+            response_model=None,
+            responses={200: {"model": TranslateResponse}, **ERRORS},
+        )(self.translate)
+        app.exception_handler(Refused)(_refused)
+        app.exception_handler(RequestValidationError)(_invalid)
+        app.exception_handler(HTTPException)(_http_error)
+        return app
+
+    async def health(self) -> Response:
+        """Return whether the server accepts translations: 200, or 503 while it shuts down."""
+        ends = self.guard.stopping
+        body = {"status": "stopping" if ends else "ok", "version": nmt.__version__}
+        return JSONResponse(body, 503 if ends else 200)
+
+    async def list_models(self) -> Response:
+        """Return the served models and the limits of a request."""
+        models = [model.description() for model in self.models.values()]
+        return JSONResponse({"models": models, "limits": dataclasses.asdict(self.limits)})
+
+    async def show_metrics(self) -> Response:
+        """Return counters and times in the format of Prometheus."""
+        return Response(self.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    async def translate(self, body: TranslateRequest, request: Request) -> Response:  # type: ignore[valid-type]
+        """Translate lines of text."""
+        started, name, status = time.monotonic(), "", 500
+        try:
+            model = self._model(body.model)  # type: ignore[attr-defined]
+            name = model.name
+            lines = self._lines(body.text)  # type: ignore[attr-defined]
+            options, costs = self._options(model, body, lines)
+            results = await self._results(model, lines, costs, options, request)
+            status = 200
+        except UserError as error:
+            status = 422
+            raise Refused(422, "bad_option", error.what, error.fix or "") from error
+        except Refused as refused:
+            status = refused.status
+            raise
+        except Exception as error:  # the operator finds the details on standard error
+            print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+            raise Refused(
+                500, "failed", "the translation failed", "ask the operator of the server"
+            ) from error
+        finally:
+            seconds = time.monotonic() - started
+            self.metrics.requests.labels(name, str(status)).inc()
+            if status == 200:
+                self.metrics.seconds.labels(name).observe(seconds)
+        return JSONResponse(
+            {
+                "model": name,
+                "src": options.get("src") or model.translator.src,
+                "tgt": model.translator.target_of(options.get("tag")),
+                "seconds": seconds,
+                "lines": results,
+            }
+        )
+
+    def _model(self, name: str | None) -> ServedModel:
+        """Return the model of a request.
+
+        Raises:
+            Refused: no model has this name.
+        """
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise Refused(
+                404,
+                "no_such_model",
+                "no model has this name",
+                f"choose one of: {', '.join(self.models)}",
+            )
+        return self.models[name]
+
+    def _lines(self, text: str | Sequence[str]) -> list[str]:
+        """Return the lines of a request.
+
+        Raises:
+            Refused: there are too many, or one is too long.
+        """
+        lines = re.split("\r\n|\r|\n", text) if isinstance(text, str) else list(text)
+        if len(lines) > self.limits.lines:
+            raise Refused(
+                422,
+                "too_many_lines",
+                f"the text has {len(lines):,} lines, at most {self.limits.lines:,} are allowed",
+                "send the text in several requests",
+            )
+        for number, line in enumerate(lines, 1):
+            if len(line) > self.limits.characters:
+                raise Refused(
+                    422,
+                    "line_too_long",
+                    f"line {number} has {len(line):,} characters, at most "
+                    f"{self.limits.characters:,} are allowed",
+                    "split it into sentences, one per line",
+                )
+        return lines
+
+    def _options(
+        self, model: ServedModel, body: Any, lines: Sequence[str]
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Return the search options that a request gives, and the cost of each line.
+
+        Raises:
+            Refused: one is above the limits of the server.
+            UserError: one is not allowed.
+        """
+        given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
+        for name in PER_BEAM:
+            if given.get(name, 0) > self.limits.beam:
+                raise Refused(
+                    422,
+                    "bad_option",
+                    f"{name}: {given[name]:,} is above {self.limits.beam}, the limit of this "
+                    "server",
+                    f"choose at most {self.limits.beam}",
+                )
+        options = model.translator.check_options(given)
+        # mbr and groups enlarge the beam; the recipe's own beam is always allowed
+        largest = max(self.limits.beam, model.translator.decode.beam)
+        if options.beam > largest:
+            raise Refused(
+                422,
+                "bad_option",
+                f"these options need a beam of {options.beam:,}, above {largest}, the limit of "
+                "this server",
+                "choose smaller candidates, n_best or groups",
+            )
+        costs = model.work(lines, options)
+        if (work := sum(costs)) > self.limits.work:
+            share = self.limits.work / work
+            raise Refused(
+                422,
+                "too_much_work",
+                f"{quantity(len(lines), 'line')} with beam {options.beam} need {work:,} units of "
+                f"work, at most {self.limits.work:,} are allowed; a unit is a character of a line, "
+                f"or of max_len_offset ({options.max_len_offset}), times a hypothesis",
+                f"send at most {share:.0%} of this text in a request, or choose a smaller beam, "
+                "n_best or max_len_offset",
+            )
+        return given, costs
+
+    async def _results(
+        self,
+        model: ServedModel,
+        lines: list[str],
+        costs: Sequence[float],
+        options: dict[str, Any],
+        request: Request,
+    ) -> list[dict[str, Any]]:
+        """Wait for the results; leave the queue if the client does, or if they take too long.
+
+        Raises:
+            Refused: the queue is full, or the time is over.
+        """
+        # a sample is a function of its line number, so it must not share a batch
+        together = not options.get("sample")
+        queued = model.batcher.submit(lines, costs, options, together)
+        future = asyncio.wrap_future(queued)
+        deadline = time.monotonic() + self.limits.seconds
+        try:
+            while not future.done():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Refused(
+                        504,
+                        "timeout",
+                        "the translation took longer than "
+                        f"{quantity(self.limits.seconds, 'second', 'g')}",
+                        "send fewer lines, or send the request again later",
+                        retry=1,
+                    )
+                await asyncio.wait([future], timeout=min(left, DISCONNECT_INTERVAL))
+                if not future.done() and await request.is_disconnected():
+                    raise Refused(499, "disconnected", "the client closed the connection", "")
+            return future.result()
+        finally:
+            future.cancel()
+
+
+def page(file: Path) -> Callable[[], Any]:
+    """Return a route that sends a page whose own scripts and styles alone may run."""
+    text = file.read_text(encoding="utf-8")
+    allowed = {
+        f"{tag}-src": " ".join(
+            f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
+            for part in re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        )
+        for tag in ("script", "style")
+    }
+    policy = {
+        "default-src": "'none'", "connect-src": "'self'", "img-src": "data:",
+        "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'", **allowed,
+    }  # fmt: skip
+    headers = {
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
+
+    async def send() -> HTMLResponse:
+        return HTMLResponse(text, headers=headers)
+
+    return send
+
+
+# ---------------------------------------------------------------- errors as JSON
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
+    body = json.dumps(error.body)
+    return Response(body, error.status, error.headers, media_type="application/json")
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Describe what is wrong with a body, without repeating its text."""
+    assert isinstance(error, RequestValidationError)
+    problems = [
+        f"{'.'.join(map(str, one['loc'][1:])) or 'body'}: {one['msg']}" for one in error.errors()
+    ]
+    fix = "correct the body, which is a JSON object; GET /docs describes it"
+    refused = Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix)
+    return await _refused(request, refused)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {400: "bad_request", 405: "wrong_method"}
+    code = codes.get(error.status_code, "no_such_path")
+    refused = Refused(error.status_code, code, str(error.detail), "see GET /docs")
+    return await _refused(request, refused)

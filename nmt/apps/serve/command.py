@@ -1,0 +1,236 @@
+"""nmt-serve: translate over HTTP, with a page to try models on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.common import add_model_options, enable_gc, run_command
+from nmt.cli.parsers import command_parser, shorten_help
+from nmt.errors import UserError, install_fix
+from nmt.runtime.allocation import limit_onednn_cache
+
+if TYPE_CHECKING:
+    from nmt.apps.serve.limits import Limits
+    from nmt.decoding.translator import Translator
+
+KEY_VARIABLE = "NMT_SERVE_API_KEY"
+SHORTEST_KEY = 16  # characters
+NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
+COMPILED_PRODUCTS = 128  # matrix products kept, of up to a megabyte; more are seldom used again
+LIMITS = {
+    "body": ("--max-body", "BYTES", int, "maximum size of a request"),
+    "lines": ("--max-lines", "N", int, "maximum number of lines in a request"),
+    "characters": ("--max-chars", "N", int, "maximum number of characters in a line"),
+    "queue": ("--max-queue", "N", int, "maximum number of lines that wait for a model"),
+    "seconds": ("--timeout", "SECONDS", float, "maximum time from a request to its answer"),
+    "beam": ("--max-beam", "N", int, "maximum beam and n-best list of a request"),
+    "work": (
+        "--max-work",
+        "N",
+        int,
+        "maximum of (characters + max_len_offset) x hypotheses, added over the lines of a request",
+    ),
+    "grace": (
+        "--grace",
+        "SECONDS",
+        float,
+        "time after SIGTERM or Ctrl-C in which accepted requests are answered",
+    ),
+    "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
+}
+
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en                            # http://localhost:8000
+  %(prog)s runs/gl-en runs/es-en --port 8080     # side by side
+  %(prog)s runs/gl-en --host 0.0.0.0 --api-key-file key.txt
+
+docs/howto/serve.md describes the API."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-serve."""
+    from nmt.apps.serve.limits import Limits
+
+    p = command_parser(
+        "nmt-serve",
+        usage="%(prog)s RUN [RUN ...] [options]",
+        description="Serve models over HTTP: a JSON API, and a page to try them on. Requests that "
+        "arrive at the same time share a batch. After SIGTERM, the server answers accepted "
+        "requests for at most --grace seconds, and ends.",
+        epilog=EXAMPLES,
+    )
+    p.add_argument(
+        "run",
+        nargs="+",
+        metavar="RUN",
+        help="run folder from nmt-train, or exported folder from nmt-export, which needs no torch; "
+        "several are served side by side",
+    )
+    net = p.add_argument_group("network")
+    net.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; one that other machines can reach requires an API key; "
+        "default: %(default)s",
+    )
+    net.add_argument(
+        "--port",
+        type=int,
+        default=8000,
+        help="port to listen on; 0 = a free one; default: %(default)s",
+    )
+    net.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="file with the key that requests must have; default: the environment variable "
+        f"{KEY_VARIABLE}",
+    )
+    limits = p.add_argument_group("limits")
+    for name, (flag, metavar, kind, meaning) in LIMITS.items():
+        default = getattr(Limits, name)
+        limits.add_argument(
+            flag,
+            dest=name,
+            metavar=metavar,
+            type=kind,
+            default=default,
+            help=f"{meaning}; default: {default:,.0f}".replace("%", "%%"),
+        )
+    model = p.add_argument_group("models")
+    add_model_options(model)
+    model.add_argument(
+        "--engine",
+        choices=["auto", "torch", "ctranslate2"],
+        default="auto",
+        help="library that searches; auto = ctranslate2 for an exported folder and for greedy "
+        "search or decode.stop_rule count, where it finds the same translations faster; default: "
+        "%(default)s",
+    )
+    shorten_help(p, "run", "host", "port", "api_key_file", "checkpoint", "device", "precision")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """Check the arguments, load the models, and serve them."""
+    from nmt.run.folder import RunFolder, is_export
+
+    limit_onednn_cache(COMPILED_PRODUCTS)
+    limits = _limits(args)
+    key = _api_key(args)
+    try:
+        from nmt.apps.serve.app import Service
+        from nmt.apps.serve.guard import is_loopback
+        from nmt.apps.serve.server import listen, run
+    except ImportError as error:
+        raise UserError(
+            f"nmt-serve needs packages that are not installed: {error}",
+            fix=install_fix("serve"),
+        ) from error
+    if key is None and not is_loopback(args.host):
+        raise UserError(
+            f"without an API key, {args.host} would let other machines use the models",
+            at="--host",
+            fix=f"write a key into a file ({NEW_KEY}) and pass --api-key-file FILE, or leave out "
+            "--host",
+        )
+    for path in args.run:  # report a bad folder before torch is imported, which takes seconds
+        if not is_export(Path(path)):
+            RunFolder.open(path).require_translation()
+    opened = listen(args.host, args.port)
+    translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
+    enable_gc()
+    run(Service(translators, limits, key), opened)
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    """Return the limits of the command line.
+
+    Raises:
+        UserError: one is not a positive number; infinity is not one of JSON's.
+    """
+    from nmt.apps.serve.limits import Limits
+
+    values = {name: getattr(args, name) for name in LIMITS}
+    for name, value in values.items():
+        if not 0 < value < float("inf"):
+            flag = LIMITS[name][0]
+            raise UserError(f"{value:g} is not a number above 0", at=flag, fix="give another one")
+    return Limits(**values)
+
+
+def _api_key(args: argparse.Namespace) -> str | None:
+    """Return the API key of the file or the environment, or None.
+
+    Raises:
+        UserError: the file cannot be read, or the key is too short or has a space.
+    """
+    if args.api_key_file is not None:
+        at = args.api_key_file
+        try:
+            key = Path(at).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"the API key cannot be read: {error}", at=at, fix=f"write it: {NEW_KEY} > {at}"
+            ) from error
+    elif KEY_VARIABLE in os.environ:
+        at, key = KEY_VARIABLE, os.environ[KEY_VARIABLE].strip()
+    else:
+        return None
+    if len(key) < SHORTEST_KEY or not key.isascii() or any(map(str.isspace, key)):
+        raise UserError(
+            f"an API key has at least {SHORTEST_KEY} ASCII characters and no space",
+            at=at,
+            fix=f"make one with: {NEW_KEY}",
+        )
+    return key
+
+
+def model_names(runs: Sequence[str]) -> dict[str, str]:
+    """Return the name of each model in requests -> its folder.
+
+    A name is that of the folder. An export inside a run folder also has the name of the run.
+    """
+    from nmt.run.folder import CONFIG, is_export
+
+    names: dict[str, str] = {}
+    for run in runs:
+        path = Path(run).absolute()
+        inside = is_export(path) and (path.parent / CONFIG).is_file()
+        name = unused = f"{path.parent.name}/{path.name}" if inside else path.name
+        number = 1
+        while unused in names:
+            number += 1
+            unused = f"{name}-{number}"
+        names[unused] = run
+    return names
+
+
+def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
+    """Return the translator of a folder, ready for the first request, and its engine."""
+    from nmt.export.engines import engine_name, load_translator
+
+    translator = load_translator(
+        path, args.device, args.checkpoint, args.precision, engine=args.engine
+    )
+    engine = engine_name(translator)
+    if engine != "ctranslate2":
+        from nmt.model.cpu import kernels
+
+        kernels.load()  # for many short searches the compiled loops pay
+    translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
+    return translator, engine
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""A model that is served: its Translator behind a queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nmt.apps.serve.batcher import Batcher
+from nmt.apps.serve.limits import Limits
+from nmt.apps.serve.words import source_words, target_words
+from nmt.data.languages import script_of, script_share
+from nmt.data.text import is_blank
+from nmt.decoding.codec import Translation
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+
+
+class ServedModel:
+    """A Translator that several requests use at the same time.
+
+    Args:
+        name: in requests.
+        translator: only the thread of the queue uses it.
+        engine: the library that computes, for people.
+        limits: of the server.
+        observe: called with the number of lines of each batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        translator: Translator,
+        engine: str,
+        limits: Limits,
+        observe: Callable[[int], None] = lambda lines: None,
+    ) -> None:
+        self.name, self.translator, self.engine = name, translator, engine
+        self.scores, self.align = (self._supports(key) for key in ("token_scores", "align"))
+        self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
+
+    def _supports(self, option: str) -> bool:
+        try:
+            self.translator.check_options({option: True})
+        except UserError:
+            return False
+        return True
+
+    def description(self) -> dict[str, Any]:
+        """Return what a client needs to know of the model."""
+        return {
+            "name": self.name,
+            "src": self.translator.src,
+            "tgt": self.translator.tgt,
+            "engine": self.engine,
+            "device": str(self.translator.device),
+            "precision": self.translator.precision,
+            "beam": self.translator.decode.beam,
+            "tags": self.translator.vocab.tags,
+            "token_scores": self.scores,
+            "align": self.align,
+        }
+
+    def work(self, lines: Sequence[str], options: SearchOptions) -> list[int]:
+        """Return the cost of each line: hypotheses x the most characters of a translation.
+
+        A translation has at most as many pieces as the source, and ``max_len_offset`` more. Scores
+        and alignment need a second pass over the translations. A blank line costs nothing.
+        """
+        scored = options.n_best if options.token_scores or options.align else 0
+        hypotheses = options.beam + scored
+        return [
+            0 if is_blank(line) else (len(line) + options.max_len_offset) * hypotheses
+            for line in lines
+        ]
+
+    def translate(
+        self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
+    ) -> list[dict[str, Any]]:
+        """Return the result of each line as JSON values; see ``batcher.Translate``."""
+        checked = self.translator.check_options(options)
+        # a sample is a function of the number of its line in the request
+        numbered = [*[""] * first, *lines]
+        results = self.translator.stream(numbered, skip=first, stop=stop, **options)
+        return [self._result(*pair, checked) for pair in zip(lines, results, strict=True)]
+
+    def _result(
+        self, line: str, translations: list[Translation], options: SearchOptions
+    ) -> dict[str, Any]:
+        words = options.align or options.token_scores
+        codec, src = self.translator.codec, options.src
+        sources = source_words(codec, line, options.split, src) if words else []
+        return {
+            "unknown": codec.unknown_share(codec.source_pieces(line, src)),
+            "other_script": self._other_script(line, src),
+            "source_words": self._words(sources),
+            "translations": [self._translation(one, words) for one in translations],
+        }
+
+    def _other_script(self, line: str, src: str | None) -> float:
+        """Return the share of letters that no source language is written with; 0 = not known."""
+        languages = [src] if src else self.translator.sources or [self.translator.src]
+        scripts = [script_of(language) for language in languages]
+        known = [script for script in scripts if script is not None]
+        return 1 - script_share(line, " ".join(known)) if len(known) == len(scripts) else 0.0
+
+    def _translation(self, one: Translation, words: bool) -> dict[str, Any]:
+        codec = self.translator.codec
+        return {
+            "text": one.text,
+            "score": _finite(one.score),
+            "log_prob": _finite(one.log_prob),
+            "finished": one.finished,
+            "short": one.short,
+            "pieces": one.pieces,
+            "token_log_probs": one.token_log_probs,
+            "eos": one.eos,
+            "alignment": one.alignment,
+            "words": self._words(target_words(codec, one)) if words else [],
+        }
+
+    @staticmethod
+    def _words(words: list[Any]) -> list[dict[str, Any]]:
+        return [dataclasses.asdict(word) for word in words]
+
+
+def _finite(number: float) -> float | None:
+    """Return a number that JSON can represent."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,1 @@
+"""Write models as folders for a model hub and for Hugging Face's transformers."""

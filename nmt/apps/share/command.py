@@ -1,0 +1,114 @@
+"""nmt-export --hub and --format transformers: folders for others to download."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt.run.folder import RunFolder
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """Add the options to the parser of nmt-export."""
+    p.add_argument(
+        "--format",
+        choices=["ctranslate2", "transformers"],
+        default="ctranslate2",
+        help="program that reads the folder; default: %(default)s",
+    )
+    p.add_argument(
+        "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
+    )
+    p.add_argument(
+        "--license",
+        metavar="ID",
+        help="license of the model in the card of --hub, such as apache-2.0 or cc-by-4.0",
+    )
+    p.add_argument(
+        "--example",
+        action="append",
+        metavar="TEXT",
+        help="source sentence of the example in the card of --hub; repeat the option for more; "
+        "default: lines of the dev set",
+    )
+
+
+def requested(
+    args: argparse.Namespace,
+) -> tuple[Path, Callable[[RunFolder, Path, argparse.Namespace], None]] | None:
+    """Return the folder and the function that writes it, None for an export to CTranslate2.
+
+    Raises:
+        UserError: options contradict each other.
+    """
+    _check_options(args)
+    if args.hub:
+        return Path(args.hub), _write_hub
+    if args.format == "transformers":
+        return Path(args.output or f"{args.run}/transformers"), _write_transformers
+    return None
+
+
+def _write_hub(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
+    from nmt.apps.share.hub import export_hub
+
+    export_hub(run, output, args.quantization, args.force, args.license, args.example)
+
+
+def _write_transformers(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
+    from nmt.apps.share.marian import MARKER, check_fits, export_transformers
+    from nmt.decoding.translator import Translator
+    from nmt.export.folder import check_output
+
+    recipe = run.recipe()
+    check_fits(recipe)
+    check_output(output, args.force, MARKER)
+    translator = Translator.load(args.run, "cpu", args.checkpoint)
+    export_transformers(translator, recipe, output, args.force)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Check which options go together.
+
+    Raises:
+        UserError: an option has no effect, contradicts another one, or is not UTF-8.
+    """
+    if args.format == "transformers":
+        for name in ("quantization", "hub"):
+            if getattr(args, name):
+                raise UserError(
+                    f"--{name} is only for --format ctranslate2",
+                    fix=f"leave out --{name} or --format",
+                )
+    if not args.hub:
+        for name in ("license", "example"):
+            if getattr(args, name):
+                raise UserError(
+                    f"--{name} is only for the model card of --hub",
+                    fix=f"add --hub DIR, or leave out --{name}",
+                )
+        return
+    for text in args.example or ():
+        try:
+            text.encode()  # the card is UTF-8
+        except UnicodeEncodeError as error:
+            raise UserError(
+                "the text is not UTF-8",
+                at=f"--example {text}",
+                fix="convert it, for example with iconv",
+            ) from error
+    if args.output:
+        raise UserError(
+            "--hub and --output both name the folder to write", fix="leave out --output"
+        )
+    if args.checkpoint != "best":
+        raise UserError(
+            "--hub writes the best checkpoint, to which the scores of the card belong",
+            at=f"--checkpoint {args.checkpoint}",
+            fix="leave out --checkpoint",
+        )

@@ -1,0 +1,202 @@
+"""Write a folder ready for a model hub: an exported model with a model card.
+
+The folder is an export: nmt-translate, nmt-serve and ``nmt.load_translator`` read it. In addition::
+
+    DIR/README.md       the model card, from card.py
+    DIR/USAGE.md        the README.md of an export: packages, files, differences
+    DIR/.gitattributes  large files in Git LFS, as hubs require
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from nmt.apps.share.card import Corpus, Facts, model_card
+from nmt.data.license import licenses_of
+from nmt.data.text import find_side, read_lines
+from nmt.decoding.translator import Translator
+from nmt.errors import RunError, UserError
+from nmt.export.folder import check_output, packages, write_folder
+from nmt.export.spec import check_supported, require_ctranslate2
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
+from nmt.runtime.files import atomic_folder, read_text
+from nmt.runtime.memory import parameter_count
+
+EXAMPLES = 3
+_EXAMPLE_CHARACTERS = range(5, 101)  # not words, which some scripts do not separate
+_LFS = "filter=lfs diff=lfs merge=lfs -text"
+_CODE = """\
+from translate import Translator
+
+translator = Translator(".", device="cpu")
+for line in {lines}:
+    print(translator.translate(line{options}))
+"""
+
+
+def export_hub(
+    run: RunFolder,
+    output: Path,
+    quantization: str | None = None,
+    force: bool = False,
+    license_id: str | None = None,
+    examples: list[str] | None = None,
+) -> None:
+    """Write the best checkpoint of a run as a folder for a model hub.
+
+    Args:
+        run: of a translation model.
+        output: the folder; its name becomes the model's.
+        quantization: one of CTranslate2's types; None = fp32.
+        force: replace an exported folder of this name.
+        license_id: the hub's name of the model's license, such as apache-2.0.
+        examples: source sentences of the usage example; None = lines of the dev set.
+
+    Raises:
+        UserError: CTranslate2 is not installed or does not support the model, ``check_output``
+            rejects the output, or the dev set cannot be read.
+        RunError: the usage example failed.
+    """
+    require_ctranslate2()
+    check_supported(run.recipe().model)
+    check_output(output, force)
+    lines = example_lines(run) if examples is None else examples
+    translator = Translator.load(run.path, "cpu")
+    with atomic_folder(output.absolute(), replace=force) as folder:
+        write_folder(translator, folder, quantization)
+        (folder / "README.md").rename(folder / "USAGE.md")
+        (folder / ".gitattributes").write_text(f"*.bin {_LFS}\n*.model {_LFS}\n", "utf-8")
+        entry = run.recipe().data.dev[0]
+        options = f', "{entry.tag}"' if entry.tag else ""
+        if src := run.recipe().src_option(entry):
+            options += f', src="{src}"'
+        code = _CODE.format(lines=_list_literal(lines), options=options)
+        report = _read_json(run.data_report_file)
+        facts = Facts(
+            name=output.absolute().name,
+            recipe=run.recipe(),
+            summary=_summary_of_best(run),
+            parameters=parameter_count(translator.transformer),
+            corpora=_corpora(run),
+            pairs=_training_pairs(report),
+            warnings=[str(warning) for warning in report.get("warnings", [])],
+            packages=packages(translator.segmenter),
+            quantization=quantization,
+            license_id=license_id,
+            code=code,
+            output=_run_example(folder, code),
+        )
+        (folder / "README.md").write_text(model_card(facts), "utf-8")
+        check_output(output, force)  # another process may have written it meanwhile
+
+
+def example_lines(run: RunFolder) -> list[str]:
+    """Return the first sentences of the dev set that are neither very short nor long.
+
+    Raises:
+        UserError: the dev set cannot be read, or has no such sentence.
+    """
+    recipe = run.recipe()
+    entry = recipe.data.dev[0]
+    fix = "pass --example TEXT"
+    try:
+        path = find_side(entry.path, entry.langs(recipe)[0])
+        fitting = (line for line in read_lines(path) if len(line) in _EXAMPLE_CHARACTERS)
+        lines = list(itertools.islice(fitting, EXAMPLES))
+    except UserError as error:
+        raise UserError(
+            f"the usage example needs a sentence: {error.what}", at=error.at, fix=fix
+        ) from error
+    if not lines:
+        raise UserError(
+            "has no line of 5 to 100 characters for the usage example", at=str(path), fix=fix
+        )
+    return lines
+
+
+def _list_literal(lines: list[str]) -> str:
+    """Return Python code of a list of texts, in double quotes and one to a line."""
+    items = "".join(f"    {json.dumps(line, ensure_ascii=False)},\n" for line in lines)
+    return f"[\n{items}]"
+
+
+def _run_example(folder: Path, code: str) -> str:
+    """Return what the usage example prints when it runs in the folder.
+
+    Raises:
+        RunError: it failed.
+    """
+    # -B: without it, Python writes the compiled translate.py into the folder
+    ran = subprocess.run(
+        [sys.executable, "-B", "-X", "utf8", "-c", code],
+        cwd=folder,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    if ran.returncode:
+        reason = (ran.stderr.strip() or f"exit status {ran.returncode}").splitlines()[-1]
+        raise RunError(
+            f"the usage example of the model card failed: {reason}",
+            at="translate.py",
+            fix="install the packages that the model needs: pip install ctranslate2 sentencepiece "
+            "sacremoses subword-nmt",
+        )
+    return ran.stdout
+
+
+def _summary_of_best(run: RunFolder) -> dict[str, Any]:
+    """Return summary.json; without scores if these are of another checkpoint than the best."""
+    summary = read_summary(run)
+    if summary.get("best") != run.best():
+        return {k: v for k, v in summary.items() if k not in ("dev", "test", "test_sets")}
+    return summary
+
+
+def _training_pairs(report: dict[str, Any]) -> int | None:
+    """Return the pairs that data_report.json says were kept for training."""
+    try:
+        return int(report["splits"]["train"]["kept"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _corpora(run: RunFolder) -> list[Corpus]:
+    """Return the training corpora, with what data_prep wrote about their origin."""
+    recipe = run.recipe()
+    found = {}
+    for entry in recipe.data.train:
+        path = Path(entry.path)
+        manifest = _read_json(path.parent / "MANIFEST.json")
+        sources = [s for s in manifest.get("sources", []) if isinstance(s, dict)]
+        # a corpus of data_prep is a folder with train, dev and test
+        name = path.parent.name if path.name == "train" and path.parent.name else path.name
+        found[entry.path, entry.langs(recipe)] = Corpus(
+            name=str(manifest.get("corpus", name)),
+            langs=entry.langs(recipe),
+            licenses=licenses_of(path.parent),
+            urls=sorted({_origin(s) for s in sources} - {""}),
+        )
+    return list(found.values())
+
+
+def _origin(source: dict[str, Any]) -> str:
+    """Return the package that a file of a corpus is from, or the folder of its URL."""
+    return str(source.get("package") or str(source.get("url", "")).rpartition("/")[0])
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file; empty if the file is missing or is something else."""
+    try:
+        values = json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,344 @@
+"""Choose the keys of a recipe for a corpus, each with its reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nmt.apps.suggest.corpus import CorpusPaths
+from nmt.apps.suggest.facts import CorpusFacts, script_name
+from nmt.apps.suggest.sample import EncodedSample, encode_sample
+from nmt.apps.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
+from nmt.data.batches import make_batches
+from nmt.data.text import quantity
+from nmt.data.words import UNSPACED
+
+VALIDATIONS = 8  # at most, of a training with a fixed number of updates
+# With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In
+# 0.1 hours the row of recipes/quickstart.yaml has 640 updates instead of 120. The limit between the
+# two was not measured.
+ENOUGH_UPDATES = 500
+FEW_PASSES = 0.25  # of those of a size: a training with fewer has no dropout
+SEARCH_COST = 2.0  # time of a target piece in a validation, in those of a piece in an update
+VALIDATION_SHARE = 0.25  # of the time of a short training, at most
+LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
+FEW_PAIRS = 1000
+UPDATES_SHARE = 0.9  # of the time without validations; the start and checkpoints take the rest
+HOWTO = "docs/howto/"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe key (``model.dim``), its value, and the reason in a few words."""
+
+    key: str
+    value: Any
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The time that a training may take.
+
+    Attributes:
+        hours: of the training.
+        tokens: target pieces that this machine trains on in these hours.
+    """
+
+    hours: float
+    tokens: float
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A recipe for a corpus.
+
+    Attributes:
+        choices: in the order of the recipe.
+        sample: pairs in pieces of this recipe.
+        updates_per_pass, updates: updates of one pass, and maximum number of updates.
+        tokens_per_pass: target pieces, EOS included.
+        size: the row of sizes that the model has.
+        validations: number of validations.
+        evaluation_tokens: target pieces that an update could compute in the time that all
+            validations and the test set take together, estimated; 0 on a GPU.
+        budget: what the recipe was made for; None = the default length.
+    """
+
+    choices: list[Choice]
+    sample: EncodedSample
+    updates_per_pass: float
+    updates: int
+    tokens_per_pass: int
+    size: Size
+    validations: int
+    evaluation_tokens: float
+    budget: Budget | None
+
+    @property
+    def smaller_size(self) -> Size | None:
+        """Return the row to suggest instead, because the time is short; None = keep this one."""
+        short = self.budget is not None and self.updates < min(
+            ENOUGH_UPDATES, self.size.passes * self.updates_per_pass
+        )
+        return smaller(self.size) if short else None
+
+    def values(self) -> dict[str, Any]:
+        """Return the recipe as nested dictionaries."""
+        tree: dict[str, Any] = {}
+        for choice in self.choices:
+            group, _, key = choice.key.rpartition(".")
+            (tree.setdefault(group, {}) if group else tree)[key] = choice.value
+        return tree
+
+
+def suggest(
+    paths: CorpusPaths,
+    facts: CorpusFacts,
+    gpu: bool,
+    budget: Budget | None = None,
+    row: Size | None = None,
+) -> Suggestion:
+    """Choose a recipe for a corpus.
+
+    Args:
+        gpu: whether a GPU trains; False = choose a model that a CPU trains in hours.
+        budget: time of the training. On a CPU it sets the number of passes over the data, because
+            the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
+        row: the size of the model; None = by the number of words.
+    """
+    of_corpus = size_for(facts.target_words, GPU if gpu else CPU)
+    row = row or of_corpus
+    size, validations = row, VALIDATIONS
+    why_so_long = "more give a better model (--suggest ... --hours)"
+    if budget is not None and not gpu:
+        size, validations, why_so_long = _fit(row, budget, facts)
+    segment, sample = _segment(facts, size.types)
+    scale = facts.pairs / len(sample)
+    tokens_per_pass = int(sample.target_pieces * scale)
+    in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
+    per_pass = len(in_sample) * scale
+    if gpu:
+        training, updates = _until_dev_stops(int(size.passes), per_pass)
+    else:
+        training, updates = _fixed_length(size, per_pass, validations, why_so_long)
+    choices = [
+        Choice("src", paths.src, "source language"),
+        Choice("tgt", paths.tgt, "target language"),
+    ]
+    if budget is not None and gpu:
+        choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
+    batch = f"about {sample.target_pieces / len(in_sample):,.0f} target pieces"
+    choices += [
+        *_data(paths, facts),
+        Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
+        *segment,
+        *_model(size, facts.target_words, smaller=row != of_corpus),
+        *training,
+    ]
+    if not facts.tgt.spaced and not facts.tokenized:
+        why = "does not depend on how text without spaces is split"
+        choices.append(Choice("score.select_by", "chrf", why))
+    evaluation_tokens = 0.0 if gpu else _evaluation_tokens(facts, sample, validations)
+    return Suggestion(
+        choices, sample, per_pass, updates, tokens_per_pass, row, validations, evaluation_tokens,
+        budget,
+    )  # fmt: skip
+
+
+def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str]:
+    """Return a row of CPU for a training that fits a budget.
+
+    Returns:
+        The row, the number of validations, and the reason for the number of passes.
+    """
+    fitting, validations = _passes_in(size, budget, facts)
+    fitted = lengthened(size, fitting)
+    if fitted.types != size.types:  # with fewer types, a pass takes longer
+        passes, validations = _passes_in(fitted, budget, facts)
+        fitted = replace(fitted, passes=min(fitted.passes, passes))
+    if fitted.passes < FEW_PASSES * size.passes:
+        fitted = replace(fitted, dropout=0.0, word_dropout=0.0)
+    if fitted.passes == most_passes(size):
+        return fitted, validations, "more were not better for gl-en (docs/results.md)"
+    hours = quantity(budget.hours, "hour", "g")
+    return fitted, validations, f"as many as fit into {hours} here"
+
+
+def _passes_in(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[float, int]:
+    """Return the passes over the data that fit a budget, and the validations among them."""
+    _, sample = _segment(facts, size.types)
+    test, one = (_evaluation_tokens(facts, sample, count) for count in (0, 1))
+    affordable = (VALIDATION_SHARE * budget.tokens - test) / max(1.0, one - test)
+    validations = max(1, int(min(VALIDATIONS, affordable)))
+    left = budget.tokens - _evaluation_tokens(facts, sample, validations)
+    passes = UPDATES_SHARE * left * len(sample) / (facts.pairs * sample.target_pieces)
+    passes = min(passes, most_passes(size))
+    return (float(int(passes)) if passes >= 3 else max(0.01, round(passes, 2))), validations
+
+
+def _evaluation_tokens(facts: CorpusFacts, sample: EncodedSample, validations: int) -> float:
+    """Return what some validations and the test set cost, in target pieces of an update."""
+    splits = facts.report.splits
+    dev, test = (splits[name].pairs if name in splits else 0 for name in ("dev", "test"))
+    pieces = sample.target_pieces / len(sample)
+    return SEARCH_COST * pieces * (validations * dev + test)
+
+
+def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
+    """Return the keys of the corpus."""
+    choices = [
+        Choice("data.train", paths.train, quantity(facts.pairs, "pair")),
+        Choice("data.dev", paths.dev, "chooses the best checkpoint"),
+    ]
+    if paths.test is not None:
+        choices.append(Choice("data.test", paths.test, "scored once, at the end"))
+    if facts.tokenized:
+        choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
+    return choices
+
+
+def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
+    """Return the keys of the segmentation, and the sample in its pieces."""
+    why_types = "from the same row of sizes as dim"
+    if facts.tokenized:
+        choices = [
+            Choice("segment.kind", "fastbpe", "BPE within the words of tokenized text"),
+            Choice("segment.merges", types, why_types),
+        ]
+        # the merges come on top of the characters, of which Japanese text has over a thousand
+        return choices, encode_sample(facts, types + facts.characters, byte_fallback=False)
+    rare = 2 * facts.characters > types  # as in Chinese
+    if rare:
+        types = -(-(types + facts.characters) // 1000) * 1000
+        why_types = f"the corpus has at least {facts.characters:,} characters"
+    raw = "works on raw text"
+    if not (facts.src.spaced and facts.tgt.spaced):
+        raw += ", also without spaces between words"
+    choices = [
+        Choice("segment.kind", "sentencepiece", raw),
+        Choice("segment.vocab_size", types, why_types),
+    ]
+    if rare:
+        choices.append(Choice("segment.byte_fallback", True, "writes rare characters as bytes"))
+    return choices, encode_sample(facts, types, byte_fallback=rare)
+
+
+def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
+    """Return the keys of the model.
+
+    Args:
+        smaller: the model is smaller than the corpus would allow, because the time is short.
+    """
+    source = "a smaller size, for a short training" if smaller else size.source
+    return [
+        Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {source}"),
+        Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
+        Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
+        Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
+        Choice("model.dec_layers", size.layers, "as many as enc_layers"),
+        Choice("model.dropout", size.dropout, f"for {_count_passes(size.passes)} at most"),
+    ]
+
+
+def _fixed_length(
+    size: Size, per_pass: float, validations: int, reason: str
+) -> tuple[list[Choice], int]:
+    """Return the keys of a training with Muon and a linear schedule, and its updates.
+
+    Args:
+        reason: for the number of passes.
+    """
+    passes = size.passes
+    every = _round(passes * per_pass / validations)
+    updates = validations * every
+    lr = round(LR_SCALE / math.sqrt(size.dim), 4)
+    long = "as recipes/best/gl-en.yaml, for a long training"
+    choices = [
+        Choice(
+            "model.word_dropout",
+            size.word_dropout,
+            "for many passes over the data" if size.word_dropout else "costs more than it gives",
+        ),
+        Choice("optim.kind", "muon", "needs half of Adam's tokens at most (docs/results.md)"),
+        Choice("optim.betas", [0.9, 0.98], "of Adam, for all weights that are not matrices"),
+        Choice("schedule.kind", "linear", "falls to 0 at the end"),
+        Choice("schedule.lr", lr, "for Muon at this dim"),
+        Choice("schedule.warmup_updates", max(1, _round(updates / 20)), "5 % of all"),
+        Choice(
+            "schedule.total_updates",
+            updates,
+            f"{_count_passes(passes)}, {quantity(round(per_pass), 'update')} each; {reason}",
+        ),
+        Choice("train.validate_every", every, quantity(validations, "validation")),
+    ]
+    if size.long:
+        choices.append(Choice("decode.beam", size.beam, long))
+    choices.append(
+        Choice(
+            "decode.length_alpha",
+            size.length_alpha,
+            long if size.long else "0.6 gives short outputs after few updates",
+        )
+    )
+    return choices, updates
+
+
+def _count_passes(passes: float) -> str:
+    """Return ``1 pass over the data`` or ``20 passes over the data``."""
+    return f"{passes:g} pass{'' if passes == 1 else 'es'} over the data"
+
+
+def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:
+    """Return the keys of T's training, and its updates if no stop is earlier."""
+    every = min(2000, max(50, _round(per_pass)))
+    patience = 50 if passes == 1000 else 20
+    return [
+        Choice("model.word_dropout", 0.1, "T appendix A"),
+        Choice("schedule.kind", "inverse_sqrt", "with Adam, as T trains"),
+        Choice("schedule.warmup_updates", 8000, "T"),
+        Choice("train.validate_every", every, _passes_between(every / per_pass)),
+        Choice("train.max_validations", passes, f"at most {passes * every:,} updates"),
+        Choice("train.stop_patience", patience, "ends earlier: validations without a better score"),
+    ], passes * every
+
+
+def _passes_between(passes: float) -> str:
+    """Return how many passes over the data are between two validations."""
+    if 0.9 < passes < 1.1:
+        return "about one pass over the data"
+    number = f"{passes:.0f}" if passes >= 10 else f"{passes:.2g}"
+    return f"about {number} passes over the data"
+
+
+def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:
+    """Return advice that no key can follow, one or two sentences each."""
+    found = []
+    related = (
+        f"train together with a related language ({HOWTO}related-languages.md), start from a model "
+        f"of another pair ({HOWTO}transfer.md), or translate {paths.tgt} text back "
+        f"({HOWTO}back-translation.md)"
+    )
+    if facts.pairs < FEW_PAIRS:
+        found.append(
+            f"A corpus of {quantity(facts.pairs, 'pair')} is too small for a useful model with any "
+            f"settings: {related}."
+        )
+    elif facts.target_words <= CPU[2].words:
+        found.append(f"More data helps more than other settings: {related}.")
+    for side in (facts.src, facts.tgt):
+        if side.spaced or facts.tokenized:
+            continue
+        names = " and ".join(script_name(name) for name in side.scripts if name in UNSPACED)
+        found.append(
+            f"{side.lang} has no spaces between words ({names}), so its words are not counted. "
+            "SentencePiece reads it as it is; do not tokenize it."
+        )
+    return found
+
+
+def _round(number: float) -> int:
+    """Return a number rounded to two digits, at least 1."""
+    number = max(1.0, number)
+    return int(round(number, 1 - math.floor(math.log10(number))))

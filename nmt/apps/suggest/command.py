@@ -1,0 +1,189 @@
+"""nmt-train --suggest: write a recipe for a corpus, with the time that it takes here."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from nmt.cli.common import enable_gc, positive
+from nmt.errors import UserError
+from nmt.runtime.allocation import cached_products, limit_onednn_cache
+
+if TYPE_CHECKING:
+    import torch
+
+    from nmt.apps.suggest.choices import Suggestion
+    from nmt.apps.suggest.facts import CorpusFacts
+    from nmt.apps.suggest.text import Expectation
+    from nmt.config.recipe import Recipe
+
+
+SECONDS = 3.0  # of updates, for each precision and number of threads
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add --suggest and its options to the parser of nmt-train."""
+    group = parser.add_argument_group("write a recipe for a corpus")
+    group.add_argument(
+        "--suggest",
+        metavar="PREFIX",
+        help="read the corpus PREFIX.SRC and PREFIX.TGT, measure the speed of this machine, and "
+        "write a recipe with the reason for each key and the time that training takes",
+    )
+    group.add_argument(
+        "--src-lang",
+        metavar="LANG",
+        help="source language; default: that of the other file, if one of two is English",
+    )
+    group.add_argument(
+        "--tgt-lang",
+        metavar="LANG",
+        help="target language; default: English, if one of two files is",
+    )
+    group.add_argument(
+        "--hours",
+        type=positive,
+        metavar="H",
+        help="time that the training may take on this machine; default: a short training",
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
+    )
+    group.add_argument("--force", action="store_true", help="replace an existing recipe")
+
+
+def requested(args: argparse.Namespace) -> Callable[[], None] | None:
+    """Return the function that writes a recipe, None if the arguments name one to train.
+
+    Raises:
+        UserError: they name neither a recipe nor a corpus, or options of both.
+    """
+    for flag in ("--src-lang", "--tgt-lang", "--hours", "--output"):
+        name = flag.removeprefix("--").replace("-", "_")
+        if args.suggest is None and getattr(args, name) is not None:
+            raise UserError(
+                f"{flag} requires --suggest",
+                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS "
+                "and out=PATH",
+            )
+    if args.suggest is None and args.force:
+        raise UserError(
+            "--force requires --suggest, and replaces a recipe",
+            fix="to start a run again, use --fresh, which renames its folder",
+        )
+    if args.suggest is None and args.recipe is None:
+        raise UserError(
+            "no recipe is named",
+            fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
+        )
+    of_training = (args.recipe, args.variant, args.resume, args.fresh, args.dry_run)
+    if args.suggest is not None and any(of_training):
+        raise UserError(
+            "--suggest writes a recipe and does not train: it takes no recipe, no key=value and "
+            "no --variant, --resume, --fresh or --dry-run",
+            fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then nmt-train "
+            "RECIPE",
+        )
+    return None if args.suggest is None else functools.partial(suggest_recipe, args)
+
+
+def suggest_recipe(args: argparse.Namespace) -> None:
+    """Write a recipe for the corpus ``args.suggest``.
+
+    Raises:
+        UserError: the corpus is incomplete, ambiguous or wrong, or the output file exists.
+        MachineError: the output file cannot be written.
+    """
+    from nmt.apps.suggest.corpus import find_corpus
+    from nmt.cli.output import CHOOSE_ANOTHER, check_output_file
+    from nmt.runtime.files import AGAIN, write_atomic
+
+    limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
+    output = None if args.output is None else Path(args.output)
+    paths = find_corpus(args.suggest, args.src_lang, args.tgt_lang)
+    if output is not None:
+        check_output_file(output, args.force, paths.files())
+    if args.src_lang is None and args.tgt_lang is None:
+        print(
+            f"translating {paths.src} to {paths.tgt}; for the other direction, add "
+            f"--src-lang {paths.tgt} --tgt-lang {paths.src}",
+            file=sys.stderr,
+        )
+    from nmt.apps.suggest.choices import Budget, suggest
+    from nmt.apps.suggest.facts import collect_facts
+    from nmt.apps.suggest.text import recipe_text, too_few_hours
+
+    facts = collect_facts(paths, progress=True)
+    from nmt.config.recipe import Recipe
+    from nmt.runtime.device import resolve_device
+
+    enable_gc()
+    device = resolve_device("auto")
+    gpu = device.type == "cuda"
+    row = None
+    while True:  # a smaller model, as long as few updates fit into the hours
+        suggestion = suggest(paths, facts, gpu, row=row)
+        recipe = Recipe.model_validate(suggestion.values())
+        expectation = _measure(recipe, facts, suggestion, device)
+        if args.hours is None:
+            break
+        budget = Budget(args.hours, 3600 * args.hours * expectation.speed)
+        suggestion = suggest(paths, facts, gpu, budget, row)
+        row = None if gpu else suggestion.smaller_size
+        if row is None:
+            break
+    if note := too_few_hours(suggestion, expectation):
+        print(f"note: {note[0].lower()}{note[1:]}", file=sys.stderr)
+    folder = Path() if output is None else output.parent
+    text = recipe_text(paths, facts, suggestion, expectation, folder)
+    if output is None:
+        print(text, end="")
+        return
+    check_output_file(output, args.force)  # somebody else may have made it meanwhile
+    write_atomic(output, text, CHOOSE_ANOTHER, AGAIN)
+    print(
+        f"wrote {output}; next: {expectation.environment}nmt-train {shlex.quote(str(output))}",
+        file=sys.stderr,
+    )
+
+
+def _measure(
+    recipe: Recipe, facts: CorpusFacts, suggestion: Suggestion, device: torch.device
+) -> Expectation:
+    """Time some updates of the suggested model, and print each speed."""
+    import torch
+
+    from nmt.apps.suggest.text import Expectation
+    from nmt.data.prepare import EvalSet, Prepared
+    from nmt.runtime.memory import parameter_count, require_memory
+    from nmt.training.speed import measure_speeds
+    from nmt.training.tasks import model_without_memory
+
+    sample = suggestion.sample
+    corpus = cast(Any, sample)
+    prepared = Prepared(
+        segmenter=sample.segmenter,
+        vocab=sample.vocab,
+        train=corpus,
+        dev=[EvalSet([], [], corpus, "dev", (recipe.src, recipe.tgt))],
+        test=None,
+        report=facts.report,
+        data_hash="",
+        content={},
+    )
+    parameters = parameter_count(model_without_memory(recipe, len(sample.vocab)))
+    require_memory(parameters, device)
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    print(f"measuring a model of {parameters:,} parameters ({name})", file=sys.stderr)
+    speeds = {}
+    measured = recipe.model_copy(update={"segment": sample.config})  # that of the sample
+    for setting, speed in measure_speeds(measured, prepared, device, SECONDS):
+        speeds[setting] = speed
+        print(f"  {setting}: {speed:,.0f} target tokens/s", file=sys.stderr)
+    return Expectation(name, parameters, speeds, threads)

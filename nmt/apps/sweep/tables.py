@@ -1,0 +1,339 @@
+"""Show the results of a sweep: for terminals, as Markdown, LaTeX, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nmt.apps.sweep.results import (
+    SIGNIFICANT,
+    Difference,
+    SearchResult,
+    Statistics,
+    SweepResult,
+    SystemResult,
+    TrialResult,
+    problems,
+)
+from nmt.data.text import quantity
+from nmt.run.predictions import not_comparable, prediction_keys
+from nmt.run.results import LOWER_IS_BETTER, format_number
+
+MARKS = {"to_baseline": "*", "to_above": "†"}
+NOTHING = "-"
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "†": r"$^{\dagger}$", "*": r"$^{*}$", "<": "$<$", ">": "$>$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text.
+
+    Attributes:
+        title: one line.
+        header: names of the columns.
+        rows: as many cells each; the first is the name of the row.
+        notes: below the table, a line each.
+        remarks: about single runs, below the notes; LaTeX has them as comments.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def tables(result: SweepResult | SearchResult) -> list[Table]:
+    """Return one table for each base and corpus; of several, first one that compares them.
+
+    A search has one table for each variant.
+    """
+    if isinstance(result, SearchResult):
+        variants = dict.fromkeys(trial.variant for trial in result.trials)
+        return [_trials(result, variant) for variant in variants]
+    groups = result.groups
+    found = [_overview(result)] if len(groups) > 1 else []
+    found += [_details(result, group, systems) for group, systems in groups.items()]
+    remarks = [*result.notes, *problems(result.systems)]
+    found[-1] = dataclasses.replace(found[-1], notes=_legend(result), remarks=remarks)
+    return found
+
+
+def as_csv(result: SweepResult | SearchResult) -> str:
+    """Return a line for each variant, base and corpus, or trial; numbers in full precision."""
+    if isinstance(result, SearchResult):
+        rows = [_trial_record(trial) for trial in result.trials]
+    else:
+        rows = [_record(system) for system in result.systems]
+    stream = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def as_json(result: SweepResult | SearchResult) -> str:
+    """Return everything, runs included, as a JSON object."""
+    return json.dumps(dataclasses.asdict(result), indent=1, ensure_ascii=False) + "\n"
+
+
+def _overview(result: SweepResult) -> Table:
+    """Return variants as rows, bases and corpora as columns, as T table 3 has them."""
+    groups = result.groups
+    names = list(dict.fromkeys(system.variant for system in result.systems))
+    by_place = {(system.group, system.variant): system for system in result.systems}
+    rows = []
+    for name in names:
+        systems = [by_place[group, name] for group in groups]
+        gains = [s.to_baseline.value for s in systems if s.to_baseline is not None]
+        complete = len(gains) == len(systems)
+        gain = f"{sum(gains) / len(gains):+.2f}" if complete else NOTHING
+        rows.append([name, *map(_main_cell, systems), gain])
+    title = f"{result.file}: {result.split} {result.metric}"
+    return Table(title, ["variant", *groups, "mean difference"], rows)
+
+
+def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -> Table:
+    """Return a row for each variant of one base and corpus; empty columns are left out."""
+    columns: dict[str, list[str]] = {
+        "variant": [system.variant for system in systems],
+        "runs": [_runs_cell(system) for system in systems],
+        f"dev {result.dev_metric}": [_spread(system.dev) for system in systems],
+        "dev ppl": [_spread(system.ppl) for system in systems],
+        f"test {result.metric}": [_spread(system.test) for system in systems],
+        "best": [_number(system.score.best if system.score else None) for system in systems],
+        "difference": [_difference_cell(system) for system in systems],
+        "p bootstrap": [_p(system.to_baseline, "bootstrap") for system in systems],
+        "p randomization": [_p(system.to_baseline, "randomization") for system in systems],
+        "printed": [_printed(result, system) for system in systems],
+        "updates": [_updates(system) for system in systems],
+        "hours": [_number(system.hours or None) for system in systems],
+    }
+    compared = f"{result.split} {result.metric}"
+    if compared in columns:
+        pairs = zip(columns[compared], systems, strict=True)
+        columns[compared] = [cell + _marks(system) for cell, system in pairs]
+    if len(set(columns["updates"])) == 1:
+        del columns["updates"]
+    kept = {name: cells for name, cells in columns.items() if set(cells) - {NOTHING}}
+    rows = [list(row) for row in zip(*kept.values(), strict=True)]
+    title = " ".join(filter(None, (f"{result.file}:", group or result.split)))
+    return Table(title, list(kept), rows)
+
+
+def _trials(result: SearchResult, variant: str) -> Table:
+    """Return a row for each trial of a variant, the best one first."""
+    ranked = result.ranked(variant)
+    rows = [
+        [
+            str(trial.number),
+            trial.state,
+            _number(trial.dev),
+            *(_value(trial.keys.get(key)) for key in result.keys),
+        ]
+        for trial in ranked
+    ]
+    finished = sum(trial.dev is not None for trial in ranked)
+    notes = [f"{finished} of {quantity(result.total, 'trial')} finished"]
+    if ranked[0].dev is not None:
+        words = " ".join(f"{key}={value}" for key, value in ranked[0].keys.items())
+        notes.append(f"best: trial {ranked[0].number} with {words}")
+    if result.metric == "ppl" and (differ := prediction_keys(result.keys)):
+        notes.append(not_comparable("trials", differ))
+    remarks = [
+        f"{trial.folder}: {trial.state}: {trial.reason}"
+        for trial in ranked
+        if trial.state in ("failed", "diverged") and trial.reason
+    ]
+    title = f"{result.file}: trials of {variant}"
+    header = ["trial", "state", f"dev {result.metric}", *result.keys]
+    return Table(title, header, rows, notes, remarks)
+
+
+def _legend(result: SweepResult) -> list[str]:
+    lines = ["mean ± standard deviation over the seeds that finished"]
+    if any(system.score for system in result.systems):
+        lines.append("best: the seed that is best on dev")
+    differences = [system.to_baseline for system in result.systems if system.to_baseline]
+    if differences:
+        what = f"difference to {result.baseline} on {result.split}"
+        lower = "; lower is better" if result.metric in LOWER_IS_BETTER else ""
+        lines.append(what + lower)
+    if any(difference.bootstrap is not None for difference in differences):
+        lines.append(
+            f"* differs from {result.baseline}, † from the row above: p < {SIGNIFICANT} by paired "
+            f"bootstrap with {result.resamples:,} resamples, over the seeds of both"
+        )
+    return lines
+
+
+def _main_cell(system: SystemResult) -> str:
+    done = sum(run.finished for run in system.runs)
+    if not done:
+        return _state(system)
+    partial = "" if done == len(system.runs) else f" ({done} of {len(system.runs)})"
+    return _spread(system.score) + _marks(system) + partial
+
+
+def _runs_cell(system: SystemResult) -> str:
+    done, total = sum(run.finished for run in system.runs), len(system.runs)
+    state = _state(system)
+    return str(total) if done == total else f"{done} of {total}, {state}"
+
+
+def _state(system: SystemResult) -> str:
+    """Return the states of the runs that did not finish."""
+    return ", ".join(dict.fromkeys(run.status for run in system.runs if not run.finished))
+
+
+def _spread(scores: Statistics | None) -> str:
+    if scores is None:
+        return NOTHING
+    mean = format_number(scores.mean)
+    return mean if scores.deviation is None else f"{mean} ± {format_number(scores.deviation)}"
+
+
+def _marks(system: SystemResult) -> str:
+    differences = ((mark, getattr(system, name)) for name, mark in MARKS.items())
+    return "".join(mark for mark, found in differences if found is not None and found.significant)
+
+
+def _difference_cell(system: SystemResult) -> str:
+    return NOTHING if system.to_baseline is None else f"{system.to_baseline.value:+.2f}"
+
+
+def _p(difference: Difference | None, name: str) -> str:
+    value = getattr(difference, name, None)
+    return NOTHING if value is None else f"{value:.3f}"
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else format_number(value)
+
+
+def _updates(system: SystemResult) -> str:
+    """Return the mean updates of the runs that finished, as early stopping and ramps differ."""
+    done = [run.updates for run in system.runs if run.finished]
+    return f"{statistics.fmean(done):,.0f}" if done else NOTHING
+
+
+def _printed(result: SweepResult, system: SystemResult) -> str:
+    """Return what a paper prints for the score of the differences."""
+    names = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
+    name = "ppl" if result.metric == "ppl" else names.get((result.split, result.metric), "")
+    value = system.paper.get(name)
+    return value if isinstance(value, str) else _number(value)
+
+
+def _record(system: SystemResult) -> dict[str, Any]:
+    """Return a line of the CSV file."""
+    record: dict[str, Any] = {
+        "group": system.group,
+        "variant": system.variant,
+        "runs": len(system.runs),
+        "finished": sum(run.finished for run in system.runs),
+        "states": _state(system),
+    }
+    for name in ("dev", "ppl", "test"):
+        scores = getattr(system, name)
+        for part in ("mean", "deviation", "best"):
+            record[f"{name}_{part}"] = getattr(scores, part, None)
+    for name in MARKS:
+        found = getattr(system, name)
+        for part in ("versus", "value", "bootstrap", "randomization"):
+            record[f"{name}_{part}"] = getattr(found, part, None)
+    return {**record, "hours": system.hours}
+
+
+def _trial_record(trial: TrialResult) -> dict[str, Any]:
+    """Return a line of the CSV file."""
+    names = ("variant", "number", "state", "folder", "dev")
+    return {**{name: getattr(trial, name) for name in names}, **trial.keys}
+
+
+def _value(value: Any) -> str:
+    """Return the value of a recipe key for a table."""
+    return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _text(table: Table) -> str:
+    cells = [table.header, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    below = [*table.notes, *table.remarks]
+    return "\n".join([table.title, "", *lines, *([""] if below else []), *below])
+
+
+def _markdown(table: Table) -> str:
+    def row(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(map(_escape_markdown, cells))} |"
+
+    rule = f"|---|{'---:|' * (len(table.header) - 1)}"
+    below = [*table.notes, *table.remarks]
+    notes = [f"- {_escape_markdown(note)}" for note in below]
+    lines = [f"**{table.title}**", "", row(table.header), rule, *map(row, table.rows)]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def _escape_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def _latex(table: Table) -> str:
+    def row(cells: Sequence[str]) -> str:
+        return " & ".join(map(_escape_latex, cells)) + r" \\"
+
+    notes = "; ".join(map(_escape_latex, table.notes))
+    return "\n".join(
+        [
+            *(f"% {remark}" for remark in table.remarks),
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+            r"\toprule",
+            row(table.header),
+            r"\midrule",
+            *map(row, table.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            rf"\caption{{{_escape_latex(table.title)}{'. ' if notes else ''}{notes}}}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _escape_latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _of_tables(render: Callable[[Table], str]) -> Callable[[SweepResult | SearchResult], str]:
+    """Return a function that renders all tables of a result."""
+    return lambda result: "\n\n".join(map(render, tables(result))) + "\n"
+
+
+FORMATS: dict[str, tuple[str, Callable[[SweepResult | SearchResult], str]]] = {
+    "text": ("txt", _of_tables(_text)),
+    "markdown": ("md", _of_tables(_markdown)),
+    "latex": ("tex", _of_tables(_latex)),
+    "csv": ("csv", as_csv),
+    "json": ("json", as_json),
+}
+"""Name of ``--format`` -> ending of the file, and the function that renders it."""

@@ -1,0 +1,1 @@
+"""Make a parallel corpus from a text and its translations by a model."""

@@ -1,0 +1,419 @@
+"""nmt-translate --pairs: write a text and its translations as a filtered parallel corpus.
+
+During translation, PREFIX.part has one line for each translated line of the text, so that the
+command can be resumed as with ``--output``. When all lines are translated, the pairs are filtered
+in two passes. PREFIX.SRC, PREFIX.TGT and PREFIX.json are written under other names first. They are
+renamed in an order such that a kill never leaves two sides of different corpora.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from nmt.apps.synthesize.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
+from nmt.cli.input import Input
+from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
+from nmt.data.text import clean_line, quantity, read_lines
+from nmt.errors import RunError, UserError
+from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder
+
+if TYPE_CHECKING:
+    from nmt.decoding.codec import Translation
+    from nmt.decoding.translator import Translator
+
+# start of a reason to drop a pair -> the option that may keep the pair
+REMEDIES = {
+    "length ratio over": "add --resume with a larger --max-ratio",
+    "target copied from the source": "add --resume with a larger --max-copied",
+    "target cut at the length limit": "add --force with a larger --max-len-offset",
+}
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """Add the options to the parser of nmt-translate."""
+    pairs = p.add_argument_group("parallel corpus, for back-translation and distillation")
+    pairs.add_argument(
+        "--pairs",
+        metavar="PREFIX",
+        help="write the lines of --input to PREFIX.SRC and their translations to PREFIX.TGT, "
+        "without bad pairs; SRC and TGT are the languages of the run",
+    )
+    pairs.add_argument(
+        "--max-ratio",
+        type=float,
+        metavar="X",
+        help="drop a pair if one side has over X times the expected number of characters, plus "
+        "ten; default: 2",
+    )
+    pairs.add_argument(
+        "--max-copied",
+        type=float,
+        metavar="X",
+        help="drop a pair if over this share of the translated words are words of the source; 1 = "
+        "keep copies; default: 0.5",
+    )
+
+
+def requested(args: argparse.Namespace) -> SyntheticCorpus | None:
+    """Return the corpus of ``--pairs``, None without it.
+
+    Raises:
+        UserError: an option is not allowed, the input is not a regular file, or as ``of``.
+    """
+    _check_options(args)
+    return None if args.pairs is None else SyntheticCorpus.of(args)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.pairs is None:
+        for flag, value in (("--max-ratio", args.max_ratio), ("--max-copied", args.max_copied)):
+            if value is not None:
+                raise UserError(f"{flag} requires --pairs", fix=f"add --pairs, or leave {flag} out")
+        return
+    if args.input is None or (Path(args.input).exists() and not Path(args.input).is_file()):
+        raise UserError(
+            "--pairs requires a regular --input file, which is read several times",
+            fix="add --input FILE; it may be plain text, .gz, .xz or .bz2",
+        )
+    others = {
+        "--output": args.output is not None,
+        "--n-best": args.n_best not in (None, 1),
+        "--scores": args.scores,
+        "--json": args.json,
+        "--token-scores": args.token_scores,
+        "--score-target": args.score_target is not None,
+        "--align": args.align,
+    }
+    for flag in (flag for flag, given in others.items() if given):
+        raise UserError(
+            f"{flag} cannot be combined with --pairs, which writes one translation of each line "
+            "as plain text",
+            fix=f"leave out {flag} or --pairs",
+        )
+    if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
+        raise UserError(
+            f"--max-ratio: {args.max_ratio:g} is not a number over 1",
+            fix=f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}",
+        )
+    if args.max_copied is not None and not 0 <= args.max_copied <= 1:
+        raise UserError(
+            f"--max-copied: {args.max_copied:g} is not a number from 0 to 1",
+            fix=f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}",
+        )
+
+
+class SyntheticCorpus:
+    """The corpus that one command writes.
+
+    Args:
+        prefix: of its files.
+        text: the text to translate, a regular file.
+        langs: language of the text and of its translations.
+        thresholds: of the filters.
+        force: replace existing files.
+
+    Attributes:
+        name: the prefix.
+        signature: tells ``--resume`` that the partial output has another format.
+        sides: the files of the two languages.
+        report_file: counts, settings and model.
+        skipped: for each line of the text, why it is not translated, None if it is.
+    """
+
+    def __init__(
+        self,
+        prefix: Path,
+        text: Path,
+        langs: tuple[str, str],
+        thresholds: Thresholds,
+        force: bool,
+    ) -> None:
+        self.name, self.signature = str(prefix), {"pairs": True}
+        self._prefix, self._text, self._langs = prefix, text, langs
+        self._thresholds, self._force = thresholds, force
+        self.sides = [prefix.with_name(f"{prefix.name}.{lang}") for lang in langs]
+        self.report_file = prefix.with_name(f"{prefix.name}.json")
+        self.skipped: list[Reason] = []
+        self._state = (0, 0)
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> SyntheticCorpus:
+        """Return the corpus of ``--pairs``.
+
+        Raises:
+            UserError: RUN is not a run folder or exported folder, the prefix has a suffix, or both
+                sides would have the same language.
+        """
+        from nmt.config.recipe import DecodeConfig
+        from nmt.decoding.options import as_flag, search_options
+        from nmt.export.metadata import read_metadata
+        from nmt.run.folder import RunFolder, is_export
+
+        run = Path(args.run[0])
+        trained = read_metadata(run)[0] if is_export(run) else RunFolder.open(run).recipe()
+        given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
+        thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
+        # checked here, because it is part of a file name
+        src = search_options(DecodeConfig(), {"src": args.src}, spell=as_flag).src or trained.src
+        tgt = trained.tag_targets.get(args.tag or "", trained.tgt)
+        if src == tgt:
+            raise UserError(
+                f"the text and its translations are both {src}",
+                at="--src-lang, --tag",
+                fix="give the language of the text with --src-lang, and the tag of another target "
+                "language with --tag",
+            )
+        langs = (src, tgt)
+        if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
+            raise UserError(
+                "--pairs takes a prefix of file names, not a folder",
+                at=args.pairs,
+                fix=f"write, for example, --pairs {Path(args.pairs) / 'bt'}",
+            )
+        if args.pairs.endswith(tuple(f".{lang}" for lang in langs)):
+            raise UserError(
+                f"--pairs takes a prefix, to which .{langs[0]} and .{langs[1]} are added",
+                at=args.pairs,
+                fix=f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}",
+            )
+        return cls(Path(args.pairs), Path(args.input), langs, thresholds, args.force)
+
+    @property
+    def files(self) -> list[Path]:
+        """Return all files that are written."""
+        return [*self.sides, self.report_file]
+
+    def read_input(self) -> Input:
+        """Return the lines of the text, those that are not translated as blank lines.
+
+        The text is read once in advance, to decide which lines are translated.
+
+        Raises:
+            UserError: the text cannot be read, or no line can be translated.
+        """
+        self.skipped = reasons_to_skip(self._read_text(), self._langs[0])
+        self._state = self._text_state()
+        if all(self.skipped):  # also if there are none
+            reasons = ", ".join(dict.fromkeys(filter(None, self.skipped)))
+            raise UserError(
+                f"no line can be translated ({reasons or 'the file is empty'})",
+                at=str(self._text),
+                fix=f"give a text in {self._langs[0]}, UTF-8, with one sentence per line",
+            )
+        lines = zip(self._read_text(), self.skipped, strict=False)
+        return Input(("" if reason else line for line, reason in lines), len(self.skipped))
+
+    def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
+        """Return the function that makes a line of the partial output: number, translation -> line.
+
+        Translations are tokenized text if the training text of the run was, so that both sides of
+        the corpus are in the form of that text.
+        """
+        segmenter, lang = translator.segmenter, self._langs[1]
+        tokenized = segmenter.moses.tokenized
+
+        def format_line(number: int, t: Translation) -> str:
+            text = segmenter.decode_tokenized(t.pieces, lang) if tokenized else t.text
+            return f"{int(t.finished)}\t{text}"
+
+        return format_line
+
+    def check_unfinished(self, finished: int) -> None:
+        """Check that the files do not exist, before hours of translation.
+
+        Once all lines are translated, a killed command may have renamed some of the files;
+        ``write`` compares them.
+
+        Raises:
+            UserError: a file exists.
+        """
+        if finished < len(self.skipped) and not self._force:
+            for path in self.files:
+                if os.path.lexists(path):
+                    raise _exists(path)
+
+    def is_complete(self, signature: Signature) -> bool:
+        """Return whether an earlier command has completed this corpus.
+
+        Its partial output is gone then, but a kill may have left the signature of it.
+
+        Args:
+            signature: of the translation.
+        """
+        if partial_path(self._prefix).exists():
+            return False
+        try:
+            report = json.loads(read_text(self.report_file))
+            translation = report["translation"]
+            return bool(
+                all(translation.get(name) == value for name, value in signature.items())
+                and report["filters"] == dataclasses.asdict(self._thresholds)
+                and report["files"] == {path.name: file_digest(path) for path in self.sides}
+            )
+        except (OSError, ValueError, LookupError, TypeError):  # the file is another program's
+            return False
+
+    def write(self, partial: Path, settings: dict[str, Any]) -> None:
+        """Filter the translations, write the corpus and delete the partial output.
+
+        Args:
+            partial: has a line for each line of the text.
+            settings: of the translation, for the report.
+
+        Raises:
+            UserError: the text has changed, or a file of another job has one of the names.
+            RunError: the filters drop every pair.
+            MachineError: the disk is full or not writable.
+        """
+        from tqdm import tqdm
+
+        if self._text_state() != self._state:
+            raise UserError(
+                "changed while it was translated",
+                at=str(self._text),
+                fix="restore it and add --resume, or start over with --force",
+            )
+        drafts = [path.with_name(TEMPORARY + path.name) for path in self.files]
+        total = 2 * len(self.skipped)  # they are read twice
+        with tqdm(total=total, desc="filtering", unit=" lines", leave=False, disable=None) as bar:
+
+            def pairs() -> Iterator[Candidate]:
+                for pair in self._read_pairs(partial):
+                    bar.update()
+                    yield pair
+
+            checked = CorpusFilter(
+                pairs, self.skipped, self._langs, self._thresholds, self._prefix.name
+            )
+            try:
+                with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER):
+                    kept = self._write_sides(checked, *drafts[:2])
+                    report = self._report(checked, kept, drafts, settings)
+                    # a path that is not UTF-8 is written with the escapes of JSON
+                    with open(drafts[2], "w", encoding="utf-8", errors="backslashreplace") as file:
+                        file.write(report)
+                        _flush(file)
+                    self._install(drafts)
+            finally:
+                for draft in drafts:
+                    draft.unlink(missing_ok=True)
+        partial.unlink()
+        for warning in checked.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        print(self._summary(kept, checked.dropped()), file=sys.stderr)
+
+    def _read_text(self) -> Iterator[str]:
+        return read_lines(self._text, clean=False, errors="surrogateescape")
+
+    def _read_pairs(self, partial: Path) -> Iterator[Candidate]:
+        for line, translation in zip(self._read_text(), read_lines(partial), strict=True):
+            # the tab between them is a space now
+            yield Candidate(clean_line(line), translation[2:], translation[0] == "1")
+
+    def _text_state(self) -> tuple[int, int]:
+        with disk_errors(self._text, elsewhere=CHOOSE_ANOTHER):
+            found = self._text.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> int:
+        """Write the pairs that are kept; return their number."""
+        kept = 0
+        with (
+            open(src, "w", encoding="utf-8", newline="\n") as sources,
+            open(tgt, "w", encoding="utf-8", newline="\n") as targets,
+        ):
+            for pair in checked.kept():
+                kept += 1
+                sources.write(f"{pair.src}\n")
+                targets.write(f"{pair.tgt}\n")
+            _flush(sources)
+            _flush(targets)
+        if not kept:
+            dropped = checked.dropped()
+            steps = [
+                step
+                for start, step in REMEDIES.items()
+                if any(reason.startswith(start) for reason in dropped)
+            ]
+            raise RunError(
+                f"no pair is left ({_describe(dropped)})",
+                at=str(self._prefix),
+                fix=f"read the translations in {self._prefix}.part; then "
+                + ", or ".join([*steps, "add --force and use a better model"]),
+            )
+        return kept
+
+    def _report(
+        self, checked: CorpusFilter, kept: int, drafts: list[Path], settings: dict[str, Any]
+    ) -> str:
+        """Return the text of the report file."""
+        dropped = checked.dropped()
+        report = {
+            "pairs": {"read": len(self.skipped), "kept": kept, "dropped": dropped},
+            "typical_ratio": round(checked.typical_ratio, 3),
+            "warnings": checked.warnings,
+            "filters": dataclasses.asdict(self._thresholds),
+            "files": {
+                path.name: file_digest(draft)
+                for path, draft in zip(self.sides, drafts, strict=False)
+            },
+            "text": str(self._text),
+            "translation": settings,
+        }
+        return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+
+    def _install(self, drafts: list[Path]) -> None:
+        """Give the drafts their names.
+
+        Files of a previous command are deleted first, except the source side, which is replaced. So
+        the two sides never belong to different corpora.
+
+        Raises:
+            UserError: without ``force``, a file exists that is not the one to be written.
+            OSError: the folder is not writable.
+        """
+        for path, draft in zip(self.files, drafts, strict=True):
+            exists = not self._force and os.path.lexists(path)
+            if exists and file_digest(path) != file_digest(draft):
+                raise _exists(path)
+        for path in self.files[1:]:
+            path.unlink(missing_ok=True)
+        for path, draft in zip(self.files, drafts, strict=True):
+            sync_folder(path.parent)
+            os.replace(draft, path)
+        sync_folder(self._prefix.parent)
+
+    def _summary(self, kept: int, dropped: dict[str, int]) -> str:
+        """Return the table of counts."""
+        total = len(self.skipped)
+        names = " and ".join(str(path) for path in self.sides)
+        rows = [f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})"]
+        width = len(f"{total:,}")
+        rows += [f"  {count:>{width},}  {reason}" for reason, count in dropped.items()]
+        return "\n".join(rows)
+
+
+def _flush(file: TextIO) -> None:
+    """Flush a file to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _exists(path: Path) -> UserError:
+    return UserError(
+        "exists already",
+        at=str(path),
+        fix=f"rename or delete it, then {RESUME}",
+    )
+
+
+def _describe(dropped: dict[str, int]) -> str:
+    return ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())

@@ -1,0 +1,326 @@
+"""nmt-score with several references, parts, documents, sentences and an external metric."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.apps.evaluate.buckets import by_frequency, by_length, count_words, split_words
+from nmt.apps.evaluate.comet import ExternalMetric
+from nmt.apps.evaluate.command import main
+from nmt.apps.evaluate.documents import join_documents, read_documents
+from nmt.config.load import dump_recipe, load_recipe
+from nmt.data.prepare import prepare
+from nmt.errors import RunError, UserError
+from nmt.scoring import score
+from nmt.scoring.systems import from_runs
+from tests.scoring.runs import make_run, write_lines
+from tests.scoring.texts import hypothesis, reference
+
+REFS, OTHER = reference(30), reference(30, seed=2)
+BASE, BETTER = hypothesis(REFS, 40), hypothesis(REFS, 5)
+DOCS = [f"doc{row // 5}" for row in range(30)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    texts = {
+        "ref": REFS,
+        "other": OTHER,
+        "base": BASE,
+        "better": BETTER,
+        "src": [f"s {line}" for line in REFS],
+        "train": REFS[:10],
+        "docs": DOCS,
+    }
+    return {name: str(write_lines(tmp_path / name, lines)) for name, lines in texts.items()}
+
+
+def program(folder: Path, body: str) -> str:
+    """Write a stub of a metric's command; return how it is called."""
+    path = folder / "metric.py"
+    path.write_text(f"import sys, time\nsrc, hyp, ref = sys.argv[1:]\n{body}\n", encoding="utf-8")
+    return f"{sys.executable} {path} {{src}} {{hyp}} {{ref}}"
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
+    assert main([*argv, "--json", "--resamples", "100"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_several_references(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(
+        capsys, "--hyp", files["base"], files["better"], "--ref", files["ref"],
+        "--ref", files["other"], "--metrics", "bleu,tokenized_bleu",
+    )  # fmt: skip
+    assert found["references"] == 2
+    assert all("nrefs:2" in s["signature"] for s in found["scores"])
+    (expected,) = score(BASE, REFS, ["bleu"], "", other_refs=[OTHER])
+    assert found["scores"][0]["score"] == pytest.approx(expected.value)
+
+
+def test_parts_are_the_same_in_json_table_and_lines(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--metrics", "bleu"]
+    argv += ["--buckets", "--train", files["train"]]
+    found = run_json(capsys, *argv)
+    lengths = by_length(BASE, REFS, ["bleu"], "")
+    shown = [p for p in found["by_length"] if p["system"] == files["base"]]
+    assert [(p["words"], p["lines"], p["score"]) for p in shown] == [
+        ([b.words.low, b.words.high], b.lines, b.scores[0].value) for b in lengths
+    ]
+    words = split_words(BASE, ""), split_words(REFS, "")
+    frequencies = by_frequency(*words, count_words(REFS[:10], ""))
+    shown = [p for p in found["by_frequency"] if p["system"] == files["base"]]
+    assert [(p["count"], p["ref_words"], p["f1"]) for p in shown] == [
+        ([b.count.low, b.count.high], b.ref_words, b.f1) for b in frequencies
+    ]
+    assert main([*argv, "--resamples", "100"]) == 0
+    rows = {tuple(line.split("\t")[:2]): line for line in capsys.readouterr().out.splitlines()}
+    assert f"\t{lengths[0].scores[0].value:.4f}\t" in rows[files["base"], "bleu:words=0-9"]
+    assert f"\t{frequencies[0].f1:.4f}\t" in rows[files["base"], "f1:count=0"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main([*argv, "--resamples", "100"]) == 0
+    table = capsys.readouterr().out
+    assert "BLEU, by words of the reference" in table
+    assert "F1 of words, by their count in the training text" in table
+    assert f"{frequencies[0].f1:.3f}" in table
+
+
+@pytest.mark.parametrize("tokenized", [False, True])
+def test_a_run_counts_the_words_of_its_training_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenized: bool
+) -> None:
+    text = ["don't stop", "it 's 5 o'clock"]
+    run = make_run(tmp_path, text, text, {}, "u000100", f"data.tokenized={tokenized}")
+    write_lines(run / "test.words", text)
+    found = run_json(capsys, str(run), "--buckets", "--metrics", "bleu")
+    counted = {tuple(p["count"]): p for p in found["by_frequency"]}
+    # each word occurs once in the training text, which has these lines
+    assert counted[1, 1]["f1"] == 1
+    assert counted[1, 1]["ref_words"] == 6
+    assert counted[0, 0]["f1"] is None
+
+
+def test_documents_are_scored_as_one_text(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu,chrf,ter"]
+    found = run_json(capsys, *argv, "--documents", files["docs"])
+    scores = {s["metric"]: s for s in found["scores"]}
+    assert list(scores) == ["bleu", "chrf", "ter", "doc_bleu", "doc_chrf"]
+    joined = [join_documents(lines, DOCS) for lines in (BASE, REFS)]
+    assert len(joined[0]) == 6
+    assert scores["doc_bleu"]["score"] == score(*joined, ["bleu"], "")[0].value
+    assert scores["doc_bleu"]["signature"].endswith("|docs:6")
+    assert scores["doc_bleu"]["low"] < scores["doc_bleu"]["score"] < scores["doc_bleu"]["high"]
+
+
+def test_joined_sentences_are_free_to_move_inside_a_document() -> None:
+    ids = ["a", "a", "b"]
+    assert join_documents(["x y ", "", "z"], ids) == ["x y", "z"]
+    moved, refs = ["x y z", "", "u v"], ["x y", "z", "u v"]
+    assert join_documents(moved, ids) == join_documents(refs, ids)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a"], "1 line, but the reference has 3"),
+        (["a", "", "b"], ":2: a blank line"),
+        (["a", "b", "a"], ":3: document a continues after another one"),
+    ],
+)
+def test_faulty_documents(tmp_path: Path, ids: list[str], message: str) -> None:
+    file = write_lines(tmp_path / "docs", ids)
+    with pytest.raises(UserError, match=message):
+        read_documents(str(file), 3)
+
+
+def test_sentences_are_a_table_for_spreadsheets(
+    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "sentences.tsv"
+    hyp = str(write_lines(tmp_path / "hyp", [REFS[0], 'a\t"quote', *BASE[2:]]))
+    argv = [
+        "--hyp",
+        hyp,
+        files["better"],
+        "--ref",
+        files["ref"],
+        "--metrics",
+        "bleu,tokenized_bleu",
+    ]
+    argv += ["--src", files["src"], "--documents", files["docs"], "--resamples", "100"]
+    assert main([*argv, "--sentences", str(out)]) == 0
+    assert "wrote the scores of 60 lines" in capsys.readouterr().err
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert len(rows) == 60
+    assert list(rows[0]) == [
+        "system", "line", "document", "bleu", "source", "reference", "hypothesis",
+    ]  # fmt: skip
+    assert (rows[0]["system"], rows[0]["line"], rows[0]["bleu"]) == (hyp, "1", "100.0000")
+    assert rows[1]["hypothesis"] == 'a "quote'
+    assert (rows[31]["system"], rows[31]["line"]) == (files["better"], "2")
+    assert rows[35]["document"] == "doc1"
+
+
+def test_an_external_command_gets_plain_text_of_all_three(
+    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The stub prints the share of equal lines, after a line that looks like comet-score's."""
+    command = program(
+        tmp_path,
+        "lines = [open(f, encoding='utf-8').read().split('\\n')[:-1] for f in (src, hyp, ref)]\n"
+        "assert [s == 's ' + r for s, _, r in zip(*lines)] == [True] * 30\n"
+        "print(f'{hyp}\\tSegment 29\\tscore: 7')\n"
+        "print(f'{hyp}\\tscore: {sum(h == r for _, h, r in zip(*lines)) / 30:.4f}\\n')",
+    )
+    argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--src", files["src"]]
+    found = run_json(capsys, *argv, "--metrics", "chrf", "--comet-command", command)
+    base, better = (s for s in found["scores"] if s["metric"] == "comet")
+    for entry, hyps in ((base, BASE), (better, BETTER)):
+        share = sum(hyp == ref for hyp, ref in zip(hyps, REFS, strict=True)) / 30
+        assert entry["score"] == pytest.approx(share, abs=1e-4)
+        assert entry["signature"] == command
+    assert base["difference"] is None
+    assert better["difference"] == pytest.approx(better["score"] - base["score"])
+
+
+def test_a_run_gives_its_source_to_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, REFS, REFS, {}, "u000100")
+    command = program(tmp_path, "print(open(src).read() == open(ref).read(), -0.25)")
+    found = run_json(capsys, str(run), "--metrics", "chrf", "--comet-command", command)
+    assert found["scores"][1]["score"] == -0.25
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("sys.exit('no\\nmodel')", "failed with exit status 1:\n  no\n  model"),
+        ("print()", "it printed nothing"),
+        ("print('score: nan')", "no number: 'score: nan'"),
+        ("print('of 2 lines: NaN')", "no number: 'of 2 lines: NaN'"),
+        ("print('all done')", "no number"),
+        ("print('see v2.x')", "no number"),
+    ],
+)
+def test_a_failed_command_says_why(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(RunError) as error:
+        ExternalMetric(program(tmp_path, body)).score(["s"], ["h"], ["r"])
+    assert message in str(error.value)
+
+
+def test_the_other_scores_are_printed_if_the_command_fails(
+    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"], "--json"]
+    command = program(tmp_path, "sys.exit('no model')")
+    assert main([*argv, "--metrics", "chrf", "--comet-command", command]) == 3
+    out, err = capsys.readouterr()
+    (entry,) = json.loads(out)["scores"]
+    assert (entry["metric"], entry["score"] > 50) == ("chrf", True)
+    assert "failed with exit status 1:\n  no model" in err
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    body = f"import os\nos.fork()\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+    body += "time.sleep(60)"
+    started = time.monotonic()
+    with pytest.raises(RunError, match=r"did not end within 0\.5 seconds"):
+        ExternalMetric(program(tmp_path, body), timeout=0.5).score(["s"], ["h"], ["r"])
+    assert time.monotonic() - started < 20
+    time.sleep(0.1)
+    for pid in pids.read_text().split():
+        assert not Path(f"/proc/{pid}").exists() or b"Z" in Path(f"/proc/{pid}/stat").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("comet-score -t {hyp}", "does not contain {src}"),
+        ("comet-score '{src} {hyp}", "no closing quotation"),
+        ("/no/such/program {src} {hyp}", "/no/such/program is not a program that can be run"),
+    ],
+)
+def test_faulty_commands(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], command: str, message: str
+) -> None:
+    argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"]]
+    argv += ["--metrics", "chrf", "--resamples", "0", "--comet-command", command]
+    assert main(argv) == 2
+    assert message in capsys.readouterr().err
+    with pytest.raises(UserError, match=re.escape(message)):
+        ExternalMetric(command).check()  # before minutes of scoring
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--comet-command", "cat {src} {hyp}"], "--comet-command requires --src"),
+        (["--train", "x"], "--train requires --buckets"),
+        (["--sentences", f"no-such-folder{os.sep}x"], "no-such-folder"),
+        (["--buckets", "--train", "no-such-file"], "no-such-file"),
+    ],
+)
+def test_flags_that_need_others(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], argv: list[str], message: str
+) -> None:
+    given = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "chrf", "--resamples", "0"]
+    assert main([*given, *argv]) in (2, 4)
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_other_refs_of_a_recipe_are_scored_in_training_and_afterwards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prepared data has them in the form of the recipe, and nmt-score reads them from the run."""
+    write_lines(tmp_path / "more.en", [f"{line} &apos;" for line in OTHER])
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "src: gl\ntgt: en\ndata:\n  train: data/train\n  dev: data/dev\n  checks: warn\n"
+        "  test: {path: data/test, tokenized: true, other_refs: more.en}\n",
+        encoding="utf-8",
+    )
+    run = make_run(tmp_path, REFS, BASE, {}, "u000100")
+    loaded = load_recipe(recipe, [f"out={run}"])
+    (run / "config.yaml").write_text(dump_recipe(loaded), encoding="utf-8")
+    prepared = prepare(loaded, progress=False)
+    assert prepared.test is not None
+    assert prepared.dev[0].other_refs == []
+    assert len(prepared.content["test"]) == 3
+    (other,) = prepared.test[0].other_refs
+    assert all(line.endswith("'") and "&" not in line for line in other)
+    found = run_json(capsys, str(run), "--metrics", "bleu")
+    assert "nrefs:2" in found["scores"][0]["signature"]
+    write_lines(tmp_path / "more.en", OTHER[:5])
+    for act in (lambda: prepare(loaded, progress=False), lambda: from_runs([str(run)], "test")):
+        with pytest.raises(UserError, match=r"more\.en: (has )?5 lines"):
+            act()
+    (tmp_path / "more.en").unlink()
+    with pytest.raises(UserError, match=r"more\.en: is not a file\n  -> check .* other_refs"):
+        prepare(loaded, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [("score: 0.8532.", 0.8532), ("-1.5e-2", -0.015), ("v2.1 .5", 0.5)]
+)
+def test_a_number_of_a_command_is_read_completely(tmp_path: Path, line: str, value: float) -> None:
+    """A full stop after the number once made 8532 of 0.8532."""
+    command = program(tmp_path, f"print({line!r})")
+    assert ExternalMetric(command).score(["s"], ["h"], ["r"]) == value

@@ -1,0 +1,184 @@
+"""What one client can do to the others: large requests, dead connections, many requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.apps.serve.conftest  # noqa: F401, skips without the extra
+from nmt.apps.serve.connections import SECONDS_TO_SEND_HEADERS
+from tests.apps.serve.process import SECONDS, Process
+from tests.decoding.untrained import LINES, untrained
+from tests.export.cases import run_folder
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc"),
+]
+SOON = 5.0  # seconds; a small request needs a hundredth, and a batch in progress at most one
+LARGE: dict[str, Any] = {"beam": 16, "n_best": 16, "token_scores": True, "align": True}
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that never ends a sentence: each line has a thousand positions."""
+    translator = untrained(eos_bias=-20.0, max_len_offset=1000)
+    return run_folder(translator, tmp_path_factory.mktemp("endless") / "endless")
+
+
+@pytest.fixture
+def server(start: Callable[..., Process], endless: Path, run: Path) -> Callable[..., Process]:
+    """Return a function that serves both models; it allows large requests."""
+
+    def serve(*flags: str, **settings: Any) -> Process:
+        return start(endless, "--max-work", "1000000000", *flags, **settings)
+
+    return serve
+
+
+def send_large(server: Process) -> http.client.HTTPConnection:
+    """Send a request of over a minute of work, and wait until it is computed."""
+    connection = server.send(LINES * 20, **LARGE)
+    time.sleep(1)
+    return connection
+
+
+def seconds_of_small(server: Process) -> float:
+    """Return the seconds of a request of one short line, with another number of hypotheses."""
+    started = time.monotonic()
+    answer = server.send("pan", beam=2, max_len_offset=1).getresponse()
+    assert answer.status == 200, answer.read()
+    answer.read()
+    return time.monotonic() - started
+
+
+def idle(server: Process) -> None:
+    """Wait until the server needs no processor time."""
+    deadline = time.monotonic() + SOON
+    while True:
+        before = server.cpu_seconds()
+        time.sleep(0.5)
+        if server.cpu_seconds() - before < 0.1:
+            return
+        assert time.monotonic() < deadline, "the server still works"
+
+
+def test_a_small_request_does_not_wait_for_a_large_one_which_ends_with_its_client(
+    server: Callable[..., Process],
+) -> None:
+    process = server("--timeout", "60")
+    large = send_large(process)
+    assert max(seconds_of_small(process) for _ in range(3)) < SOON
+    assert process.metric("nmt_active_requests") == 1.0, "the large request is not computed"
+    large.close()
+    idle(process)
+
+
+def test_a_request_whose_time_is_over_costs_nothing(server: Callable[..., Process]) -> None:
+    process = server("--timeout", "2")
+    answer = send_large(process).getresponse()
+    assert answer.status == 504
+    assert json.loads(answer.read())["error"]["code"] == "timeout"
+    idle(process)
+    assert seconds_of_small(process) < SOON
+
+
+def test_sigterm_under_load_ends_in_the_stated_time(server: Callable[..., Process]) -> None:
+    process = server("--timeout", "60", "--grace", "1")
+    large = [send_large(process) for _ in range(2)]
+    process.process.send_signal(signal.SIGTERM)
+    started = time.monotonic()
+    for connection in large:
+        answer = connection.getresponse()
+        assert answer.status == 503
+        assert json.loads(answer.read())["error"]["code"] == "stopping"
+    assert process.process.wait(SECONDS) == 0
+    assert time.monotonic() - started < 1 + SOON
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    """Connections that are closed at the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def connect(process: Process, data: bytes, count: int, opened: ExitStack) -> list[socket.socket]:
+    """Open connections that send some bytes, and no more."""
+    sockets = []
+    for _ in range(count):
+        one = opened.enter_context(socket.create_connection(("127.0.0.1", process.port), SECONDS))
+        one.sendall(data)
+        sockets.append(one)
+    return sockets
+
+
+def is_closed(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        return one.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_connections_without_a_request_do_not_block_others(
+    start: Callable[..., Process], opened: ExitStack
+) -> None:
+    """More than the server may open files; the limit of a shell is often 1,024."""
+    process = start(files=256)
+    before = process.cpu_seconds()
+    sockets = connect(process, b"", 150, opened)
+    sockets += connect(process, b"GET / HTTP/1.1\r\nHost: local", 250, opened)
+    assert seconds_of_small(process) < SOON
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=SECONDS)
+    connection.request("GET", "/health")
+    assert connection.getresponse().status == 200
+    deadline = time.monotonic() + SECONDS_TO_SEND_HEADERS + SOON
+    while not all(map(is_closed, sockets)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert process.cpu_seconds() - before < SOON
+    process.process.send_signal(signal.SIGTERM)
+    assert process.process.stderr
+    log = process.process.stderr.read().splitlines()
+    assert [line for line in log if "connections are open" in line] == log[:1]
+    assert len(log) == 3  # the others are about the end
+
+
+def test_memory_is_bounded_over_ten_thousand_requests(start: Callable[..., Process]) -> None:
+    """Batches of up to 64 lines and beam 5 have many sizes, and each size compiles products."""
+    process = start()
+
+    def client(number: int, requests: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=SECONDS)
+        for n in range(requests):
+            line = " ".join(LINES[(number + k) % len(LINES)] for k in range(1 + (number + n) % 3))
+            body = json.dumps({"text": line, "beam": 2 + number % 4})
+            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200
+
+    def load(requests: int) -> float:
+        threads = [threading.Thread(target=client, args=(n, requests // 64)) for n in range(64)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return process.megabytes()
+
+    warm = load(2_000)
+    assert load(8_000) - warm < 40

@@ -1,0 +1,463 @@
+"""The HTTP API: equal results, limits, keys, errors and metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx", reason="the extra test is not installed")
+
+from fastapi.testclient import TestClient
+
+from nmt.apps.serve import app, guard
+from nmt.apps.serve.app import Service
+from nmt.apps.serve.limits import Limits
+from nmt.data.sentences import UsualLine
+from nmt.decoding.options import SearchOptions
+from nmt.model.incremental import DecodeState
+from tests.apps.serve.conftest import KEY, LIMITS
+from tests.decoding.untrained import LINES, untrained
+
+LOCAL = "http://localhost:8000"
+
+
+@pytest.fixture
+def client(service: Service) -> TestClient:
+    return TestClient(service.guard, base_url=LOCAL)
+
+
+def make(limits: Limits = LIMITS, key: str | None = None) -> tuple[Service, TestClient]:
+    service = Service({"one": (untrained(), "torch")}, limits, key)
+    return service, TestClient(service.guard, base_url=LOCAL)
+
+
+def texts(answer: Any) -> list[list[str]]:
+    assert answer.status_code == 200, answer.text
+    return [[one["text"] for one in line["translations"]] for line in answer.json()["lines"]]
+
+
+def problem(answer: Any) -> tuple[int, str, str]:
+    error = answer.json()["error"]
+    assert error["fix"]
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status_code, error["code"], error["message"]
+
+
+# ---------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam": 5, "length_alpha": 1.5},
+        {"n_best": 3},
+        {"sample": True, "seed": 7, "n_best": 2},
+        {"sample": True, "seed": 7, "top_p": 0.9, "max_len_offset": 2},
+        {"mbr": "chrf", "candidates": 4},
+        {"forbid_all": ["the"]},
+        {"align": True, "token_scores": True},
+    ],
+    ids=lambda options: "-".join(options) or "default",
+)
+def test_results_are_those_of_the_translator(client: TestClient, options: dict[str, Any]) -> None:
+    lines = [*LINES, ""]
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    expected = [[one.text for one in of] for of in untrained().stream(lines, **given)]
+    assert texts(client.post("/translate", json={"text": lines, **options})) == expected
+
+
+def test_text_that_the_model_cannot_know_is_reported(client: TestClient) -> None:
+    lines = ["o can", "كلب أبيض", "can كلب", "12", ""]
+    found = client.post("/translate", json={"text": lines}).json()["lines"]
+    assert [line["other_script"] for line in found] == [0.0, 1.0, 0.5, 0.0, 0.0]
+    assert found[0]["unknown"] == found[4]["unknown"] == 0.0
+    assert found[1]["unknown"] == 1.0
+    assert 0 < found[2]["unknown"] < 1
+
+
+def test_samples_do_not_depend_on_how_lines_share_batches(service: Service) -> None:
+    """Eight lines are two batches of the model."""
+    client = TestClient(service.guard, base_url=LOCAL)
+    lines = [LINES[n % len(LINES)] for n in range(8)]
+    expected = untrained().translate(lines, sample=True, seed=3)
+    body = {"text": lines, "sample": True, "seed": 3}
+    assert texts(client.post("/translate", json=body)) == [[text] for text in expected]
+
+
+def test_an_empty_list_has_no_translations(client: TestClient) -> None:
+    assert texts(client.post("/translate", json={"text": []})) == []
+
+
+def test_a_text_is_translated_line_by_line_by_the_named_model(client: TestClient) -> None:
+    answer = client.post("/translate", json={"text": "o can\r\n\na gata", "model": "two"})
+    assert texts(answer) == [[t] for t in untrained(seed=5).translate(["o can", "", "a gata"])]
+    assert {k: answer.json()[k] for k in ("model", "src", "tgt")} == {
+        "model": "two", "src": "gl", "tgt": "en",
+    }  # fmt: skip
+
+
+def test_the_answer_names_the_languages_of_the_request(service: Service) -> None:
+    service.models["one"].translator.tag_targets = {"": "fr"}  # of text without a tag
+    client = TestClient(service.guard, base_url=LOCAL)
+    answer = client.post("/translate", json={"text": "o can", "src": "pt"}).json()
+    assert (answer["src"], answer["tgt"]) == ("pt", "fr")
+
+
+def test_scores_alignment_and_words(client: TestClient) -> None:
+    (expected,) = untrained().n_best(LINES[:1], 1, token_scores=True, align=True)
+    body = {"text": LINES[0], "token_scores": True, "align": True}
+    (line,) = client.post("/translate", json=body).json()["lines"]
+    (found,) = line["translations"]
+    for name, value in dataclasses.asdict(expected[0]).items():
+        if name == "alignment":
+            assert found[name] == [list(pair) for pair in value]
+        else:
+            assert found[name] == pytest.approx(value), name
+    assert [LINES[0][w["start"] : w["end"]] for w in line["source_words"]] == LINES[0].split()
+    assert all(0 < word["probability"] <= 1 for word in found["words"])
+
+
+def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
+    service: Service,
+) -> None:
+    translator = service.models["one"].translator
+    translator.codec.usual = UsualLine(1, length_ratio=1.5)
+    client, line = TestClient(service.guard, base_url=LOCAL), "O can bebe auga.  A gata vella."
+    body = {"text": line, "token_scores": True, "align": True}
+    (found,) = client.post("/translate", json=body).json()["lines"]
+    (best,) = found["translations"]
+    one, two = translator.translate(["O can bebe auga.", "A gata vella."])
+    assert best["text"] == f"{one}  {two}"
+    assert len(best["token_log_probs"]) == len(best["pieces"]) + len(best["eos"])
+    assert all(0 < word["probability"] <= 1 for word in best["words"])
+    words = [line[w["start"] : w["end"]] for w in found["source_words"]]
+    assert "".join(words) == line.replace(" ", "")
+    assert max(i for i, _ in best["alignment"]) > words.index("auga") + 1
+    whole = client.post("/translate", json={"text": line, "split": "line"})
+    assert texts(whole) == [translator.translate([line], split="line")]
+    assert problem(client.post("/translate", json={"text": line, "split": "no"}))[0] == 422
+
+
+def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Service) -> None:
+    client = TestClient(service.guard, base_url=LOCAL)
+    translator = service.models["one"].translator
+    sizes, stream = [], translator.stream
+
+    def slow(lines: list[str], **options: Any) -> Any:
+        sizes.append(len(lines))
+        time.sleep(0.1)
+        return stream(lines, **options)
+
+    translator.stream = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(lambda line: client.post("/translate", json={"text": line}), LINES * 2)
+    assert [texts(answer)[0][0] for answer in answers] == untrained().translate(LINES * 2)
+    assert sum(sizes) == 12
+    assert 1 < max(sizes) <= LIMITS.batch
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (422, "bad_request", "text: Field required")),
+        ({"text": 5}, (422, "bad_request", "text.str: Input should be a valid string")),
+        ({"text": "a", "beams": 2}, (422, "bad_request", "beams: Extra inputs")),
+        (
+            {"text": "a", "beam": True},
+            (422, "bad_request", "beam: Input should be a valid integer"),
+        ),
+        ({"text": "a", "beam": "2"}, (422, "bad_request", "beam: Input should be a valid integer")),
+        ({"text": "a", "beam": 2.0}, (422, "bad_request", "beam: Input should be a valid integer")),
+        ({"text": "a", "align": 1}, (422, "bad_request", "align: Input should be a valid boolean")),
+        (
+            {"text": "a", "length_alpha": True},
+            (422, "bad_request", "length_alpha: Input should be a valid number"),
+        ),
+        (
+            {"text": "a", "max_len_offset": 10_000},
+            (422, "bad_request", "max_len_offset: Input should be less than or equal to 200"),
+        ),
+        (
+            {"text": "a", "forbid_all": ["b"] * 101},
+            (422, "bad_request", "forbid_all: List should have at most 100 items"),
+        ),
+        (
+            {"text": "a", "forbid_all": ["b" * 101]},
+            (422, "bad_request", "forbid_all.0: Value error, a phrase has at most 100"),
+        ),
+        (
+            {"text": ["a" * 60] * 8, "beam": 5, "max_len_offset": 200, "align": True},
+            (422, "too_much_work", "8 lines with beam 5 need 12,480 units of work, at most 10,000"),
+        ),
+        ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
+        ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
+        ({"text": "a", "n_best": 6}, (422, "bad_option", "n_best: 6 is above 5")),
+        ({"text": "a", "mbr": "chrf"}, (422, "bad_option", "these options need a beam of 16")),
+        (
+            {"text": "a", "n_best": 5, "groups": 4},
+            (422, "bad_option", "these options need a beam of 8, above 5"),
+        ),
+        ({"text": "a", "top_k": 6}, (422, "bad_option", "top_k requires sample")),
+        ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
+        ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
+        ({"text": "a\n" * 8}, (422, "too_many_lines", "the text has 9 lines, at most 8")),
+        ({"text": ["b", "a" * 61]}, (422, "line_too_long", "line 2 has 61 characters, at most 60")),
+        ({"text": "a" * 4_000}, (413, "body_too_large", "the body has more than 4,000 bytes")),
+    ],
+)
+def test_what_is_not_allowed_is_refused(
+    client: TestClient, body: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    status, code, message = problem(client.post("/translate", json=body))
+    assert (status, code) == expected[:2]
+    assert message.startswith(expected[2])
+
+
+def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service: Service) -> None:
+    model = service.models["one"]
+
+    def work(lines: list[str], **options: Any) -> int:
+        return sum(model.work(lines, model.translator.check_options(options)))
+
+    small = work(["a" * 10], beam=2, max_len_offset=10)
+    assert small == (10 + 10) * 2
+    assert work(["a" * 10] * 3, beam=2, max_len_offset=10) == 3 * small
+    assert work(["a" * 30], beam=2, max_len_offset=10) == 2 * small
+    assert work(["a" * 10], beam=4, max_len_offset=10) == 2 * small
+    assert work(["a" * 10], beam=2, n_best=2, align=True, max_len_offset=10) == 2 * small
+    assert work([" "], beam=2) == 0
+
+
+def test_a_body_without_length_is_limited_too(client: TestClient) -> None:
+    answer = client.post("/translate", content=(b" " * 1_000 for _ in range(5)))
+    assert problem(answer)[:2] == (413, "body_too_large")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
+def test_a_body_that_is_not_an_object_is_refused(client: TestClient, content: bytes) -> None:
+    answer = client.post(
+        "/translate", content=content, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]["fix"]
+
+
+def test_other_paths_and_methods_are_json_errors(client: TestClient) -> None:
+    assert problem(client.get("/nothing"))[0] == 404
+    assert problem(client.get("/translate"))[0] == 405
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Callable[[Service], tuple[Event, ...]]:
+    """Return a function that blocks a model; it returns two events: busy, and free to set."""
+
+    def block(service: Service) -> tuple[Event, ...]:
+        translator, busy, free = service.models["one"].translator, Event(), Event()
+        stream = translator.stream
+
+        def wait(lines: list[str], **options: Any) -> Any:
+            busy.set()
+            assert free.wait(20)
+            return stream(lines, **options)
+
+        monkeypatch.setattr(translator, "stream", wait)
+        return busy, free
+
+    return block
+
+
+def test_a_translation_that_takes_too_long_is_a_timeout(stuck: Any) -> None:
+    service, client = make(dataclasses.replace(LIMITS, seconds=0.2))
+    _, free = stuck(service)
+    answer = client.post("/translate", json={"text": "a"})
+    assert problem(answer)[:2] == (504, "timeout")
+    assert answer.headers["retry-after"] == "1"
+    free.set()
+    service.close()
+
+
+def test_a_search_ends_when_its_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take a minute; the next request is answered at once."""
+    service, client = make(dataclasses.replace(LIMITS, seconds=0.3))
+    advance = DecodeState.advance
+
+    def slow(self: DecodeState, tokens: Any, rows: Any) -> Any:
+        if len(tokens) == 4:  # the first request
+            time.sleep(0.1)
+            return advance(self, tokens, rows) * 0  # it never ends by itself
+        return advance(self, tokens, rows)
+
+    monkeypatch.setattr(DecodeState, "advance", slow)
+    body = {"text": ["a"] * 4, "max_len_offset": 200}
+    assert problem(client.post("/translate", json=body))[:2] == (504, "timeout")
+    monkeypatch.undo()
+    started = time.monotonic()
+    while client.post("/translate", json={"text": "o can"}).status_code != 200:
+        assert time.monotonic() - started < 5
+    service.close()
+    assert not service.models["one"].batcher._thread.is_alive()
+
+
+def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any) -> None:
+    busy, free = stuck(service)
+    client = TestClient(service.guard, base_url=LOCAL)
+
+    def send(size: int) -> Future[Any]:
+        return pool.submit(client.post, "/translate", json={"text": ["a"] * size})
+
+    with ThreadPoolExecutor(4) as pool:
+        sent = [send(1)]
+        assert busy.wait(10)
+        sent += [send(8), send(8)]
+        deadline = time.monotonic() + 10
+        while service.models["one"].batcher.waiting < 16:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert problem(client.post("/translate", json={"text": "a"}))[:2] == (429, "queue_full")
+        service.guard.stopping = True
+        assert problem(client.post("/translate", json={"text": "a"}))[:2] == (503, "stopping")
+        assert client.get("/health").status_code == 503
+        free.set()
+        assert [one.result().status_code for one in sent] == [200, 200, 200]
+    assert service.guard.active == 0
+
+
+def test_a_failure_is_reported_without_details(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(lines: list[str], **options: Any) -> Any:
+        raise RuntimeError("a secret path")
+
+    monkeypatch.setattr(service.models["one"].translator, "stream", fail)
+    client = TestClient(service.guard, base_url=LOCAL)
+    answer = client.post("/translate", json={"text": "a"})
+    assert problem(answer) == (500, "failed", "the translation failed")
+    assert capsys.readouterr().err == "error: RuntimeError: a secret path\n"
+    assert texts(client.post("/translate", json={"text": "a", "model": "two"}))
+
+
+# ---------------------------------------------------------------- access
+
+
+def test_a_key_is_required_for_models_text_and_metrics() -> None:
+    service, client = make(key=KEY)
+    client.base_url = "http://nmt.example.org"  # with a key, any host name is allowed
+    for path in guard.OPEN_PATHS:
+        assert client.get(path).status_code == 200
+    for headers in ({}, {"Authorization": "Bearer 0123456789abcdeF"}, {"X-API-Key": "x"}):
+        for path in ("/models", "/metrics"):
+            assert problem(client.get(path, headers=headers))[:2] == (401, "wrong_key")
+        answer = client.post("/translate", json={"text": "a"}, headers=headers)
+        assert problem(answer)[:2] == (401, "wrong_key")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": KEY}):
+        assert client.get("/models", headers=headers).status_code == 200
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("127.0.0.1:8000", 200), ("[::1]:8000", 200), ("[::1]", 200),
+        ("127.0.0.2:8000", 200),
+        ("evil.example", 421), ("localhost.evil.example:8000", 421), ("", 421),
+    ],
+)  # fmt: skip
+def test_without_a_key_only_this_machine_is_answered(
+    client: TestClient, host: str, status: int
+) -> None:
+    assert client.get("/models", headers={"Host": host}).status_code == status
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+def test_models_and_limits_are_described(client: TestClient) -> None:
+    answer = client.get("/models").json()
+    assert [model["name"] for model in answer["models"]] == ["one", "two"]
+    assert answer["models"][0] | {"src": "gl", "tgt": "en", "align": True} == answer["models"][0]
+    assert answer["limits"] == dataclasses.asdict(LIMITS)
+
+
+def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
+    api = client.get("/openapi.json").json()
+    assert set(api["paths"]) == {"/health", "/models", "/metrics", "/translate"}
+    operation = api["paths"]["/translate"]["post"]
+    assert {"200", "401", "404", "413", "422", "429", "503", "504"} == set(operation["responses"])
+    properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
+    excluded = {"batch_tokens", "reverse_weight", "reverse_tag"}
+    assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded
+    for name, field in SearchOptions.model_fields.items():
+        if name not in excluded:  # in sentences of its own, not those of the command line
+            sentence = properties[name]["description"]
+            assert sentence[0].isupper()
+            assert sentence.endswith(".")
+            assert field.description not in sentence
+            assert "|||" not in sentence
+
+
+def test_metrics_count_requests_and_lines_but_no_text(client: TestClient) -> None:
+    client.post("/translate", json={"text": ["secretword", "o can"]})
+    client.post("/translate", json={"text": "a", "beam": 0})
+    metrics = client.get("/metrics").text
+    assert 'nmt_requests_total{model="one",status="200"} 1.0' in metrics
+    assert 'nmt_requests_total{model="one",status="422"} 1.0' in metrics
+    assert 'nmt_lines_total{model="one"} 2.0' in metrics
+    assert 'nmt_queue_lines{model="two"} 0.0' in metrics
+    assert "nmt_active_requests 0.0" in metrics
+    assert "secretword" not in metrics
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_load_nothing_from_elsewhere(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.headers["content-type"].startswith("text/html")
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//|url\(|@import|import\(", answer.text)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert policy.count("'sha256-") == 2
+    assert "unsafe" not in policy
+
+
+def test_the_pages_are_part_of_the_package() -> None:
+    from tests.test_architecture import ROOT
+
+    assert "nmt.apps.serve = static/*" in (ROOT / "setup.cfg").read_text()
+    assert {file.name for file in app.STATIC.iterdir()} == {"index.html", "docs.html"}
+
+
+def test_a_body_that_cannot_be_parsed_and_a_wrong_method_have_codes_of_their_own(
+    client: TestClient,
+) -> None:
+    headers = {"content-type": "application/json"}
+    answer = client.post("/translate", content=b'{"text": "\xff"}', headers=headers)
+    assert problem(answer)[:2] == (400, "bad_request")
+    assert problem(client.get("/translate"))[:2] == (405, "wrong_method")
+    assert problem(client.get("/nothing"))[:2] == (404, "no_such_path")
+
+
+def test_an_error_can_quote_a_surrogate(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    body = b'{"text": "a", "tag": "\\ud800"}'
+    answer = client.post("/translate", content=body, headers=headers)
+    assert problem(answer) == (
+        422, "bad_option", "the model has no tag \ud800; it was trained without tags"
+    )  # fmt: skip
+
+
+def test_surrogates_in_constraints_are_ignored(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    body = b'{"text": "a", "forbid_all": ["a\\ud800"]}'
+    answer = client.post("/translate", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text

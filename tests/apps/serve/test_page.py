@@ -1,0 +1,370 @@
+"""The page in headless Chromium: what a person sees and does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tests.apps.serve.conftest  # noqa: F401, skips without the extra
+from nmt.apps.serve.app import Service
+from nmt.apps.serve.server import Server, listen
+from nmt.decoding.codec import Translation
+from tests.apps.serve.conftest import KEY, LIMITS
+from tests.decoding.untrained import LINES, untrained
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="the extra test is not installed")
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+if not (BROWSER and DRIVER):
+    pytest.skip("Chromium or chromedriver is not installed", allow_module_level=True)
+
+SECONDS = 20
+SOURCE, TARGET = "كلب أبيض", "الكلب الأبيض يأكل"
+
+
+class Page:
+    """The page of a service, open in the browser."""
+
+    def __init__(self, driver: Any, port: int) -> None:
+        self.driver, self.address = driver, f"http://localhost:{port}/"
+        self.driver.get(self.address)
+
+    def find(self, selector: str) -> Any:
+        return self.driver.find_element("css selector", selector)
+
+    def all(self, selector: str) -> list[Any]:
+        return self.driver.find_elements("css selector", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return [one.text for one in self.all(selector)]
+
+    def lines(self, panel: int = 0) -> list[str]:
+        return self.js(
+            "return [...document.querySelectorAll('.box')[arguments[0]]"
+            ".querySelectorAll('.line')].map((line) => line.textContent)",
+            panel,
+        )
+
+    def js(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def type(self, text: str) -> None:
+        self.find("#text").send_keys(text)
+
+    def choose(self, selector: str, option: str) -> None:
+        self.js(
+            "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))",
+            self.find(selector),
+            option,
+        )
+
+    def until(self, condition: Callable[[], Any], what: str = "") -> None:
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, what
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def serve(service: Service) -> tuple[int, Callable[[], None]]:
+    """Serve in a thread; return the port, and a function that ends the server."""
+    opened = listen("127.0.0.1", 0)
+    server = Server(service)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.serve(sockets=[opened])), daemon=True
+    )
+    thread.start()
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join()
+        service.close()
+
+    return opened.getsockname()[1], stop
+
+
+@pytest.fixture
+def page(driver: Any) -> Iterator[Page]:
+    """Two models; afterwards the console has no error, and no request left this machine."""
+    service = Service({"one": (untrained(), "torch"), "two": (untrained(5), "torch")}, LIMITS)
+    port, stop = serve(service)
+    page = Page(driver, port)
+    page.service = service  # type: ignore[attr-defined]
+    page.until(lambda: page.all(".box"))
+    yield page
+    stop()
+    assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
+    events = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
+    requested = {
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    }
+    assert requested
+    assert {url for url in requested if not url.startswith((page.address, "data:"))} == set()
+
+
+def type_and_wait(page: Page, line: str) -> None:
+    """Type a line, and wait until both models show its translation, not that of a part of it."""
+    page.type(line)
+    expected = [untrained().translate([line]), untrained(5).translate([line])]
+    page.until(lambda: [page.lines(0), page.lines(1)] == expected)
+
+
+def test_text_is_translated_as_one_types_by_both_models(page: Page) -> None:
+    text = [LINES[0], "", LINES[1]]
+    page.type("\n".join(text))
+    expected = [untrained().translate(text), untrained(5).translate(text)]
+    page.until(lambda: [page.lines(0), page.lines(1)] == expected)
+    assert page.texts("section h2") == ["Text", "gl → en", "gl → en"]
+    assert page.texts("section select") == ["one\ntwo"] * 2 or page.all("section select")
+    page.find("#clear").click()
+    page.until(lambda: [page.lines(0), page.lines(1)] == [[], []])
+
+
+def test_requests_wait_until_typing_pauses_and_old_answers_are_dropped(page: Page) -> None:
+    translator = page.service.models["one"].translator  # type: ignore[attr-defined]
+    asked: list[str] = []
+    stream = translator.stream
+
+    def slow(lines: list[str], **options: Any) -> Any:
+        asked.append(lines[0])
+        if lines[0] == "pan":
+            time.sleep(1)
+        return stream(lines, **options)
+
+    translator.stream = slow
+    page.choose("section:nth-of-type(3) select", "two")
+    page.type("pan")
+    page.until(lambda: asked)
+    page.type(" branco")
+    (expected,) = untrained().translate(["pan branco"])
+    page.until(lambda: page.lines() == [expected])
+    time.sleep(0.5)
+    assert page.lines() == [expected]
+    assert len(asked) < len("pan branco") / 2
+
+
+def test_alternatives_are_those_of_the_search(page: Page) -> None:
+    page.choose("#count", "3")
+    page.type(LINES[0])
+    ((_, *others),) = untrained().n_best(LINES[:1], 3)
+    page.until(
+        lambda: page.texts("section:nth-of-type(2) .more li") == [one.text for one in others]
+    )
+
+
+def copy(page: Page) -> str | None:
+    """Press Copy of the first model; return what it copied, or None."""
+    return page.js(
+        "window.copied = null;"
+        "navigator.clipboard.writeText = async (text) => { window.copied = text; };"
+        "document.querySelector('.copy').click();"
+        "return window.copied"
+    )
+
+
+def test_copy_copies_the_translation_of_the_text_that_is_shown(page: Page) -> None:
+    type_and_wait(page, LINES[0])
+    page.until(lambda: copy(page) == untrained().translate(LINES[:1])[0])
+    page.find("#text").send_keys(" x")  # no translation of it yet
+    assert copy(page) is None
+    expected = untrained().translate([f"{LINES[0]} x"])
+    page.until(lambda: copy(page) == expected[0])
+
+
+def test_nothing_is_copied_while_an_error_is_shown(page: Page) -> None:
+    type_and_wait(page, LINES[0])
+    page.until(lambda: copy(page))
+    page.js("document.querySelector('#text').value += ' a'.repeat(40)")
+    page.type("a")
+    page.until(lambda: "Line 1 is too long" in page.find("#message").text)
+    assert copy(page) is None
+    assert "Copied" not in page.find(".status[role=status]").text
+
+
+def test_an_alternative_can_be_taken(page: Page) -> None:
+    page.choose("#count", "3")
+    page.type(LINES[0])
+    ((best, *others),) = untrained().n_best(LINES[:1], 3)
+    page.until(lambda: page.lines() == [best.text])
+    page.all("section:nth-of-type(2) .more button")[1].click()
+    assert page.lines() == [others[1].text]
+    assert page.texts("section:nth-of-type(2) .more li") == [best.text, others[0].text]
+    assert copy(page) == others[1].text
+
+
+def test_more_lines_than_a_request_may_have_are_sent_in_several(page: Page) -> None:
+    lines = [f"{line} {n}" for n in range(2) for line in LINES[:5]]
+    page.js("document.querySelector('#text').value = arguments[0]", "\n".join(lines[:-1]))
+    page.type(f"\n{lines[-1]}")
+    expected = untrained().translate(lines)
+    page.until(lambda: page.lines() == expected)
+    assert page.find("#message").text == ""
+    page.until(lambda: copy(page) == "\n".join(expected))
+
+
+def test_errors_are_on_the_screen_in_the_words_of_a_person(page: Page) -> None:
+    text = "\n".join(["pan"] * 100 + ["a" * 61])
+    page.js("document.querySelector('#text').value = arguments[0]", text)
+    page.type("a")
+    page.until(lambda: "Line 101 is too long" in page.find("#message").text)
+    top, bottom = page.js(
+        "const box = document.querySelector('#message').getBoundingClientRect();"
+        "return [box.top, innerHeight - box.bottom]"
+    )
+    assert top >= 0
+    assert bottom >= 0
+    assert not any(word in page.find("#message").text for word in ("request", "JSON", "GET"))
+
+
+def test_a_reload_keeps_the_text(page: Page) -> None:
+    type_and_wait(page, LINES[0])
+    page.driver.refresh()
+    page.until(lambda: page.all(".box") and page.lines() == untrained().translate(LINES[:1]))
+    assert page.find("#text").get_attribute("value") == LINES[0]
+
+
+def test_text_that_the_model_cannot_know_has_a_warning(page: Page) -> None:
+    page.type(f"{LINES[0]}\n{SOURCE}")
+    page.until(lambda: "Line 2: mostly in another script" in page.find(".warning").text)
+    page.find("#clear").click()
+    page.until(lambda: page.find(".warning").text == "")
+    page.type("QXWZ QXWZ")
+    page.until(lambda: "does not know most of this text" in page.find(".warning").text)
+    page.find("#clear").click()
+    page.type(LINES[0])
+    page.until(lambda: page.lines() == untrained().translate(LINES[:1]))
+    assert page.find(".warning").text == ""
+
+
+def test_uncertain_words_are_marked_and_their_source_is_shown(page: Page) -> None:
+    type_and_wait(page, LINES[0])
+    ((best,),) = untrained().n_best(LINES[:1], 1, align=True)
+    marked = page.all("section:nth-of-type(2) .word.low, section:nth-of-type(2) .word.medium")
+    assert marked
+    assert "probability 0." in marked[0].get_attribute("title")
+    page.find("#confidence").click()
+    assert not page.all(".box .word.low")
+    webdriver.ActionChains(page.driver).move_to_element(page.all(".box .word")[0]).perform()
+    linked = {i for i, j in best.alignment if j == 0}
+    page.until(lambda: page.texts(".back mark"))
+    assert page.js(
+        "return [...document.querySelectorAll('.back mark')].map((m) => m.textContent)"
+    ) == [word for i, word in enumerate(LINES[0].split()) if i in linked]
+    assert page.js("return document.querySelector('.back').textContent") == LINES[0] + "\n"
+
+
+def test_the_keyboard_reaches_every_word(page: Page) -> None:
+    keys = webdriver.Keys
+    type_and_wait(page, LINES[0])
+    page.type(keys.TAB)
+    page.js("document.querySelector('.box').focus()")
+    active = page.driver.switch_to.active_element
+    count = len(page.all("section:nth-of-type(2) .word"))
+    seen = []
+    for _ in range(count):
+        active.send_keys(keys.ARROW_RIGHT)
+        (on,) = page.all(".word.on")
+        seen.append(on.id)
+    assert len(set(seen)) == count
+    active.send_keys(keys.ARROW_LEFT)
+    assert page.find(".word.on").id == seen[-2]
+    active.send_keys(keys.TAB)
+    assert not page.all(".word.on")
+
+
+def test_scripts_from_right_to_left_are_shown_so(page: Page) -> None:
+    translator = page.service.models["one"].translator  # type: ignore[attr-defined]
+    pieces = TARGET.split()
+    best = Translation(pieces, TARGET, -1.0, -1.0, True)
+    translator.stream = lambda lines, **options: iter([[best]] * len(lines))
+    translator.tgt = "ar"
+    page.type(SOURCE)
+    page.until(lambda: page.lines() == [TARGET])
+    assert page.find(".box").get_attribute("lang") == "ar"
+    for selector in ("#text", ".box .line"):
+        assert page.js("return arguments[0].matches(':dir(rtl)')", page.find(selector))
+    left, right = page.js(
+        "const line = document.querySelector('.box .line').getBoundingClientRect();"
+        "const range = document.createRange();"
+        "range.selectNodeContents(document.querySelector('.box .line'));"
+        "const text = range.getBoundingClientRect();"
+        "return [text.left - line.left, line.right - text.right]"
+    )
+    assert right < left
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_phone_in_light_and_dark(page: Page, scheme: str) -> None:
+    page.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": True},
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    try:
+        page.type("x" * 50)
+        page.until(lambda: page.lines() != [])
+        assert page.js("return document.documentElement.scrollWidth") <= 360
+        sections = page.all("section")
+        assert sections[1].rect["y"] > sections[0].rect["y"] + sections[0].rect["height"] - 1
+        red = int(
+            page.js("return getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
+        )
+        assert (red < 60) == (scheme == "dark")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_problems_are_shown_and_go_away(page: Page) -> None:
+    page.js("document.querySelector('#text').value = 'a'.repeat(61)")
+    page.type("a")
+    page.until(lambda: "Line 1 is too long: it has 62 characters" in page.find("#message").text)
+    assert page.all(".box.stale")
+    page.find("#clear").click()
+    assert page.find("#message").text == ""
+    assert not page.all(".box.stale")
+    page.type("pan")
+    page.until(lambda: page.lines() == untrained().translate(["pan"]))
+    assert page.find("#message").text == ""
+
+
+def test_the_description_of_the_api_is_readable(page: Page) -> None:
+    page.find("footer a").click()
+    page.until(lambda: "POST /translate" in page.texts("h2"))
+    assert "n_best" in page.find("main").text
+
+
+def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Any) -> None:
+    port, stop = serve(Service({"one": (untrained(), "torch")}, LIMITS, KEY))
+    page = Page(driver, port)
+    page.until(lambda: page.find("#login").is_displayed())
+    page.find("#key").send_keys(KEY, webdriver.Keys.ENTER)
+    page.until(lambda: page.all(".box"))
+    page.type("pan")
+    page.until(lambda: page.lines() == untrained().translate(["pan"]))
+    assert page.js("return [localStorage.length, document.cookie]") == [0, ""]
+    assert KEY not in page.driver.current_url
+    driver.get_log("browser")
+    driver.get_log("performance")
+    stop()

@@ -1,0 +1,244 @@
+"""nmt-export --hub: a model card that says what is true, and a folder that every command reads."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nmt.apps.share import hub as module
+from nmt.cli import export as command
+from nmt.cli import train, translate
+from nmt.data.text import find_side
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.export.backend import ExportedTranslator
+from nmt.export.engines import load_translator
+from nmt.run.folder import RunFolder
+from nmt.run.results import read_summary
+from tests.toy import lines_of_digits, toy_corpus, toy_recipe
+
+pytest.importorskip("ctranslate2")
+
+
+@pytest.fixture(scope="module")
+def hub(trained: Path) -> Path:
+    """The folder of a trained run; its corpus has the manifest that data_prep writes."""
+    manifest = {
+        "corpus": "digits",
+        "sources": [
+            {"name": "Digits", "license": "CC0 1.0", "url": "https://example.org/digits/train.gl"},
+            {"name": "Digits", "license": "CC0 1.0", "url": "https://example.org/digits/train.en"},
+        ],
+    }
+    (trained.parent / "MANIFEST.json").write_text(json.dumps(manifest), encoding="utf-8")
+    output = trained.parent / "digits-model"
+    argv = ["--hub", output, "--license", "cc0-1.0", "--example", "1 2 3", "--example", "7"]
+    assert command.main([str(trained), *map(str, argv)]) == 0
+    return output
+
+
+def card(folder: Path) -> tuple[dict[str, Any], str]:
+    _, head, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(head), text
+
+
+def test_the_head_names_languages_license_data_and_scores(trained: Path, hub: Path) -> None:
+    head, _ = card(hub)
+    recipe = yaml.safe_load((trained / "config.yaml").read_text())
+    assert head["language"] == [recipe["src"], recipe["tgt"]]
+    assert (head["license"], head["datasets"]) == ("cc0-1.0", ["digits"])
+    assert (head["library_name"], head["pipeline_tag"]) == ("ctranslate2", "translation")
+    (model,) = head["model-index"]
+    (result,) = model["results"]
+    assert model["name"] == "digits-model"
+    tests = json.loads((trained / "summary.json").read_text())["test"]
+    assert [(m["type"], m["value"], m["args"]["signature"]) for m in result["metrics"]] == [
+        (score["name"], round(score["value"], 2), score["signature"])
+        for score in tests
+        if score["name"] != "tokenized_bleu"
+    ]
+
+
+def test_the_text_has_scores_with_signatures_and_the_origin_of_the_data(
+    trained: Path, hub: Path
+) -> None:
+    _, text = card(hub)
+    for score in json.loads((trained / "summary.json").read_text())["test"]:
+        assert f"| {score['value']:.2f} |" in text
+        assert score["signature"].replace("|", "\\|") in text
+    assert "| digits | gl-en | CC0 1.0 | https://example.org/digits |" in text
+    pairs = json.loads((trained / "data_report.json").read_text())["splits"]["train"]["kept"]
+    assert f"trained on {pairs:,} pairs" in text
+    for section in ("Use", "Intended use", "Limits", "Training"):
+        assert f"\n## {section}\n" in text
+
+
+def test_the_example_of_the_card_prints_what_the_card_says(hub: Path) -> None:
+    _, text = card(hub)
+    code = text.split("```python\n")[1].split("```")[0]
+    shown = text.split("printed:\n\n```\n")[1].split("```")[0]
+    assert '"1 2 3"' in code
+    ran = subprocess.run(
+        [sys.executable, "-B", "-c", code], cwd=hub, check=True, capture_output=True, text=True
+    )
+    assert ran.stdout == shown
+    assert len(shown.splitlines()) == 2
+    lines = load_translator(hub).translate(["1 2 3", "7"])
+    assert shown == "".join(f"{line}\n" for line in lines)
+
+
+def test_the_example_has_the_tag_that_the_dev_set_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy_corpus(tmp_path)
+    sets: dict[str, Any] = {
+        split: [{"path": split, "tag": "<2en>"}] for split in ("train", "dev", "test")
+    }
+    changes = {"data": sets, "train": {"max_validations": 1}}
+    assert train.main([str(toy_recipe(tmp_path, changes))]) == 0
+    ran: list[str] = []
+    monkeypatch.setattr(module, "_run_example", lambda folder, code: ran.append(code) or "")
+    output = tmp_path / "model"
+    assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
+    assert 'print(translator.translate(line, "<2en>"))\n' in ran[0]
+    _, text = card(output)
+    assert ran[0].rstrip() in text
+    assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
+
+
+def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy_corpus(tmp_path)
+    toy_corpus(tmp_path / "it", langs=("it", "en"))
+    dev = {"path": "it/dev", "src": "it"}
+    data = {"train": ["train", {"path": "it/train", "src": "it"}], "dev": dev, "checks": "off"}
+    assert train.main([str(toy_recipe(tmp_path, {"data": data}))]) == 0
+    ran: list[str] = []
+    monkeypatch.setattr(module, "_run_example", lambda folder, code: ran.append(code) or "")
+    output = tmp_path / "model"
+    assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
+    assert 'print(translator.translate(line, src="it"))\n' in ran[0]
+    assert "`nmt-translate DIR --src-lang it < input.txt`" in card(output)[1]
+
+
+def test_commands_and_library_read_the_folder(
+    trained: Path, hub: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = lines_of_digits(20, seed=9)
+    loaded = load_translator(hub)
+    assert isinstance(loaded, ExportedTranslator)
+    found = loaded.translate(lines, beam=1)
+    assert found == Translator.load(trained, "cpu").translate(lines, beam=1)
+    given = io.BytesIO("".join(f"{line}\n" for line in lines).encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+    capsys.readouterr()
+    assert translate.main([str(hub), "--beam", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == found
+    for given_runs, options in (([hub, trained], {}), (hub, {"precision": "bf16"})):
+        with pytest.raises(UserError, match="CTranslate2"):
+            load_translator(given_runs, **options)
+
+
+def test_an_export_is_not_searched_by_torch(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert translate.main([str(hub), "--engine", "torch"]) == 2
+    assert "an exported folder has no weights for torch" in capsys.readouterr().err
+    with pytest.raises(UserError, match="an exported folder has no weights for torch"):
+        load_translator(hub, engine="torch")
+    assert isinstance(load_translator(hub, engine="ctranslate2"), ExportedTranslator)
+    with pytest.raises(UserError, match="an exported folder, not a run folder"):
+        Translator.load(hub)
+
+
+def test_files_of_the_folder(hub: Path) -> None:
+    names = {path.name for path in hub.iterdir()}
+    assert {"README.md", "USAGE.md", ".gitattributes", "model.bin", "nmt.json"} <= names
+    assert "__pycache__" not in names
+    assert "*.bin filter=lfs" in (hub / ".gitattributes").read_text()
+
+
+def test_what_is_not_known_is_not_invented(
+    trained: Path, hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scores of other weights, a license that nobody stated, a commit, examples of the dev set."""
+    summary = trained / "summary.json"
+    kept = summary.read_text()
+    manifest = trained.parent / "MANIFEST.json"
+    entry = RunFolder.open(trained).recipe().data.dev[0]
+    dev = find_side(entry.path, "gl")
+    try:
+        dev.rename(tmp_path / "dev")
+        values = read_summary(RunFolder(trained)) | {"best": "u000001"}
+        values["versions"] = {"nmt": "0.2.0", "commit": None}  # as of an installed copy
+        summary.write_text(json.dumps(values))
+        manifest.rename(tmp_path / "manifest")
+        argv = [str(trained), "--hub", str(tmp_path / "m"), "--quantization", "int8"]
+        assert command.main(argv) == 2
+        assert "--example TEXT" in capsys.readouterr().err
+        assert not (tmp_path / "m").exists()
+        (tmp_path / "dev").rename(dev)
+        assert command.main(argv) == 0
+    finally:
+        summary.write_text(kept)
+        (tmp_path / "manifest").rename(manifest)
+    head, text = card(tmp_path / "m")
+    assert f'    "{dev.read_text().splitlines()[0]}",\n' in text
+    assert "license" not in head
+    assert "model-index" not in head
+    assert "no test scores of these weights" in text
+    assert "weights in int8" in text
+    assert "| versions | nmt 0.2.0 |" in text
+    assert "The license of the model is not stated" in text
+
+
+def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(
+    trained: Path, tmp_path: Path
+) -> None:
+    file = trained / "data_report.json"
+    kept = file.read_text()
+    share = "dev: 20.0% of the pairs (2) are also in the training data"
+    report = json.loads(kept) | {"warnings": [f"{share}, for example train:1: secret; remove them"]}
+    try:
+        file.write_text(json.dumps(report))
+        argv = [str(trained), "--hub", str(tmp_path / "m"), "--example", "1 2 3"]
+        assert command.main(argv) == 0
+    finally:
+        file.write_text(kept)
+    _, text = card(tmp_path / "m")
+    assert f"- Check of the training data: {share}\n" in text
+    assert "secret" not in text
+
+
+def test_advice_on_the_folder_fits_the_option_that_names_it(
+    trained: Path, hub: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--output cannot be combined with --hub."""
+    for folder in (hub, hub / "no" / "such"):
+        assert command.main([str(trained), "--hub", str(folder)]) == 2
+        fix = capsys.readouterr().err.partition("->")[2]
+        assert "choose another folder" in fix
+        assert "--output" not in fix
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--hub", "h", "--example", "\udcff"], "the text is not UTF-8"),
+        (["--license", "mit"], "--license is only for the model card of --hub"),
+        (["--example", "x"], "--example is only for the model card of --hub"),
+        (["--hub", "h", "--output", "o"], "leave out --output"),
+        (["--hub", "h", "--checkpoint", "latest"], "--hub writes the best checkpoint"),
+    ],
+)
+def test_wrong_options_are_explained(
+    trained: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
+) -> None:
+    assert command.main([str(trained), *argv]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,740 @@
+"""nmt-sweep with runs that end at once: what it starts, repeats, stops, prints and writes."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.apps.sweep import pool
+from nmt.apps.sweep.plan import PlannedRun
+from nmt.apps.sweep.progress import Display
+from nmt.apps.sweep.search import SearchRuns
+from nmt.cli import sweep
+from nmt.config.load import load_recipe, load_sweep
+from nmt.errors import UserError
+from nmt.run.lock import FolderLock
+from nmt.runtime.signals import PARENT
+from nmt.scoring import score
+from tests.apps.sweep import forked
+from tests.text_toy import text_corpus, text_recipe
+from tests.toy import toy_corpus, toy_recipe
+
+FAKE = Path(__file__).with_name("fake_train.py")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory: toy.yaml and its corpus; a stand-in replaces nmt-train."""
+    toy_corpus(tmp_path, {"train": 10, "dev": 4, "test": 12})
+    toy_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "TRAIN", (sys.executable, str(FAKE)))
+    monkeypatch.setattr(pool, "subprocess", forked)
+    monkeypatch.setattr(pool, "POLL", 0.02)
+    monkeypatch.setenv("PYTHONPATH", str(FAKE.parents[3]))
+    return tmp_path
+
+
+def variants(*names: str, **keys: object) -> str:
+    """Write v.yaml with variants that differ in their number of layers."""
+    listed = {name: {"about": name, "model": {"dec_layers": i + 1}} for i, name in enumerate(names)}
+    content = {"base": "toy.yaml", "variants": listed, **keys}
+    Path("v.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return "v.yaml"
+
+
+def started(err: str) -> list[str]:
+    return [line.partition(":")[0] for line in err.splitlines() if line.endswith(": started")]
+
+
+def result() -> dict[str, list[dict[str, object]]]:
+    return json.loads(Path("runs/v/results.json").read_text())
+
+
+@pytest.fixture
+def stop_when() -> Iterator:
+    """Yield a function that sends this process a signal as soon as a file exists."""
+    threads = []
+
+    def watch(file: str, *numbers: int) -> None:
+        def wait() -> None:
+            while not Path(file).exists():
+                time.sleep(0.02)
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                time.sleep(0.3)
+
+        threads.append(threading.Thread(target=wait, daemon=True))
+        threads[-1].start()
+
+    yield watch
+    for thread in threads:
+        thread.join(10)
+
+
+def test_each_variant_is_trained_with_each_seed_and_never_again(folder, capsys):
+    file = variants("a", "b", seeds=[1, 2])
+    assert sweep.main([file]) == 0
+    out, err = capsys.readouterr()
+    assert started(err) == ["a.seed-1", "a.seed-2", "b.seed-1", "b.seed-2"]
+    assert "4 finished of 4 runs\n" in err
+    assert "nmt-report runs/v/a.seed-1 runs/v/b.seed-1 -o runs/v/report.html" in err
+    lines = [line.split() for line in out.splitlines()]
+    # dev of a seed is 10 + seed, test twice that; the standard deviations are sqrt(1/2), sqrt(2)
+    assert ["a", "2", "11.50", "±", "0.71", "8.00", "±", "0.00", "23.00", "±", "1.41"] in [
+        line[:11] for line in lines
+    ]
+    assert sweep.main([file, "--seeds", "2", "--seeds", "3"]) == 0
+    assert started(capsys.readouterr().err) == ["a.seed-3", "b.seed-3"]
+    assert sweep.main([file, "--seeds", "2", "3"]) == 0
+    assert started(capsys.readouterr().err) == []
+
+
+def test_the_best_seed_is_the_one_that_is_best_on_dev(folder, capsys):
+    assert sweep.main([variants("a", seeds=[1, 3]), "--resamples", "0"]) == 0
+    (system,) = result()["systems"]
+    assert system["test"] == {
+        "count": 2,
+        "mean": 24.0,
+        "deviation": pytest.approx(2**1.5),
+        "best": 26,
+    }
+
+
+def test_every_format_has_the_numbers(folder, capsys):
+    file = variants("a", "b", seeds=[1, 2])
+    assert sweep.main([file, "--format", "markdown"]) == 0
+    assert "| a | 2 | 11.50 ± 0.71 |" in capsys.readouterr().out
+    latex = Path("runs/v/results.tex").read_text()
+    assert r"a & 2 & 11.50 $\pm$ 0.71 &" in latex
+    assert latex.count(r"\\") == 3
+    rows = list(csv.DictReader(Path("runs/v/results.csv").read_text().splitlines()))
+    assert [(row["variant"], float(row["test_mean"])) for row in rows] == [("a", 23), ("b", 23)]
+    for ending in ("txt", "md", "tex", "csv", "json"):
+        assert Path(f"runs/v/results.{ending}").stat().st_size > 0
+
+
+def test_a_difference_is_that_of_the_mean_scores_of_the_outputs(folder, capsys):
+    assert sweep.main([variants("a", "b", seeds=[1, 2])]) == 0
+    refs = Path("test.en").read_text().splitlines()
+
+    def mean(name: str) -> float:
+        outputs = [Path(f"runs/v/{name}.seed-{seed}/test.hyp") for seed in (1, 2)]
+        lines = [file.read_text().splitlines() for file in outputs]
+        return sum(score(hyps, refs, ["bleu"], "en")[0].value for hyps in lines) / 2
+
+    difference = result()["systems"][1]["to_baseline"]
+    assert (difference["versus"], difference["seeds"]) == ("a", 2)
+    assert difference["value"] == pytest.approx(mean("b") - mean("a"))
+    assert difference["value"] > 1
+    assert 0 < difference["bootstrap"] <= 1
+    assert 0 < difference["randomization"] <= 1
+
+
+def test_every_note_is_one_line(folder, capsys):
+    """As a comment of LaTeX and as an item of a Markdown list."""
+    file = variants("a", "b")
+    assert sweep.main([file]) == 0
+    Path("runs/v/a.seed-1/test.hyp").unlink()
+    assert sweep.main([file, "--results"]) == 0
+    note = (
+        "b is not compared with a: runs/v/a.seed-1/test.hyp: no test hypotheses of the best "
+        "checkpoint\n"
+    )
+    assert Path("runs/v/results.tex").read_text().startswith(f"% {note}% needs")
+    assert Path("runs/v/results.md").read_text().endswith(f"- {note}")
+
+
+def test_failed_and_diverged_runs_have_reasons_and_the_others_continue(folder, capsys):
+    file = variants("fails", "diverges", "killed", "good", baseline="good")
+    assert sweep.main([file]) == 3
+    out, err = capsys.readouterr()
+    assert len(started(err)) == 4
+    assert "3 runs ended without a result: fails.seed-1, diverges.seed-1, killed.seed-1" in err
+    reasons = [line for line in out.splitlines() if line.startswith("runs/v/")]
+    assert reasons == [
+        "runs/v/fails.seed-1: failed: toy.yaml:3: wrong -> do it right (exit code 2)",
+        "runs/v/diverges.seed-1: diverged: the loss exploded",
+        "runs/v/killed.seed-1: failed: killed by SIGKILL, perhaps because the memory was full; "
+        "use fewer --jobs",
+    ]
+    states = {s["variant"]: s["runs"][0]["status"] for s in result()["systems"]}
+    assert states == {
+        "fails": "failed", "diverges": "diverged", "killed": "failed", "good": "finished"
+    }  # fmt: skip
+    # what diverged would diverge again; what failed may have been repaired
+    assert sweep.main([file]) == 3
+    assert started(capsys.readouterr().err) == ["fails.seed-1", "killed.seed-1"]
+
+
+def test_runs_of_another_recipe_are_no_results(folder, capsys):
+    assert sweep.main([variants("a", "b"), "--hours", "1"]) == 0
+    toy_corpus(folder / "other", {"train": 10, "dev": 4, "test": 12})
+
+    def results(*options: str) -> tuple[set[object], list[str]]:
+        capsys.readouterr()
+        assert sweep.main(["v.yaml", "--results", *options]) == 0
+        states = {system["runs"][0]["status"] for system in result()["systems"]}
+        lines = capsys.readouterr().out.splitlines()
+        return states, [line for line in lines if line.startswith("runs/v/a.seed-1: ")]
+
+    assert results("device=cpu") == ({"finished"}, [])
+    moved = f"data.dev: {folder}/dev -> {folder}/other/dev"
+    assert results("data.dev=other/dev") == (
+        {"finished"},
+        [f"runs/v/a.seed-1: finished: trained with other paths: {moved}"],
+    )
+    other = "runs/v/a.seed-1: changed: trained with another recipe: "
+    longer = "train.max_validations: 3 -> 9"
+    assert results("train.max_validations=9") == ({"changed"}, [other + longer])
+    variants("b", "a")
+    assert results() == ({"changed"}, [f"{other}model.dec_layers: 1 -> 2"])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_sweep_saves_its_runs_and_continues(folder, capsys, stop_when, number, code):
+    file = variants("good", "slow", "later")
+    stop_when("runs/v/slow.seed-1/waiting", number)
+    assert sweep.main([file]) == code
+    err = capsys.readouterr().err
+    assert started(err) == ["good.seed-1", "slow.seed-1"]
+    assert "slow.seed-1: stopped" in err
+    assert "to continue, run the same command again" in err
+    assert Path("runs/v/slow.seed-1/saved").exists()
+    assert sweep.main([file, "--results"]) == 0
+    assert "0 of 1, stopped" in capsys.readouterr().out
+    assert sweep.main([file]) == 0
+    assert started(capsys.readouterr().err) == ["slow.seed-1", "later.seed-1"]
+
+
+def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeypatch):
+    monkeypatch.setattr(pool.Pool, "_ask_to_end", lambda self, children: None)
+    stop_when("runs/v/slow.seed-1/waiting", signal.SIGINT, signal.SIGINT)
+    assert sweep.main([variants("slow")]) == 130
+    assert not Path("runs/v/slow.seed-1/saved").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
+def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
+    command = (
+        "import sys\nfrom nmt.cli import sweep\nfrom nmt.apps.sweep import pool\n"
+        f"pool.TRAIN = (sys.executable, {str(FAKE)!r})\nsweep.main({[variants('slow')]!r})\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.DEVNULL)
+    run = Path("runs/v/slow.seed-1")
+    wait_for(run / "waiting")
+    process.kill()
+    process.wait()
+    wait_for(run / "saved")
+
+
+@pytest.fixture
+def when_said(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], None]], None]:
+    """Return a function that registers what to do when the sweep prints a line with some words."""
+
+    def register(words: str, act: Callable[[], None]) -> None:
+        say = Display.say
+
+        def say_and_act(self: Display, line: str) -> None:
+            say(self, line)
+            if words in line:
+                act()
+
+        monkeypatch.setattr(Display, "say", say_and_act)
+
+    return register
+
+
+def test_a_run_whose_earlier_process_still_saves_is_waited_for(
+    folder, capsys, monkeypatch, when_said
+):
+    """nmt-train would end with "in use", and a search would count the trial as failed for good."""
+    file, run = variants("good"), Path("runs/v/good.seed-1")
+    run.mkdir(parents=True)
+    lock = FolderLock(run)
+    lock.acquire()
+    start = pool.Pool._start
+
+    def start_unlocked(self: pool.Pool, planned: PlannedRun) -> None:
+        assert not FolderLock(run).in_use()
+        start(self, planned)
+
+    monkeypatch.setattr(pool.Pool, "_start", start_unlocked)
+    when_said("waiting", lambda: threading.Timer(0.1, lock.release).start())
+    assert sweep.main([file]) == 0
+    assert started(capsys.readouterr().err) == ["good.seed-1"]
+
+
+def test_the_end_of_a_run_is_seen_while_another_one_is_waited_for(
+    folder, capsys, monkeypatch, when_said
+):
+    monkeypatch.setattr(pool, "SAVING", 10.0)
+    file, run = variants("a", "b"), Path("runs/v/b.seed-1")
+    run.mkdir(parents=True)
+    lock = FolderLock(run)
+    lock.acquire()
+    when_said("a.seed-1: finished", lock.release)
+    begun = time.monotonic()
+    assert sweep.main([file, "--jobs", "2"]) == 0
+    assert time.monotonic() - begun < 10
+    assert started(capsys.readouterr().err) == ["a.seed-1", "b.seed-1"]
+
+
+def test_an_interruption_ends_the_waiting(folder, capsys, when_said):
+    run = Path("runs/v/good.seed-1")
+    run.mkdir(parents=True)
+    when_said("waiting", lambda: os.kill(os.getpid(), signal.SIGINT))
+    with FolderLock(run):
+        assert sweep.main([variants("good")]) == 130
+    assert started(capsys.readouterr().err) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
+def test_nmt_train_ends_if_its_parent_has_ended():
+    command = [sys.executable, "-m", "nmt.cli.train", "--help"]
+    environment = {**os.environ, PARENT: "1"}  # not the parent any more
+    ended = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, b"")
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} was not written"
+        time.sleep(0.02)
+
+
+def test_jobs_share_threads_and_devices(folder, capsys, monkeypatch):
+    monkeypatch.setattr("nmt.runtime.cpus.num_threads", lambda: 5)
+    file = variants("a", "b", "c")
+    assert sweep.main([file, "--devices", "4", "6"]) == 0
+    places = set()
+    for name in "abc":
+        environment = json.loads(Path(f"runs/v/{name}.seed-1/environment.json").read_text())
+        places.add((environment["CUDA_VISIBLE_DEVICES"], environment["OMP_NUM_THREADS"]))
+    assert places == {("4", "2"), ("6", "2")}
+
+
+def test_corpora_are_columns_of_the_first_table(folder, capsys):
+    toy_corpus(folder / "other", {"train": 10, "dev": 4, "test": 9})
+    data = {split: f"other/{split}" for split in ("train", "dev", "test")}
+    file = variants("a", "b", corpora={"digits": {}, "other": {"data": data}})
+    assert sweep.main([file, "--jobs", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["variant", "digits", "other", "mean", "difference"]
+    assert lines[4].split()[:3] == ["b", "22.00", "22.00"]
+    assert Path("runs/v/other.b.seed-1/summary.json").exists()
+
+
+def test_perplexities_have_no_bootstrap_and_the_lowest_is_best(folder, capsys):
+    toy_recipe(folder, {"score": {"metrics": ["bleu"], "select_by": "ppl"}})
+    assert sweep.main([variants("a", "b", seeds=[1, 2])]) == 0
+    out = capsys.readouterr().out
+    assert "lower is better" in out
+    assert "bootstrap" not in out
+    a, b = result()["systems"]
+    assert a["dev"]["best"] == 11  # of seed 1; seed 2 has a perplexity of 12
+    assert b["to_baseline"]["bootstrap"] is None
+
+
+def test_perplexities_of_words_compare_segmentations(folder, capsys):
+    text_corpus(folder)
+    text_recipe(folder, "causal_lm")
+    Path("causal_lm.yaml").rename("toy.yaml")
+    assert sweep.main([variants("a", "b"), "--metric", "word_ppl"]) == 0
+    assert "difference to a on test; lower is better" in capsys.readouterr().out
+    a, b = result()["systems"]
+    assert (a["test"]["mean"], b["to_baseline"]["value"]) == (70, 70)
+    assert b["to_baseline"]["bootstrap"] is None
+
+
+def test_the_table_says_which_perplexities_do_not_compare(folder, capsys):
+    text_corpus(folder)
+    text_recipe(folder, "causal_lm", {"segment": {"min_count": 1}})
+    Path("causal_lm.yaml").rename("toy.yaml")
+    a, b = ({"about": "of words", "segment": {"min_count": n}} for n in (1, 2))
+    other_pieces = "differ in segment: they predict other tokens, so their ppl does not compare"
+    assert sweep.main([variants("a", "b")]) == 0
+    assert "does not compare" not in capsys.readouterr().out
+    assert sweep.main([variants(variants={"a": a, "b": b}), "--output", "other"]) == 0
+    assert f"the variants {other_pieces}; use --metric word_ppl\n" in capsys.readouterr().out
+    pytest.importorskip("optuna")
+    search = {"trials": 1, "space": {"segment.min_count": [1, 2]}}
+    assert sweep.main([variants(variants={"a": a}, search=search), "--output", "search"]) == 0
+    assert f"the trials {other_pieces}\n" in capsys.readouterr().out
+
+
+def test_perplexities_next_to_bleu_do_not_compare_either(folder, capsys):
+    different = {"a": {"about": "all"}, "b": {"about": "two", "segment": {"min_count": 2}}}
+    note = (
+        "the variants differ in segment: they predict other tokens, so their ppl does not compare"
+    )
+    assert sweep.main([variants(variants=different)]) == 0
+    assert f"{note}\n" in capsys.readouterr().out
+    assert note in Path("runs/v/results.tex").read_text()
+    # no perplexity is shown
+    assert sweep.main(["v.yaml", "--results", "--output", "empty"]) == 0
+    assert "does not compare" not in capsys.readouterr().out
+
+
+def test_a_vocabulary_of_other_training_text_is_noticed(folder, capsys):
+    assert sweep.main([variants("a", "b")]) == 0
+    for name, types in (("a", ["1", "2"]), ("b", ["1", "2", " <bt>"])):
+        lines = "".join(f"{piece}\t3\t3\n" for piece in types)
+        Path(f"runs/v/{name}.seed-1/vocab.txt").write_text(lines)
+    capsys.readouterr()
+    assert sweep.main(["v.yaml", "--results"]) == 0
+    assert "does not compare" not in capsys.readouterr().out
+    Path("runs/v/b.seed-1/vocab.txt").write_text("1\t3\t3\n3\t3\t3\n")
+    assert sweep.main(["v.yaml", "--results"]) == 0
+    assert "the variants differ in vocabulary: they predict other tokens" in capsys.readouterr().out
+
+
+def test_the_table_says_that_a_low_ter_is_better(folder, capsys):
+    toy_recipe(folder, {"score": {"metrics": ["bleu", "ter"]}})
+    assert sweep.main([variants("a", "b"), "--metric", "ter"]) == 0
+    assert "difference to a on test; lower is better" in capsys.readouterr().out
+
+
+def test_a_printed_score_stands_next_to_the_same_metric(folder, capsys):
+    paper = {"about": "lower rate", "paper": {"test": 18.47}, "schedule": {"lr": 0.001}}
+    file = variants(variants={"a": {"about": "as the recipe"}, "b": paper})
+    assert sweep.main([file]) == 0
+    assert "18.47" not in capsys.readouterr().out  # papers print tokenized BLEU
+    assert sweep.main([file, "--results", "--metric", "tokenized_bleu"]) == 0
+    assert "18.47" in capsys.readouterr().out
+
+
+def test_a_dry_run_prints_commands_that_train_the_same(folder, capsys):
+    file = variants("a", "b")
+    options = [file, "model.dim=32", "--hours", "0.5", "--dry-run"]
+    assert sweep.main(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        "to train  nmt-train v.yaml --variant a model.dim=32 time_limit=0.5 seed=1 "
+        "out=runs/v/a.seed-1 --resume"
+    )
+    assert not Path("runs").exists()
+    assert sweep.main(options[:-1]) == 0
+    capsys.readouterr()
+    assert sweep.main(options) == 0
+    listed = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert [words[0] for words in listed] == ["finished", "finished"]
+
+
+def test_a_dry_run_lists_the_runs_that_nmt_train_refuses_to_continue(folder, capsys):
+    assert sweep.main([variants("a", "b"), "--seeds", "1"]) == 0
+
+    def listed(*options: str) -> list[str]:
+        capsys.readouterr()
+        assert sweep.main(["v.yaml", "--seeds", "1", "--dry-run", *options]) == 0
+        return [
+            line.partition("nmt-train")[0].strip() for line in capsys.readouterr().out.splitlines()
+        ]
+
+    assert listed() == ["finished", "finished"]
+    assert listed("train.max_validations=9") == ["to train", "to train"]  # it continues these
+    for options in ([], ["train.max_validations=9"]):
+        assert listed("model.dropout=0.5", *options) == ["changed", "changed"]
+    variants("c", "b", "a")
+    sweep.main(["v.yaml", "--seeds", "1", "--dry-run"])
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["to", "finished", "changed"]
+    assert "runs/v/a.seed-1: trained with another recipe: model.dec_layers: 1 -> 3" in err
+    assert "undo the change, delete its folder" in err
+    shutil.rmtree("runs/v/a.seed-1/checkpoints")  # it has nothing to continue from
+    assert listed() == ["to train", "finished", "to train"]
+
+
+SPACE = {"schedule.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.norm": ["rmsnorm"]}
+
+
+def search(file: str, out: Path) -> SearchRuns:
+    return SearchRuns(file, load_sweep(file), out, [])
+
+
+def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop_when):
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 7, "space": SPACE})
+    stop_when("runs/v/a.trial-3/waiting", signal.SIGTERM)
+    assert sweep.main([file]) == 143
+    assert started(capsys.readouterr().err) == [f"a.trial-{n}" for n in range(4)]
+    assert sweep.main([file, "--results"]) == 0
+    assert result()["trials"][3]["state"] == "stopped"
+    capsys.readouterr()
+    assert sweep.main([file]) == 0
+    out, err = capsys.readouterr()
+    assert started(err) == [f"a.trial-{n}" for n in range(3, 7)]
+    assert "6 finished + 1 pruned of 7 runs" in err
+    trials = result()["trials"]
+    assert [trial["state"] for trial in trials] == ["finished"] * 6 + ["pruned"]
+    best = max(trials, key=lambda trial: trial["dev"] or 0)
+    assert out.splitlines()[3].split()[:2] == [str(best["number"]), "finished"]
+    assert f"best: trial {best['number']} with schedule.lr={best['keys']['schedule.lr']}" in out
+    for trial in trials:
+        recipe = load_recipe(f"{trial['folder']}/config.yaml")
+        assert recipe.schedule.lr(1, (), 1) == trial["keys"]["schedule.lr"]
+        assert recipe.model.norm == "rmsnorm"
+    assert sweep.main([file, "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), started(err)) == (8, [])
+    assert sweep.main([file, "--results", "model.dec_layers=2"]) == 2
+    assert "search with another recipe: model.dec_layers: 1 -> 2" in capsys.readouterr().err
+    other = {**SPACE, "model.norm": ["layernorm"]}
+    assert sweep.main([variants("a", search={"trials": 7, "space": other})]) == 2
+    assert "search over other keys or values" in capsys.readouterr().err
+
+
+def kill(*_: object, **__: object) -> None:
+    """Stand in for a function during which the process is killed."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["suggest_float", "suggest_categorical"])
+def test_a_trial_that_was_killed_while_it_got_its_values_gets_them_later(
+    folder, monkeypatch, where
+):
+    optuna = pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    with monkeypatch.context() as patched:
+        patched.setattr(optuna.Trial, where, kill)
+        with pytest.raises(KeyboardInterrupt):
+            search(file, folder / "runs").next_run()
+    trials = search(file, folder / "runs")
+    first, second = trials.next_run(), trials.next_run()
+    assert (first.name, second.name, trials.next_run()) == ("a.trial-0", "a.trial-1", None)
+    uninterrupted = search(file, folder / "other").next_run()
+    assert first.recipe.schedule == uninterrupted.recipe.schedule
+    assert first.recipe.model.norm == second.recipe.model.norm == "rmsnorm"
+
+
+def test_a_trial_that_was_killed_before_its_result_was_stored_is_continued(folder, monkeypatch):
+    optuna = pytest.importorskip("optuna")
+    impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
+    for space, state, code in ((SPACE, "finished", 0), (impossible, "failed", 3)):
+        command = [variants("a", search={"trials": 1, "space": space}), "--output", state]
+        with monkeypatch.context() as patched:
+            patched.setattr(optuna.Study, "tell", kill)
+            assert sweep.main(command) == 130
+        assert sweep.main(command) == code
+        (trial,) = json.loads(Path(f"{state}/results.json").read_text())["trials"]
+        assert trial["state"] == state
+        assert (trial["dev"] is None) == (state == "failed")
+
+
+def test_a_kill_while_the_study_is_written_does_not_block_the_next_command(folder):
+    """Optuna's own lock is a file that a killed process leaves."""
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 1, "space": SPACE})
+    first_run = (
+        "from pathlib import Path\n"
+        "from tests.apps.sweep.test_command import search\n"
+        f"search({file!r}, Path('runs')).next_run()\n"
+    )
+    script = f"import os\nos.fsync = lambda file: os.kill(os.getpid(), 9)\n{first_run}"
+    killed = subprocess.run([sys.executable, "-c", script], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = subprocess.run([sys.executable, "-c", first_run], timeout=20, check=False)
+    assert again.returncode == 0
+
+
+def test_a_study_whose_last_line_is_incomplete_is_continued(folder, capsys):
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    assert sweep.main([file]) == 0
+    journal = Path("runs/v/search.log")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:-9])  # as after a full disk
+    for _ in range(2):
+        capsys.readouterr()
+        assert sweep.main([file]) == 0
+    assert [trial["state"] for trial in result()["trials"]] == ["finished"] * 2
+    assert started(capsys.readouterr().err) == []
+
+
+def test_every_trial_has_the_tokens_of_the_budget(folder):
+    pytest.importorskip("optuna")
+    space = {"data.batch_tokens": [64, 128], "optim.accumulate": [1, 2]}
+    linear = {"kind": "linear", "lr": 1e-3, "warmup_updates": 1, "total_updates": 9}
+    budget = {"tokens": 256 * 5}
+    file = variants("a", common={"schedule": linear}, budget=budget, search={"space": space})
+    trials = search(file, folder / "runs")
+    recipes = [trials.next_run().recipe for _ in range(8)]
+    sizes = [recipe.data.batch_tokens * recipe.optim.accumulate for recipe in recipes]
+    assert set(sizes) == {64, 128, 256}
+    updates = [recipe.schedule.total_updates for recipe in recipes]
+    assert [size * number for size, number in zip(sizes, updates, strict=True)] == [256 * 5] * 8
+
+
+def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
+    pytest.importorskip("optuna")
+    space = {"model.dim": [16, 30], "model.heads": [2, 4]}  # 30 is not a multiple of 4
+    assert sweep.main([variants("a", search={"trials": 3, "space": space})]) == 0
+    for trial in result()["trials"]:
+        fits = int(trial["keys"]["model.dim"]) % int(trial["keys"]["model.heads"]) == 0
+        assert trial["state"] == ("finished" if fits else "failed")
+        assert fits or "model.heads (4) must divide model.dim (30)" in trial["reason"]
+
+
+def test_a_search_says_that_it_does_not_repeat_failed_trials(folder, capsys):
+    pytest.importorskip("optuna")
+    search = {"trials": 1, "space": {"model.dropout": [0.1, 0.2]}}
+    command = [variants("fails", search=search)]
+    for options, trained in (([], ["fails.trial-0"]), ([], []), (["--results"], [])):
+        assert sweep.main([*command, *options]) == 3
+        err = capsys.readouterr().err
+        assert started(err) == trained
+        assert "1 run ended without a result: fails.trial-0\n" in err
+        assert "does not repeat these trials: fix the cause, then search in" in err
+
+
+def test_a_search_without_any_score_has_failed(folder, capsys):
+    pytest.importorskip("optuna")
+    impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
+    for name, space in (("diverges", SPACE), ("a", impossible)):
+        command = [variants(name, search={"trials": 2, "space": space}), "--output", name]
+        for option in ([], ["--results"]):
+            assert sweep.main([*command, *option]) == 3
+            out, err = capsys.readouterr()
+            assert "0 of 2 trials finished" in out
+            trials = f"{name}.trial-0, {name}.trial-1"
+            assert f"2 runs ended without a result: {trials}\n" in err
+    both = variants("diverges", "a", search={"trials": 1, "space": SPACE})
+    assert sweep.main([both]) == 3
+    out, err = capsys.readouterr()
+    assert "1 run ended without a result: diverges.trial-0\n" in err
+    assert "\n0 of 1 trial finished\n" in out
+    assert sweep.main([both, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "2 of 2 trials ended\n"
+
+
+def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
+    pytest.importorskip("optuna")
+    both = {"train.validate_every": [2, 4], "model.norm": ["rmsnorm", "layernorm"]}
+    file = variants("a", budget={"tokens": 999}, search={"space": both})
+    assert sweep.main([file, "--dry-run"]) == 2
+    assert "search.space has train.validate_every" in capsys.readouterr().err
+    for space in (SPACE, {"model.norm": ["rmsnorm"]}):
+        trials = search(variants("a", search={"space": space}), folder / "runs")
+    assert trials.next_run().recipe.model.norm == "rmsnorm"
+    with pytest.raises(UserError, match="search over other keys or values"):
+        search(variants("a", search={"space": SPACE}), folder / "runs")
+
+
+def test_a_search_that_is_only_looked_at_stays_as_it_is(folder, capsys):
+    pytest.importorskip("optuna")
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    for option in ("--dry-run", "--results"):
+        assert sweep.main([file, option]) == 0
+        assert not Path("runs").exists()
+    out, err = capsys.readouterr()
+    assert out == "0 of 2 trials ended\n"
+    assert err == (
+        "no trial has run yet; to start the search, run the same command without --results\n"
+    )
+    assert sweep.main([file]) == 0
+    journal = Path("runs/v/search.log")
+    content = journal.read_bytes() + b'{"op_code"'  # another command writes the next line
+    journal.write_bytes(content)
+    results = result()
+    capsys.readouterr()
+    assert sweep.main([file, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "2 of 2 trials ended\n"
+    assert sweep.main([file, "--results"]) == 0
+    assert result() == results
+    assert journal.read_bytes() == content
+
+
+def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
+    file = variants("a", search={"trials": 2, "space": SPACE})
+    assert sweep.main([file, "schedule.lr=1e-3"]) == 2
+    assert "schedule.lr is chosen by the search" in capsys.readouterr().err
+    assert sweep.main([file, "seed=2"]) == 2
+    assert "seed: nmt-sweep sets seed of each run" in capsys.readouterr().err
+    assert sweep.main([file, "--seeds", "1", "2"]) == 2
+    assert "--seeds: a search trains with one seed" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert sweep.main([file]) == 2
+    assert 'pip install -c constraints.txt -e ".[sweep]"' in capsys.readouterr().err
+
+
+ERRORS = {
+    ("--baseline", "x"): '--baseline: there is no variant "x"; the variants are a, b',
+    ("--seeds", "1", "1"): "--seeds: 1 is listed twice",
+    ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
+    ("--metric", "chrf"): "--metric: the runs of a do not measure chrf; they measure ppl, bleu",
+    ("--metric", "blue"): "--metric: the runs of a do not measure blue; they measure ppl, bleu",
+    ("model.dimm=1",): 'command line: unknown key "model.dimm"',
+    ("model.heads=3",): "model.heads (3) must divide model.dim (16)",
+}
+
+
+@pytest.mark.parametrize("options", ERRORS, ids=list(ERRORS.values()))
+def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, options):
+    assert sweep.main([variants("a", "b"), *options]) == 2
+    assert ERRORS[options] in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("option", [[], ["--dry-run"], ["--results"]])
+@pytest.mark.parametrize("search", [{}, {"search": {"space": {"model.norm": ["rmsnorm"]}}}])
+def test_an_out_that_is_a_file_is_an_error(folder, capsys, search, option):
+    Path("file").write_text("text")
+    for out in ("file", "file/sweep"):
+        assert sweep.main([variants("a", **search), "--output", out, *option]) == 2
+        assert capsys.readouterr().err == (
+            f"nmt-sweep: {folder / 'file'}: is a file, so the folder of the sweep cannot be here\n"
+            "  -> choose another folder with --output DIR\n"
+        )
+
+
+@pytest.mark.parametrize("number", ["-1", "2", "99"])
+def test_resamples_are_as_many_as_in_nmt_score(capsys, number):
+    with pytest.raises(SystemExit):
+        sweep.main(["v.yaml", "--resamples", number])
+    assert f"'{number}' is not 0 or an integer of at least 100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_a_number_of_jobs_that_is_none(capsys, jobs):
+    with pytest.raises(SystemExit):
+        sweep.main(["v.yaml", "--jobs", jobs])
+    assert f"argument --jobs: {jobs} is not an integer of at least 1" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_explained_with_options_that_exist(folder, capsys, monkeypatch):
+    file = variants("a")
+    assert sweep.main([file]) == 0
+    capsys.readouterr()
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.runtime.files.write_synced", full)
+    assert sweep.main([file, "--results"]) == 4
+    err = capsys.readouterr().err
+    assert "nmt-sweep: runs/v/results.txt: the disk (or your quota) is full" in err
+    assert err.endswith("-> free some space, then run the same command again\n")
+
+
+def test_two_sweeps_do_not_share_a_folder(folder, capsys):
+    from nmt.run.lock import FolderLock
+
+    Path("runs/v").mkdir(parents=True)
+    with FolderLock(Path("runs/v")):
+        assert sweep.main([variants("a")]) == 4
+    assert "in use by pid" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""Filters of synthetic pairs: each function in closed form, and all of them on a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from nmt.apps.synthesize.filters import (
+    LIMITS,
+    Candidate,
+    CorpusFilter,
+    Reason,
+    Thresholds,
+    copied_share,
+    lengths_differ,
+    reason_to_reject,
+    reason_to_skip,
+    reasons_to_skip,
+    repetitions,
+)
+from nmt.data.languages import LanguageOdds, LanguageProfile, script_of, script_share
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "share"),
+    [
+        ("a b c d", "a b x y", 1 / 2),
+        ("a b", "A x b b", 1 / 2),  # the source has one b
+        ("a", "x y", 0),
+        ("1984", "1984", 1),  # the same text
+        ("x 1984", "y 1984", 0),  # numbers are the same in all languages
+        ("a &apos;", "x &apos;", 0),  # nor are escapes words
+        ("see {name}", "vexa {name}", 0),
+        ("", "...", 0),
+        ("東京 x", "京 y", 1 / 2),
+    ],
+)
+def test_share_of_copied_words(src: str, tgt: str, share: float) -> None:
+    assert copied_share(src, tgt) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("", 1),
+        ("a b c", 1),
+        ("no, no", 2),
+        ("a b a b a b", 3),
+        ("x a b a b a b a", 3),
+        ("a b c a b", 1),
+        ("Ha ha ha! ha", 4),
+        (" ".join("abcdefghijklmnop") + " " + " ".join("abcdefghijklmnop"), 2),
+        (" ".join("abcdefghijklmnopq") + " " + " ".join("abcdefghijklmnopq"), 1),  # 17 words
+        ("哈哈哈哈", 4),
+        ("!!!!!!", 1),
+        ("0 0 0 0", 4),
+    ],
+)
+def test_repetitions(text: str, times: int) -> None:
+    assert repetitions(text) == times
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "typical", "differ"),
+    [
+        (20, 50, 1.0, False),
+        (20, 51, 1.0, True),
+        (50, 20, 1.0, False),
+        (51, 20, 1.0, True),
+        (1, 12, 1.0, False),  # ten characters more than twice the length
+        (10, 30, 0.5, True),  # 5 are expected
+        (40, 20, 0.5, False),
+        (102, 20, 0.5, True),
+    ],
+)
+def test_lengths_are_compared_with_the_typical_ratio(
+    src: int, tgt: int, typical: float, differ: bool
+) -> None:
+    assert lengths_differ("x" * src, "y" * tgt, typical, 2.0) == differ
+
+
+@pytest.mark.parametrize(
+    ("line", "lang", "reason"),
+    [
+        ("a b", "en", None),
+        ("a \udcff b", "en", "source not UTF-8"),
+        ("\u200b \t", "en", "source blank"),
+        ("x " * (LIMITS.words + 1), "en", "source longer than 250 words"),
+        ("x" * (LIMITS.characters + 1), "en", "source longer than 20,000 characters"),
+        ("привет мир ab", "en", "source not in the script of en"),
+        ("приве abcde", "en", None),  # half of the letters
+        ("hello", "ru", "source not in the script of ru"),
+        ("2008 - 2009", "ru", None),
+        ("привет", "sr", None),  # Serbian has two scripts
+    ],
+)
+def test_lines_that_are_not_translated(line: str, lang: str, reason: Reason) -> None:
+    assert reason_to_skip(line, lang) == reason
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (Candidate("a b", "x y"), None),
+        (Candidate("a b", "\u200b"), "target blank"),
+        (Candidate("a b", "x y", finished=False), "target cut at the length limit"),
+        (Candidate("a b", "x y " * LIMITS.words), "target longer than 250 words"),
+        (Candidate("a b", "a b"), "target copied from the source"),
+        (Candidate("a b", "a b x y"), None),
+        (Candidate("a b", "a b x"), "target copied from the source"),
+        (Candidate("a b", "x x x x"), "target with a repetition loop"),
+        (Candidate("a b", "x x x"), None),
+        (Candidate("a a a a", "x x x x"), None),  # the source has it too
+        (Candidate("a b", "привет"), "target not in the script of gl"),
+    ],
+)
+def test_translations_that_are_dropped(pair: Candidate, reason: Reason) -> None:
+    assert reason_to_reject(pair, "gl", 0.5) == reason
+
+
+def test_copies_can_be_kept() -> None:
+    assert reason_to_reject(Candidate("a b", "a b"), "gl", 1.0) is None
+
+
+def test_the_first_of_equal_lines_is_translated() -> None:
+    lines = ["b", "a", "", "b", "a", "", "b"]
+    assert reasons_to_skip(lines, "en") == [
+        None, None, "source blank", "source duplicated", "source duplicated", "source blank",
+        "source duplicated",
+    ]  # fmt: skip
+    assert reasons_to_skip([], "en") == []
+
+
+def test_share_of_a_script() -> None:
+    assert script_share("a д", "LATIN") == 0.5
+    assert script_share("ab 1", "LATIN") == 1.0
+    assert script_share("ab", "CYRILLIC") == 0.0
+    assert script_share("1 - 2", "CYRILLIC") == 1.0
+    assert script_share("ひカ漢", script_of("ja") or "") == 1.0
+    assert script_share("コーヒー", script_of("ja") or "") == 1.0
+    assert script_of("pt-BR") == "LATIN"
+    assert script_of("sr") is None
+    assert script_of("srp_Cyrl") == "CYRILLIC"
+    assert script_of("arb") == script_of("ar-EG") == "ARABIC"
+    assert script_of("arb_Latn") == "LATIN"
+    assert script_of("chr_Cher") is None
+
+
+def words(letters: str, seed: int, count: int) -> str:
+    rng = Random(seed)
+    return " ".join("".join(rng.choices(letters, k=4)) for _ in range(count))
+
+
+def test_log_odds_of_a_language() -> None:
+    one, other = LanguageProfile(), LanguageProfile()
+    one.add("aa")  # " a", "aa", "a "
+    other.add("ab")  # " a", "ab", "b "
+    odds = LanguageOdds(one, other)
+    assert odds.log_odds("a") == pytest.approx(1.0986123)  # " a": ln 1; "a ": ln (1.5 / 0.5)
+    assert odds.log_odds("aa") == pytest.approx(2 * 1.0986123)
+    assert odds.log_odds("zz") == 0.0
+    assert LanguageOdds(other, one).log_odds("aa") == pytest.approx(-2 * 1.0986123)
+
+
+def filtered(
+    pairs: list[Candidate], skipped: list[Reason] | None = None, **thresholds: float
+) -> tuple[CorpusFilter, list[Candidate]]:
+    calls: Callable[[], Iterator[Candidate]] = lambda: iter(pairs)  # noqa: E731
+    checked = CorpusFilter(
+        calls, skipped or [None] * len(pairs), ("en", "gl"), Thresholds(**thresholds), "bt"
+    )
+    return checked, list(checked.kept())
+
+
+def test_lines_in_the_language_of_the_source_are_dropped() -> None:
+    """Also if no word is copied; the corpus itself says what the two languages look like."""
+    pairs = [Candidate(words("abcde", i, 9), words("efghi", -i, 9)) for i in range(1, 99)]
+    checked, kept = filtered([*pairs, Candidate(words("abcde", 0, 9), words("abcde", 200, 9))])
+    assert kept == pairs
+    assert checked.dropped() == {"target in the language of the source": 1}
+    few, kept = filtered([*pairs[:3], Candidate("abcd", "bcda bcda bcda")])
+    assert len(kept) == 4  # too little text to know the languages
+    assert few.dropped() == {}
+
+
+def test_the_typical_ratio_is_the_median() -> None:
+    pairs = [Candidate(f"a{i}" + "c" * 50, "x" * 26) for i in range(10, 19)]
+    checked, kept = filtered([*pairs, Candidate("b" * 53, "x" * 63), Candidate("c" * 53, "x" * 62)])
+    assert checked.typical_ratio == pytest.approx(26 / 53)
+    assert kept == [*pairs, Candidate("c" * 53, "x" * 62)]  # at most 2 x 26 + 10
+    assert checked.dropped() == {"length ratio over 2": 1}
+    assert len(filtered([*pairs, Candidate("b" * 53, "x" * 63)], max_ratio=3.0)[1]) == 10
+
+
+def test_a_model_that_says_nothing_is_reported() -> None:
+    checked, _ = filtered([Candidate(f"a{i}" + "b" * 40, "x") for i in range(10, 19)])
+    [warning] = checked.warnings
+    assert warning.startswith("bt: a typical translation has 0.02 characters for each character")
+
+
+def test_counts_add_up() -> None:
+    rng = Random(3)
+    pairs = [
+        Candidate(
+            " ".join(rng.choices("abcdefgh", k=rng.randint(1, 9))),
+            " ".join(rng.choices("abxy", k=rng.randint(0, 40))),
+            rng.random() < 0.9,
+        )
+        for _ in range(500)
+    ]
+    skipped = reasons_to_skip([pair.src for pair in pairs], "en")
+    checked, kept = filtered(pairs, skipped)
+    dropped = checked.dropped()
+    assert len(kept) + sum(dropped.values()) == 500
+    assert len(kept) == checked.reasons.count(None)
+    assert {name.split(" over")[0] for name in dropped} == {
+        "source duplicated", "target blank", "target cut at the length limit", "length ratio",
+        "target copied from the source", "target with a repetition loop",
+    }  # fmt: skip
+    assert list(dropped.values()) == sorted(dropped.values(), reverse=True)
