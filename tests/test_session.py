@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from nmt.analysis import live_curve
 
 import nmt
+from nmt.apps.plot import live_curve
 from nmt.apps.plot.live_curve import LiveCurve, live_view
 from nmt.config.load import dump_recipe
 from nmt.errors import Diverged, RunError, UserError

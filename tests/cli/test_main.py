@@ -11,10 +11,12 @@ import pytest
 import nmt
 from data_prep import CORPORA
 from nmt.cli import completion
-from nmt.cli.main import COMMANDS, importers, main
+from nmt.cli.main import commands, importers, main
 from nmt.cli.parsers import _Help
 from tests import words
 from tests.cli.test_startup import run
+
+ALL = commands()
 
 ROOT = Path(__file__).parents[2]
 LINES = 48  # of a screen
@@ -37,13 +39,13 @@ def test_nmt_lists_all_commands_and_the_exit_codes(capsys: pytest.CaptureFixture
     assert [main(argv) for argv in ([], ["--help"], ["-h"])] == [0, 0, 0]
     out = capsys.readouterr().out
     listed = {line.split()[0] for line in out.splitlines() if line.startswith("  ")}
-    assert {*COMMANDS, "130", "143"} <= listed
-    assert {f"nmt-{name}" for name in COMMANDS} >= words.COMMANDS.keys()
+    assert {*ALL, "130", "143"} <= listed
+    assert {f"nmt-{name}" for name in ALL} >= words.COMMANDS.keys()
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"nmt {nmt.__version__}\n"
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "import"])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "import"])
 def test_the_help_of_a_command_fits_a_screen_and_has_examples(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +136,7 @@ def test_zsh_gets_a_completion(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_shortened_help_names_existing_options() -> None:
-    for name in COMMANDS:
+    for name in ALL:
         if name != "import":
             parser = __import__(f"nmt.cli.{name}", fromlist=["parser"]).parser()
             names = {action.dest for action in parser._actions}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import sweep, train, translate
+from nmt.apps.sweep import command as sweep
+from nmt.cli import train, translate
 from nmt.cli.parsers import RENAMED, command_parser, parse
 from tests.words import COMMANDS
 

@@ -16,9 +16,9 @@ from nmt.export.backend import load_exported
 from nmt.export.folder import export
 from nmt.export.spec import SPECIALS
 from tests.export.cases import COUNT, GRID, OTHERS, ids, made, their_search
-from tests.export.conftest import LONGEST
 from tests.model_cases import batch_of, log_probs, short
 from tests.toy import lines_of_digits, reverse
+from tests.trained import LONGEST
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 pytestmark = pytest.mark.cpu

@@ -20,9 +20,9 @@ from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.backend import load_exported
 from nmt.export.engines import load_translator
-from tests.export import conftest
 from tests.export.cases import made, pairs, run_folder
 from tests.toy import lines_of_digits
+from tests.trained import LONGEST
 
 pytest.importorskip("ctranslate2")
 LINES = ["", *(line for line, _ in pairs()[:12]), "\u3000", "o"]
@@ -129,7 +129,7 @@ def test_a_trained_model_gives_the_same_beams(
     trained: Path, nmt_translate: Callable[..., tuple]
 ) -> None:
     """Most lines agree: the two searches stop by different rules, and the model is confident."""
-    lines = lines_of_digits(60, seed=5, longest=conftest.LONGEST)
+    lines = lines_of_digits(60, seed=5, longest=LONGEST)
     ours, theirs = (
         nmt_translate(trained, *engine, "--device", "cpu", lines=lines)
         for engine in ((), ("--engine", "ctranslate2"))

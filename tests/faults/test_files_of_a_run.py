@@ -13,7 +13,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt.cli import average, export, score, serve, train, translate
+from nmt.apps.evaluate import command as score
+from nmt.apps.serve import command as serve
+from nmt.cli import average, export, train, translate
 from nmt.errors import MachineError, UserError
 from nmt.export import metadata
 from nmt.export.engines import load_translator

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from nmt.apps.plot import command as plot
 from nmt.apps.plot.curves import RunMetrics
-from nmt.cli import common, export, plot, prepare, report, train
+from nmt.apps.report import command as report
+from nmt.cli import common, export, prepare, train
 from nmt.cli.parsers import command_parser
 from nmt.config.load import load_recipe
 from nmt.errors import UserError

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import score, train
+from nmt.apps.evaluate import command as score
+from nmt.cli import train
 from nmt.config.load import dump_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.segmenters import load_segmenter

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import score, train, translate
+from nmt.apps.evaluate import command as score
+from nmt.cli import train, translate
 from tests.toy import toy_corpus, toy_recipe
 
 LEARNING: dict[str, Any] = {

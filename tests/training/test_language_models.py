@@ -17,7 +17,10 @@ import torch
 from torch.nn import functional as F
 
 from nmt import Translator, load_translator
-from nmt.cli import average, export, plot, report, score, translate
+from nmt.apps.evaluate import command as score
+from nmt.apps.plot import command as plot
+from nmt.apps.report import command as report
+from nmt.cli import average, export, translate
 from nmt.cli.prepare import main as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import dump_recipe, load_recipe

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nmt.analysis import figures
 
+from nmt.apps.plot import figures
 from nmt.apps.plot.command import main
 from nmt.apps.plot.curves import RunMetrics
 from nmt.cli import train

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import report, train
+from nmt.apps.report import command as report
+from nmt.cli import train
 from tests import final_reports
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_pairs
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import report, train
+from nmt.apps.report import command as report
+from nmt.cli import train
 from nmt.config.load import load_variants
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder

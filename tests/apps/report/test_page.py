@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 import nmt
+from nmt.apps.report import command as report
 from nmt.apps.report.attention import heat_maps, load_translators
 from nmt.apps.report.outputs import Outputs, text_direction
 from nmt.apps.report.page import _title, render
 from nmt.apps.report.paths import relative_paths
 from nmt.apps.report.runs import read_runs
-from nmt.cli import report, train
+from nmt.cli import train
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary, write_summary
 from tests import final_reports

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from nmt.apps.suggest import choices, sizes
+from nmt.apps.suggest import command as suggest
 from nmt.apps.suggest.text import Expectation
-from nmt.cli import suggest, train
+from nmt.cli import train
 from nmt.config.load import load_recipe
 from nmt.errors import MachineError
 from nmt.runtime.files import AGAIN, write_atomic

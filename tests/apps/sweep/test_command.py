@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nmt.apps.sweep import command as sweep
 from nmt.apps.sweep import pool
 from nmt.apps.sweep.plan import PlannedRun
 from nmt.apps.sweep.progress import Display
 from nmt.apps.sweep.search import SearchRuns
-from nmt.cli import sweep
 from nmt.config.load import load_recipe, load_sweep
 from nmt.errors import UserError
 from nmt.run.lock import FolderLock

@@ -1,0 +1,3 @@
+"""The trained run."""
+
+from tests.trained import trained as trained
