@@ -262,8 +262,8 @@ def sentence_scores(
         if isinstance(metric, BLEU):
             metric = BLEU(tokenize=bleu_tokenizer(tgt_lang), effective_order=True)
         values = [
-            float(metric.sentence_score(hyp, list(of_line)).score)
-            for hyp, *of_line in zip(hyps, refs, *other_refs, strict=True)
+            float(metric.sentence_score(hyp, list(line_refs)).score)
+            for hyp, *line_refs in zip(hyps, refs, *other_refs, strict=True)
         ]
         found.append(SentenceScores(name, values, str(metric.get_signature())))
     return found

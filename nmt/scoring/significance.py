@@ -85,8 +85,10 @@ def paired_tests(
     difference = _mean_score(scores, system) - _mean_score(scores, baseline)
     if difference == 0:
         return PairedTests(0.0, 1.0, 1.0)
-    of_baseline, of_system = (_bootstrap(scores, runs, resamples) for runs in (baseline, system))
-    differences = np.abs(of_system - of_baseline)
+    baseline_scores, system_scores = (
+        _bootstrap(scores, runs, resamples) for runs in (baseline, system)
+    )
+    differences = np.abs(system_scores - baseline_scores)
     shuffled = np.abs(_shuffled_differences(scores, baseline, system, resamples))
     return PairedTests(
         float(difference),
@@ -101,7 +103,9 @@ def _p_value(sampled: np.ndarray, observed: float) -> float:
 
 
 def _mean_score(scores: Callable[[np.ndarray], np.ndarray], runs: Runs) -> float:
-    return float(np.mean([scores(stats.sum(0)[None])[0] for of_set in runs for stats in of_set]))
+    return float(
+        np.mean([scores(stats.sum(0)[None])[0] for set_stats in runs for stats in set_stats])
+    )
 
 
 def _bootstrap(
@@ -109,18 +113,18 @@ def _bootstrap(
 ) -> np.ndarray:
     """Return the mean score of each resample of the sentences; all runs have the same resamples."""
     rng = np.random.default_rng(SEED)
-    of_sets = []
-    for of_set in runs:
-        count = len(of_set[0])
-        sums: list[list[np.ndarray]] = [[] for _ in of_set]
+    set_scores = []
+    for set_stats in runs:
+        count = len(set_stats[0])
+        sums: list[list[np.ndarray]] = [[] for _ in set_stats]
         for size in _chunks(resamples, count):
             chosen = rng.choice(count, size=(size, count), replace=True)
             rows = np.arange(size)[:, None]
             times = np.bincount((rows * count + chosen).ravel(), minlength=size * count)
-            for kept, stats in zip(sums, of_set, strict=True):
+            for kept, stats in zip(sums, set_stats, strict=True):
                 kept.append(times.reshape(size, count) @ stats)
-        of_sets += [scores(np.concatenate(kept)) for kept in sums]
-    return np.mean(of_sets, axis=0)
+        set_scores += [scores(np.concatenate(kept)) for kept in sums]
+    return np.mean(set_scores, axis=0)
 
 
 def _shuffled_differences(

@@ -197,14 +197,14 @@ def by_frequency(
     Returns:
         All buckets, the rarest words first.
     """
-    of_ref, of_hyp, matched = ([0] * (len(limits) + 1) for _ in range(3))
+    ref_counts, hyp_counts, matched = ([0] * (len(limits) + 1) for _ in range(3))
     for hyp, ref in zip(map(Counter, hyp_words), map(Counter, ref_words), strict=True):
-        for sums, words in ((of_ref, ref), (of_hyp, hyp), (matched, hyp & ref)):
+        for sums, words in ((ref_counts, ref), (hyp_counts, hyp), (matched, hyp & ref)):
             for word, number in words.items():
                 sums[bisect_right(limits, counts.get(word, 0))] += number
     return [
         FrequencyBucket(*bucket)
-        for bucket in zip(_ranges(limits), of_ref, of_hyp, matched, strict=True)
+        for bucket in zip(_ranges(limits), ref_counts, hyp_counts, matched, strict=True)
     ]
 
 

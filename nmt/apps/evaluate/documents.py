@@ -55,6 +55,6 @@ def join_documents(lines: Sequence[str], ids: Sequence[str]) -> list[str]:
     """Return one line per document: its lines, joined by spaces; blank lines add nothing."""
     pairs = zip(ids, lines, strict=True)
     return [
-        " ".join(line.strip() for _, line in of_document if line.strip())
-        for _, of_document in itertools.groupby(pairs, key=lambda pair: pair[0])
+        " ".join(line.strip() for _, line in group if line.strip())
+        for _, group in itertools.groupby(pairs, key=lambda pair: pair[0])
     ]

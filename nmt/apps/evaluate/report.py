@@ -92,7 +92,9 @@ class Report:
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {_cells(entry)}".rstrip())
         lines += [*self._length_lines(), *self._frequency_lines(), ""]
-        if any(entry.score.low is not None for of in self.scores.values() for entry in of):
+        if any(
+            entry.score.low is not None for entries in self.scores.values() for entry in entries
+        ):
             lines.append("[low, high]: 95 % bootstrap interval")
         if self.baseline:
             lines.append(
@@ -203,8 +205,8 @@ class Report:
 
     def _bucket_records(self) -> Iterator[Record]:
         empty: Record = dict.fromkeys(COLUMNS)
-        for system, of_length in self.lengths.items():
-            for part in of_length:
+        for system, lengths in self.lengths.items():
+            for part in lengths:
                 for result in part.scores:
                     yield empty | {
                         "system": system,
@@ -212,8 +214,8 @@ class Report:
                         "score": result.value,
                         "signature": result.signature,
                     }
-        for system, of_count in self.frequencies.items():
-            for words in of_count:
+        for system, frequencies in self.frequencies.items():
+            for words in frequencies:
                 yield empty | {
                     "system": system,
                     "metric": f"f1:count={words.count}",
@@ -251,8 +253,8 @@ def report(
     compare = partial(_compare, tgt_lang=lang, resamples=resamples, progress=progress)
     scores = compare(texts, [systems.refs, *systems.other_refs], on_text)
     ref_words = [systems.ref_words, *systems.other_ref_words]
-    of_words = compare(systems.words, ref_words, on_words)
-    for system, entries in of_words.items():
+    word_scores = compare(systems.words, ref_words, on_words)
+    for system, entries in word_scores.items():
         scores[system] += [
             replace(entry, score=with_tokenizer(entry.score, systems.tokenizer))
             for entry in entries

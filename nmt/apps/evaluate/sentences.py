@@ -31,7 +31,7 @@ def sentence_table(
     yield HEADER + "\t".join([*names, "reference", "hypothesis"])
     for system, hyps in systems.texts.items():
         scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
-        values = ([f"{value:.4f}" for value in of_metric.values] for of_metric in scores)
+        values = ([f"{value:.4f}" for value in result.values] for result in scores)
         columns = [*ids, *values, *sources, systems.refs, hyps]
         for number, cells in enumerate(zip(*columns, strict=True), 1):
             yield "\t".join(" ".join(cell.split()) for cell in (system, str(number), *cells))

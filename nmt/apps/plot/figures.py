@@ -232,9 +232,9 @@ def metric_label(name: str) -> str:
     """
     from nmt.scoring.metrics import METRICS
 
-    of_set, _, metric = name.rpartition("/")
+    set_name, _, metric = name.rpartition("/")
     label = PERPLEXITIES.get(metric) or (METRICS[metric].label if metric in METRICS else metric)
-    return f"{label} of {of_set}" if of_set else label
+    return f"{label} of {set_name}" if set_name else label
 
 
 def _observe(observer: str) -> str:

@@ -127,8 +127,8 @@ def _draw(
             round(weight, 3),
             f"{_isolated(tgt[row])} ← {_isolated(src[column])}",
         )
-        for row, of_row in enumerate(weights)
-        for column, weight in enumerate(of_row)
+        for row, row_weights in enumerate(weights)
+        for column, weight in enumerate(row_weights)
         if weight >= VISIBLE
     ]
     return HeatMap(

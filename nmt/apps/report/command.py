@@ -140,12 +140,12 @@ def _print_notes(file: str, variants: Sequence[Variant], folders: Sequence[str |
     from nmt.run.predictions import different_predictions, not_comparable
     from nmt.run.results import read_result
 
-    of_group: dict[str, list[Path]] = {}
+    groups: dict[str, list[Path]] = {}
     for variant in variants:
         places = [_folder(variant, runs) for runs in folders]
         known = [place for place in places if read_result(place).ppl is not None]
-        of_group.setdefault(variant.group, []).extend(known)
-    differ = [key for group in of_group.values() for key in different_predictions(group)]
+        groups.setdefault(variant.group, []).extend(known)
+    differ = [key for group in groups.values() for key in different_predictions(group)]
     if differ:
         print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
     places = [_folder(variant, runs) for variant in variants for runs in folders]

@@ -67,6 +67,6 @@ def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:
         marked.append(Part(word, not same))
         start = begin + len(word)
     return [
-        Part("".join(part.text for part in of_kind), differs)
-        for differs, of_kind in itertools.groupby(marked, key=lambda part: part.differs)
+        Part("".join(part.text for part in parts), differs)
+        for differs, parts in itertools.groupby(marked, key=lambda part: part.differs)
     ]

@@ -78,7 +78,7 @@ class _Plot:
     logarithmic: bool = False
     from_zero: bool = False
     closed: bool = False
-    of_dev: Callable[[np.ndarray], np.ndarray] = field(default=lambda values: values)
+    transform_dev: Callable[[np.ndarray], np.ndarray] = field(default=lambda values: values)
 
 
 def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
@@ -96,7 +96,7 @@ def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
             "loss",
             "smoothed_ppl",
             closed=True,
-            of_dev=np.log,  # the log has exp(loss) of dev
+            transform_dev=np.log,  # the log has exp(loss) of dev
         ),
         _Plot("Learning rate", "Learning rate", "lr", from_zero=True, closed=True),
         _Plot(
@@ -140,7 +140,7 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
             lines.append(_Line(curve, "train", color, style))
         if plot.dev is not None:
             curve = run.curve("dev", plot.dev, by_time)
-            curve = Curve(curve.updates, plot.of_dev(curve.values))
+            curve = Curve(curve.updates, plot.transform_dev(curve.values))
             if both and len(runs) == 1:
                 color = SERIES[1]
             marker = MARKERS[number % len(MARKERS)]
@@ -205,12 +205,12 @@ def bars(
     """
     figure, axes = _axes()
     width = 0.8 / len(values)
-    for number, of_run in enumerate(values):
+    for number, run_values in enumerate(values):
         places = [i + (number - (len(values) - 1) / 2) * width for i in range(len(groups))]
-        heights = [0.0 if value is None else value for value in of_run]
+        heights = [0.0 if value is None else value for value in run_values]
         drawn = axes.bar(places, heights, width * 0.92, color=SERIES[number % len(SERIES)])
         if len(values) == 1:
-            labels = ["" if value is None else f"{value:.1f}" for value in of_run]
+            labels = ["" if value is None else f"{value:.1f}" for value in run_values]
             axes.bar_label(drawn, labels, fontsize=7, color=MUTED, padding=1)
     axes.set_xticks(range(len(groups)), groups)
     if len(groups) > 7:

@@ -163,9 +163,9 @@ class Outputs:
         """chrF of each sentence, of each run."""
         return [
             sentence_scores(
-                of_run, self.systems.refs, ["chrf"], self.tgt_lang, self.systems.other_refs
+                hyps, self.systems.refs, ["chrf"], self.tgt_lang, self.systems.other_refs
             )[0].values
-            for of_run in self.texts
+            for hyps in self.texts
         ]
 
     def by_length(self) -> list[list[LengthBucket]]:
@@ -215,17 +215,17 @@ class Outputs:
 
     def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
         rows = [
-            [i for i, pair in enumerate(zip(of, self.systems.refs, strict=True)) if has(*pair)]
-            for of in self.texts
+            [i for i, pair in enumerate(zip(hyps, self.systems.refs, strict=True)) if has(*pair)]
+            for hyps in self.texts
         ]
         return self._fault_in(rows, name, meaning)
 
     def _fault_in(self, rows: list[list[int]], name: str, meaning: str) -> Fault:
         lines = []
-        for of_run in rows:
+        for run_rows in rows:
             with contextlib.suppress(NmtError):  # without its source, a line is only counted
-                lines.append([self._example(row) for row in of_run[:FAULTY_LINES]])
-        return Fault(name, meaning, [len(of) for of in rows], lines)
+                lines.append([self._example(row) for row in run_rows[:FAULTY_LINES]])
+        return Fault(name, meaning, [len(run_rows) for run_rows in rows], lines)
 
     def _copies(self) -> Fault | None:
         """Return the outputs that repeat the source; None if the source is missing."""
@@ -236,17 +236,17 @@ class Outputs:
         rows = [
             [
                 i
-                for i, (hyp, src) in enumerate(zip(of, sources, strict=True))
+                for i, (hyp, src) in enumerate(zip(hyps, sources, strict=True))
                 if hyp == src and not is_blank(hyp) and hyp != self.systems.refs[i]
             ]
-            for of in self.texts
+            for hyps in self.texts
         ]
         meaning = "the output is the source, and the reference is not"
         return self._fault_in(rows, "Source", meaning)
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
         """Return a fault that only the training could count, from its log."""
-        role, _, of_set = self.split.partition(".")
+        role, _, set_name = self.split.partition(".")
         counts: list[int | None] = []
         for run in self.runs:
             best = run.folder.best() or ""
@@ -256,7 +256,7 @@ class Outputs:
                 record = run.metrics.last("average")
             else:
                 record = run.metrics.last("dev", update_of(best))
-            value = record.get(f"{of_set}/{key}" if of_set else key)
+            value = record.get(f"{set_name}/{key}" if set_name else key)
             counts.append(None if value is None else int(value))
         return Fault(name, meaning, counts, [])
 
@@ -271,8 +271,11 @@ class Outputs:
         rows = [i for i, ref in enumerate(refs) if len(split_words(ref)) >= MIN_WORDS]
         if len(rows) < 4 * EXAMPLES:
             rows = [i for i, ref in enumerate(refs) if not is_blank(ref)]
-        mean = {i: sum(of[i] for of in self.scores) / len(self.scores) for i in rows}
-        gap = {i: max(of[i] for of in self.scores) - min(of[i] for of in self.scores) for i in rows}
+        mean = {i: sum(scores[i] for scores in self.scores) / len(self.scores) for i in rows}
+        gap = {
+            i: max(scores[i] for scores in self.scores) - min(scores[i] for scores in self.scores)
+            for i in rows
+        }
         ranked = sorted(rows, key=lambda i: (-mean[i], i))
         groups = {
             "Random": sorted(Random(EXAMPLES_SEED).sample(rows, min(EXAMPLES, len(rows)))),
@@ -281,7 +284,7 @@ class Outputs:
         }
         if len(self.runs) > 1:
             groups["Largest difference"] = sorted(rows, key=lambda i: (-gap[i], i))[:EXAMPLES]
-        return {name: [self._example(i) for i in of] for name, of in groups.items()}
+        return {name: [self._example(i) for i in indices] for name, indices in groups.items()}
 
     def rows(self) -> list[Row]:
         """Return all lines, with the outputs of all runs."""
@@ -294,7 +297,7 @@ class Outputs:
 
     def _example(self, row: int) -> Example:
         reference = self.systems.refs[row]
-        compared = [compare(of[row], reference) for of in self.texts]
+        compared = [compare(hyps[row], reference) for hyps in self.texts]
         outputs = [
             Output(run.label, parts, scores[row])
             for run, (parts, _), scores in zip(self.runs, compared, self.scores, strict=True)

@@ -222,8 +222,8 @@ def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
 
 def _test_scores(run: ReportedRun) -> dict[str, str | None]:
     """Return the scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
-    of_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
-    name, scores = next(iter(of_sets.items()))
+    test_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
+    name, scores = next(iter(test_sets.items()))
     values = {score["name"]: score["value"] for score in scores or ()}
     metrics = dict.fromkeys([run.recipe.score.select_by, "bleu", "chrf"])
     return {
@@ -271,17 +271,17 @@ def _scores(
     if len(runs) == 1 or not outputs:
         return _logged_scores(runs)
     tables = []
-    for of_set in outputs:
+    for held_out in outputs:
         try:
-            compared = compare_systems(of_set.systems, COMPARED, RESAMPLES, progress=progress)
+            compared = compare_systems(held_out.systems, COMPARED, RESAMPLES, progress=progress)
         except NmtError as error:
             logged, notes = _logged_scores(runs)
             return logged, [*notes, str(error.what)]
-        of_runs = [compared.scores[run.name] for run in runs]
+        run_scores = [compared.scores[run.name] for run in runs]
         labels = [run.label for run in runs]
         tables += [
-            _score_table(of_set.split, list(zip(labels, entries, strict=True)))
-            for entries in zip(*of_runs, strict=True)
+            _score_table(held_out.split, list(zip(labels, entries, strict=True)))
+            for entries in zip(*run_scores, strict=True)
         ]
     return tables, []
 
@@ -307,11 +307,13 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
         if not sets:
             last = run.metrics.last("dev")
             names = [*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"]
-            of_dev = [Score(name, last[name], "") for name in dict.fromkeys(names) if name in last]
-            if of_dev:
+            dev_scores = [
+                Score(name, last[name], "") for name in dict.fromkeys(names) if name in last
+            ]
+            if dev_scores:
                 place = f"dev, update {last['update']:,}"
                 notes.append(f"{run.label} has no test scores; those of {place} are shown.")
-                for score in of_dev:
+                for score in dev_scores:
                     found.setdefault(("dev", score.name), {})[run.label] = score
         for name, scores in sets.items():
             for values in scores:
@@ -321,9 +323,12 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
     tables = [
         _score_table(
             name,
-            [(label, Comparison(of_runs[label]) if label in of_runs else None) for label in labels],
+            [
+                (label, Comparison(run_scores[label]) if label in run_scores else None)
+                for label in labels
+            ],
         )
-        for (name, _), of_runs in found.items()
+        for (name, _), run_scores in found.items()
     ]
     return tables, notes
 
@@ -350,9 +355,9 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
         try:
             outputs.append(Outputs(runs, split))
         except NmtError as error:
-            of_set = f" of {split}" if len(splits) > 1 else ""
+            suffix = f" of {split}" if len(splits) > 1 else ""
             apart = " and scores are not compared" if len(runs) > 1 else ""
-            notes.append(f"Translations{of_set} are not shown{apart}: {error.summary}")
+            notes.append(f"Translations{suffix} are not shown{apart}: {error.summary}")
     if rest := splits[MAX_SETS:]:
         notes.append(f"Translations of {', '.join(rest)} are not shown: the report has {MAX_SETS}.")
     return outputs, notes
@@ -365,8 +370,8 @@ def _output_sections(
     counts: TrainingCounts = {}
     shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
     return [
-        _output_section(number, runs, of_set, translators, counts)
-        for number, of_set in enumerate(shown, 1)
+        _output_section(number, runs, held_out, translators, counts)
+        for number, held_out in enumerate(shown, 1)
     ]
 
 
@@ -404,8 +409,8 @@ def _output_section(
         else:
             # a line of a small set can be in several groups
             shown = {example.line: example for group in examples.values() for example in group}
-            of_run, problem = heat_maps(run, translator, outputs, list(shown.values()))
-            maps += of_run
+            run_maps, problem = heat_maps(run, translator, outputs, list(shown.values()))
+            maps += run_maps
         if problem:
             notes.append(f"The attention of {run.label} is not shown: {problem}")
     return OutputSection(
@@ -448,7 +453,7 @@ def _length_panel(number: int, split: str, lengths: list[list[LengthBucket]]) ->
     return figures.bars(
         "BLEU by sentence length",
         groups,
-        [[bucket.scores[0].value for bucket in of_run] for of_run in lengths],
+        [[bucket.scores[0].value for bucket in buckets] for buckets in lengths],
         "Words of the reference",
         "BLEU (0 to 100)",
         f"BLEU of sentences of {', '.join(groups)} words of {split}",
@@ -462,8 +467,8 @@ def _frequency_panel(number: int, split: str, frequencies: list[list[FrequencyBu
         "Words by training frequency",
         groups,
         [
-            [None if bucket.f1 is None else 100 * bucket.f1 for bucket in of_run]
-            for of_run in frequencies
+            [None if bucket.f1 is None else 100 * bucket.f1 for bucket in buckets]
+            for buckets in frequencies
         ],
         "Occurrences in the training text",
         "F1 of the words (%)",

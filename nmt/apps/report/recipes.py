@@ -51,12 +51,12 @@ class KeyRow:
 
 def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
     """Return the keys that at least one recipe has, in the order of docs/recipe-keys.md."""
-    of_recipes = [_values(recipe) for recipe in recipes]
-    names = list(dict.fromkeys(name for values in of_recipes for name in values))
+    recipe_values = [_values(recipe) for recipe in recipes]
+    names = list(dict.fromkeys(name for values in recipe_values for name in values))
     order = list(dict.fromkeys(name.partition(".")[0] for name in names))
     rows = []
     for name in sorted(names, key=lambda name: ("." in name, order.index(name.partition(".")[0]))):
-        found = [values.get(name) for values in of_recipes]
+        found = [values.get(name) for values in recipe_values]
         texts = [None if one is None else one[0] for one in found]
         field = next(one[1] for one in found if one is not None)
         defaults = [None if one is None else one[2] for one in found]

@@ -43,7 +43,7 @@ def source_words(
         split: as in ``SearchOptions``.
         src: its language; None = the source language of the model.
     """
-    pieces = [piece for _, of_part in codec.divide(line, split, src) for piece in of_part]
+    pieces = [piece for _, part_pieces in codec.divide(line, split, src) for piece in part_pieces]
     return _place(_group(codec, pieces)[0], line)
 
 

@@ -108,8 +108,8 @@ def suggest(
             the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
         row: the size of the model; None = by the number of words.
     """
-    of_corpus = size_for(facts.target_words, GPU if gpu else CPU)
-    row = row or of_corpus
+    fitting = size_for(facts.target_words, GPU if gpu else CPU)
+    row = row or fitting
     size, validations = row, VALIDATIONS
     why_so_long = "more give a better model (--suggest ... --hours)"
     if budget is not None and not gpu:
@@ -134,7 +134,7 @@ def suggest(
         *_data(paths, facts),
         Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
         *segment,
-        *_model(size, facts.target_words, smaller=row != of_corpus),
+        *_model(size, facts.target_words, smaller=row != fitting),
         *training,
     ]
     if not facts.tgt.spaced and not facts.tokenized:

@@ -81,8 +81,8 @@ def requested(args: argparse.Namespace) -> Callable[[], None] | None:
             "no recipe is named",
             fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
         )
-    of_training = (args.recipe, args.variant, args.resume, args.fresh, args.dry_run)
-    if args.suggest is not None and any(of_training):
+    training_options = (args.recipe, args.variant, args.resume, args.fresh, args.dry_run)
+    if args.suggest is not None and any(training_options):
         raise UserError(
             "--suggest writes a recipe and does not train: it takes no recipe, no key=value and "
             "no --variant, --resume, --fresh or --dry-run",

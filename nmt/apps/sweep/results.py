@@ -242,10 +242,10 @@ def collect(
     dev_metric = next(iter(recipes.values())).score.select_by
     metric = metric or dev_metric
     split: Split = "test" if all(_tests(recipe, metric) for recipe in recipes.values()) else "dev"
-    of_variant: dict[str, list[PlannedRun]] = {}
+    by_variant: dict[str, list[PlannedRun]] = {}
     for run in runs:
-        of_variant.setdefault(run.variant.name, []).append(run)
-    systems = [_system(planned, outcomes, metric, split) for planned in of_variant.values()]
+        by_variant.setdefault(run.variant.name, []).append(run)
+    systems = [_system(planned, outcomes, metric, split) for planned in by_variant.values()]
     compare = _Compare(systems, recipes, baseline, metric, split, resamples)
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
         compare.notes.append("the variants select their best checkpoints by different metrics")
@@ -282,12 +282,12 @@ def summarize(
 
 def _different_predictions(systems: Sequence[SystemResult]) -> list[str]:
     """Return in what the predictions of variants of the same base and corpus differ."""
-    of_group: dict[str, list[str]] = {}
+    by_group: dict[str, list[str]] = {}
     for system in systems:
         if system.ppl is not None:  # it has a perplexity in the table
             finished = next(run.folder for run in system.runs if run.finished)
-            of_group.setdefault(system.group, []).append(finished)
-    found = [key for folders in of_group.values() for key in different_predictions(folders)]
+            by_group.setdefault(system.group, []).append(finished)
+    found = [key for folders in by_group.values() for key in different_predictions(folders)]
     return list(dict.fromkeys(found))
 
 
@@ -392,14 +392,14 @@ class _Compare:
         folders = ([one.folder for one, _ in pairs], [other.folder for _, other in pairs])
         names = held_out_entries(self.recipes[after.name], self.split)
         try:
-            of_sets = [_statistics(folders, name, self.metric) for name in names]
+            set_statistics = [_statistics(folders, name, self.metric) for name in names]
         except UserError as error:  # another reference, or output that was deleted
             self.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
             return None
         tests = paired_tests(
-            of_sets[0][0],
-            [first for _, first, _ in of_sets],
-            [second for _, _, second in of_sets],
+            set_statistics[0][0],
+            [first for _, first, _ in set_statistics],
+            [second for _, _, second in set_statistics],
             self.resamples,
         )
         return Difference(
