@@ -27,7 +27,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.eager_loop import EagerLoop, baseline_recipe
-from nmt.config.load import dump_recipe, load_recipe
+from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
 from nmt.decoding.translator import Translator
@@ -76,7 +76,7 @@ def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
     def reached() -> bool:
         return any(score >= until for _, score in trainer.state.history)
 
-    with TrainingFolder(recipe.out, dump_recipe(recipe)) as run, MetricsLog(run) as log:
+    with TrainingFolder(recipe.out, recipe) as run, MetricsLog(run) as log:
         trainer = Trainer(make_task(recipe, prepared, device, precision), run, log, reached)
         ended = trainer.run()
         state = trainer.state

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import hooks
-from nmt.config.load import as_recipe, dump_recipe
+from nmt.config.load import as_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
@@ -28,7 +28,7 @@ from nmt.run.checkpoint import (
     space_needed,
 )
 from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder, with_stored_form
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog, NullLogger
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
@@ -205,11 +205,9 @@ class Training:
         device = world.local_device(resolve_device(recipe.device))
         can_use_fp16 = recipe.train.shard != "full"
         precision = resolve_precision(recipe.precision, device, can_use_fp16)
-        recipe = with_stored_form(with_segment_of_parent(recipe, resume), resume)
+        recipe = with_segment_of_parent(recipe, resume)
         obtain_corpus(recipe)
-        self.run_folder = TrainingFolder(
-            recipe.out, dump_recipe(recipe), resume=resume, fresh=fresh
-        )
+        self.run_folder = TrainingFolder(recipe.out, recipe, resume=resume, fresh=fresh)
         self.finished: str | None = None
         if self.run_folder.finished:
             self.finished = str(read_summary(self.run_folder).get("reason"))

@@ -12,20 +12,22 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.config.load import recipe_from_text
+from nmt.config.recipe import Recipe
 from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint, save_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.runtime import files
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
-RECIPE = """\
-src: gl
-tgt: en
-data:
-  train: [/corpus/train]
-  dev: /corpus/dev
-  normalize: clean
-"""
+
+
+def recipe(*overrides: str) -> Recipe:
+    text = "src: gl\ntgt: en\ndata: {train: [/corpus/train], dev: /corpus/dev}"
+    return recipe_from_text(text, "recipe", overrides)
+
+
+RECIPE = recipe()
 
 
 def weights(update: int) -> dict[str, Tensor]:
@@ -48,7 +50,7 @@ def save(run: RunFolder, update: int, best: int | None = None, keep: int = 1) ->
     return save_checkpoint(run, state(update, best), weights(update), moments(update), keep)
 
 
-def trained(path: Path, *updates: int, keep: int = 9, recipe: str = RECIPE) -> RunFolder:
+def trained(path: Path, *updates: int, keep: int = 9, recipe: Recipe = RECIPE) -> RunFolder:
     """Return an unlocked run folder with checkpoints at these updates."""
     run = TrainingFolder(path, recipe)
     with run:

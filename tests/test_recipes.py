@@ -11,8 +11,9 @@ import torch
 
 from nmt.apps.sweep.plan import grid
 from nmt.cli.train import main
-from nmt.config.load import dump_recipe, load_recipe, load_sweep, load_variants
+from nmt.config.load import load_recipe
 from nmt.config.schedules import InverseSqrt
+from nmt.config.variants import load_sweep, load_variants
 from nmt.data.prepare import prepare
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
@@ -199,7 +200,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
     ]:
         recipe = load_recipe(path, [*overrides, f"out={tmp_path / 'runs' / name}"], name)
         prepared = prepare(recipe, progress=False)
-        folder = TrainingFolder(recipe.out, dump_recipe(recipe))
+        folder = TrainingFolder(recipe.out, recipe)
         with folder as run, MetricsLog(run) as log:
             task = make_task(recipe, prepared, torch.device("cpu"), "fp32")
             trainer = Trainer(task, run, log, lambda: False)

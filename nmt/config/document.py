@@ -1,8 +1,4 @@
-"""Recipes as they are written: trees of text with places, which overrides and variants change.
-
-A document is the ``Node`` of a recipe or of a part of one. Merging two documents is merging
-dictionaries. ``nmt.config.load`` makes recipes of them.
-"""
+"""Overrides, paths and merging: what changes a recipe before it is checked."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.errors import COMMAND_LINE, format_value
-from nmt.config.recipe import ENTRIES, OLD_DEFAULTS, RENAMED_KEYS, RENAMED_VALUES, groups
-from nmt.config.schema import keys_of
-from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none, read_value
+from nmt.config.recipe import ENTRIES, groups
+from nmt.config.schema import is_none, keys_of
+from nmt.config.yaml import Document, KeyPath, Place, Problem, key_name, read_value
 from nmt.errors import UserError
 from nmt.runtime.files import require_usable
 from nmt.runtime.missing import url_of
@@ -32,7 +28,9 @@ PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
 }
 
 
-def apply_overrides(document: Node, overrides: Sequence[str], problems: list[Problem]) -> Node:
+def apply_overrides(
+    document: Document, overrides: Sequence[str], problems: list[Problem]
+) -> Document:
     """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``.
 
     Raises:
@@ -40,25 +38,22 @@ def apply_overrides(document: Node, overrides: Sequence[str], problems: list[Pro
     """
     given = _read_overrides(overrides, problems)
     # kinds come first: they decide which other keys of a group stay
-    for path, node in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
-        if scalar := _scalar_above(document, path):
-            text = f"{'.'.join(path)}={format_value(node.plain())}"
-            problems.append(Problem(COMMAND_LINE, f'{text}: "{scalar}" is not a group of keys'))
+    for path, value in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
+        above = [path[:depth] for depth in range(1, len(path))]
+        scalars = [a for a in above if isinstance(document.get(a), (str, list))]
+        if scalars and not is_none(document.get(scalars[0])):
+            text = f"{key_name(path)}={format_value(value)}"
+            what = f'{text}: "{key_name(scalars[0])}" is not a group of keys'
+            problems.append(Problem(COMMAND_LINE, what))
             continue
         # a shell completes paths that are relative to the working directory
-        document = merge(document, absolute_paths(nest(path, node), Path.cwd()))
+        change = absolute_paths(nest(path, value, Place(COMMAND_LINE, COMMAND_LINE)), Path.cwd())
+        document = merge(document, change)
     return document
 
 
-def _read_overrides(
-    overrides: Sequence[str], problems: list[Problem]
-) -> dict[tuple[str, ...], Node]:
-    """Return the values of ``key=value`` overrides, each by the path of its key.
-
-    Raises:
-        UserError: a path is not UTF-8.
-    """
-    given: dict[tuple[str, ...], Node] = {}
+def _read_overrides(overrides: Sequence[str], problems: list[Problem]) -> dict[KeyPath, Any]:
+    given: dict[KeyPath, Any] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
         path = tuple(name.split("."))
@@ -69,130 +64,98 @@ def _read_overrides(
             problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice', "pass it once"))
         elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
             require_usable(text, str(COMMAND_LINE))
-            of_value: list[Problem] = []
+            found: list[Problem] = []
             try:
-                given[path] = read_value(text, COMMAND_LINE, of_value)
-                problems += [Problem(COMMAND_LINE, f"{override}: {p.text}") for p in of_value]
+                given[path], _ = read_value(text, "value", found)
             except UserError as error:
-                problems.append(Problem(COMMAND_LINE, f"{override}: {error.what}"))
+                found.append(Problem(COMMAND_LINE, error.what))
+            problems += [Problem(COMMAND_LINE, f"{override}: {p.text}") for p in found]
         else:
-            given[path] = Node(text, COMMAND_LINE, COMMAND_LINE)
+            given[path] = text
     return given
 
 
-def _scalar_above(document: Node, path: KeyPath) -> str:
-    """Return the name of the first key above ``path`` that has a value and is not a group."""
-    for depth in range(1, len(path)):
-        node = document.find(path[:depth])
-        if node and not isinstance(node.value, dict) and not is_none(node.value):
-            return ".".join(path[:depth])
-    return ""
-
-
-def set_key(document: Node, path: KeyPath, text: str) -> Node:
-    """Return a recipe with another value of a key, placed where its group is."""
-    near = document.nearest(path) or document
-    return merge(document, nest(path, replace(near, value=text)))
-
-
-def nest(path: KeyPath, node: Node) -> Node:
-    """Return a recipe in which only the key at ``path`` has a value."""
+def nest(path: KeyPath, value: Any, place: Place) -> Document:
+    """Return a document in which only the key at ``path`` has a value."""
+    places = {path[:length]: place for length in range(1, len(path) + 1)}
     for key in reversed(path):
-        node = replace(node, value={key: node})
-    return node
+        value = {key: value}
+    return Document(value, places, place.value.file)
 
 
-def merge(base: Node, changes: Node) -> Node:
+def merge(base: Document, changes: Document) -> Document:
     """Return a recipe with the keys of ``changes``; a group in both is merged key by key.
 
     A ``kind`` in ``changes`` removes the keys of the base's group that only other kinds have.
     """
-    merged = dict(base.group)
-    for name, new in changes.group.items():
+    merged = dict(base.values)
+    for name, new in changes.values.items():
         old = merged.get(name)
-        if name in groups() and old and isinstance(new.value, dict):
-            if not isinstance(old.value, dict) and not is_none(old.value):
+        if name in groups() and old is not None and isinstance(new, dict):
+            old = {} if is_none(old) else old
+            if not isinstance(old, dict):
                 continue  # wrong in the base, where the error belongs
-            kept, kinds = old.group, groups()[name]
-            kind = new.group.get("kind")
-            if kind and isinstance(kind.value, str) and kind.value in kinds:
-                of_any_kind = {key for model in kinds.values() for key in keys_of(model)}
-                foreign = of_any_kind - keys_of(kinds[kind.value]).keys()
-                kept = {key: node for key, node in kept.items() if key not in foreign}
-            new = replace(old, value={**kept, **new.group})
+            kinds, kind = groups()[name], new.get("kind")
+            if isinstance(kind, str) and kind in kinds:
+                foreign = {key for model in kinds.values() for key in keys_of(model)}
+                foreign -= keys_of(kinds[kind]).keys()
+                old = {key: value for key, value in old.items() if key not in foreign}
+            new = {**old, **new}
         merged[name] = new
-    return replace(base, value=merged)
+    kept = {
+        path: place
+        for path, place in base.places.items()
+        if path[:2] not in changes.places or (len(path) == 1 and path[0] in groups())
+    }
+    return Document(merged, {**changes.places, **kept}, base.file)
 
 
-def as_node(value: Any, at: Location) -> Node:
-    """Return a Python value as the node that a YAML file with it would give."""
+def as_document(values: Mapping[str, Any], file: str) -> Document:
+    """Return Python values as the document that a YAML file with them would give."""
+    return Document(_as_text(values), {}, file)
+
+
+def _as_text(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return Node({str(key): as_node(inner, at) for key, inner in value.items()}, at, at)
+        return {str(key): _as_text(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return Node([as_node(item, at) for item in value], at, at)
+        return [_as_text(item) for item in value]
     if value is None or isinstance(value, bool):
-        return Node("none" if value is None else str(value).lower(), at, at)
-    return Node(str(value), at, at)
+        return format_value(value)
+    return str(value)
 
 
-def absolute_paths(recipe: Node, folder: Path) -> Node:
+def absolute_paths(document: Document, folder: Path) -> Document:
     """Return a recipe, or a part of one, whose relative paths are resolved in ``folder``.
 
     Raises:
         UserError: a path is not UTF-8.
     """
+    values = dict(document.values)
     for (group, key), is_word in PATHS.items():
-        if node := recipe.find((group, key)):
-            changes = nest((group, key), _absolute(node, folder, is_word))
-            recipe = merge(recipe, changes)
-    return recipe
+        if document.get((group, key)) is not None:
+            at = document.place((group, key)).value
+            absolute = _absolute(values[group][key], folder, is_word, str(at))
+            values[group] = {**values[group], key: absolute}
+    return replace(document, values=values)
 
 
-def _absolute(node: Node, folder: Path, is_word: Callable[[str], bool]) -> Node:
-    if isinstance(node.value, list):
-        return replace(node, value=[_absolute(item, folder, is_word) for item in node.value])
-    if isinstance(node.value, dict):  # an entry of a corpus
-        keys = {
-            k: _absolute(v, folder, is_word) if k in ("path", "other_refs") else v
-            for k, v in node.value.items()
+def _absolute(value: Any, folder: Path, is_word: Callable[[str], bool], at: str) -> Any:
+    if isinstance(value, list):
+        return [_absolute(item, folder, is_word, at) for item in value]
+    if isinstance(value, dict):  # an entry of a corpus
+        return {
+            k: _absolute(v, folder, is_word, at) if k in ("path", "other_refs") else v
+            for k, v in value.items()
         }
-        return replace(node, value=keys)
-    if not isinstance(node.value, str) or not node.value or is_word(node.value):
-        return node
-    if url := url_of(node.value):
+    if not value or is_word(value):
+        return value
+    if url := url_of(value):
         raise UserError(
             f"{url} is a URL, and this key needs a path",
-            at=str(node.at),
+            at=at,
             fix="download the files and give their path; data.download names a public corpus",
         )
-    path = os.path.normpath(folder / os.path.expanduser(node.value))
-    require_usable(path, str(node.at))
-    return replace(node, value=path)
-
-
-def with_present_names(document: Node) -> Node:
-    """Return a stored recipe with the present names of its keys and values.
-
-    Keys that it lacks get the default of its version if the present one differs.
-    """
-
-    def renamed(group: str, node: Node) -> Node:
-        keys = {}
-        for key, inner in node.group.items():
-            name = RENAMED_KEYS.get(f"{group}.{key}", f"{group}.{key}")
-            values = RENAMED_VALUES.get(name, {})
-            if isinstance(inner.value, str) and inner.value in values:
-                inner = replace(inner, value=values[inner.value])
-            keys[name.rpartition(".")[2]] = inner
-        return replace(node, value=keys)
-
-    keys = {
-        name: renamed(name, node) if isinstance(node.value, dict) else node
-        for name, node in document.group.items()
-    }
-    document = replace(document, value=keys)
-    for name, value in OLD_DEFAULTS.items():
-        path = tuple(name.split("."))
-        if document.find(path[:-1]) and not document.find(path):
-            document = set_key(document, path, value)
-    return document
+    path = os.path.normpath(folder / os.path.expanduser(value))
+    require_usable(path, at)
+    return path

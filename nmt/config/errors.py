@@ -6,14 +6,14 @@ import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from nmt.config.other_toolkits import our_name, our_value
-from nmt.config.recipe import ENTRIES, RENAMED_KEYS, RENAMED_VALUES, Recipe, default_kind, groups
-from nmt.config.schema import keys_of
-from nmt.config.yaml import KEY_LIST, KeyPath, Location, Node, Problem, key_name
+from nmt.config.recipe import Recipe, default_kind, groups
+from nmt.config.schema import keys_of, models_of
+from nmt.config.yaml import KEY_LIST, Document, KeyPath, Location, Place, Problem, key_name
 from nmt.errors import UserError
 
 COMMAND_LINE = Location("command line")
@@ -22,6 +22,7 @@ MAX_SHOWN = 60  # characters of a wrong value
 ADD = f"add the key; {KEY_LIST}"
 CHANGE = f"change the keys that the message names; {KEY_LIST}"
 RENAME = f"rename or delete the key; {KEY_LIST}"
+NAME = 'has letters, digits, ".", "_" and "-", and begins with a letter or digit'
 
 
 def raise_problems(problems: Iterable[Problem], file: str) -> None:
@@ -40,73 +41,106 @@ def raise_problems(problems: Iterable[Problem], file: str) -> None:
         raise UserError("\n".join(lines), fix=fix)
 
 
-def explain(failure: ValidationError, document: Node) -> Iterator[Problem]:
-    """Yield every error of pydantic at the place of the key or value that caused it."""
-    for error in failure.errors(include_url=False, include_input=True):
-        if entry := _entry_path(error["loc"], document):
-            yield from _explain_entry(error, entry, document)
-            continue
-        path, index = _key_path(error["loc"])
-        around = document.nearest(path[:-1]) or document
-        kind = error["type"]
-        if kind == "value_error":  # a rule between keys; its message names them
-            for text in str(error["ctx"]["error"]).splitlines():
-                yield Problem(_first_key_in(text, path, document), text, CHANGE)
-        elif kind == "extra_forbidden":
-            node = document.find(path)
-            assert node is not None
-            yield Problem(node.key_at, _unknown_key(path, document), RENAME)
-        elif kind == "missing" and index is None:
-            yield Problem(around.key_at, _missing_key(path, document), ADD)
-        elif kind == "union_tag_invalid":
-            node = document.find((*path, "kind")) or document.find(path) or around
-            yield Problem(node.at, _wrong_kind(path, node))
-        else:
-            if kind == "missing":  # a list with too few items: the list is wrong
-                index = None
-            node = document.find(path) or around
-            # a single path may replace a list of one, so a value without items can have an index
-            if index is not None and isinstance(node.value, list):
-                node = document.find((*path, index)) or node
-            yield Problem(node.at, _wrong_value(path, index is not None, node, document))
+class _Wrong(NamedTuple):
+    """What an error of pydantic is about.
 
-
-def _entry_path(loc: tuple[int | str, ...], document: Node) -> tuple[str, ...]:
-    """Return the path of the mapping of a corpus in which an error is; empty if it is in none.
-
-    A recipe may write a single mapping without a list, where pydantic sees the first of a list.
+    Attributes:
+        path: of the value in the document.
+        group: the class of the group that has the key.
+        key: the key, the last one in ``path``.
+        is_item: whether it is about an item of the key's list.
     """
-    loc = _without_kind(loc)
-    key = tuple(map(str, loc[:2]))
-    if len(loc) < 3 or key not in ENTRIES:
-        return ()
-    written = document.find(key)
-    path = (*key, str(loc[2])) if written and isinstance(written.value, list) else key
-    node = document.find(path)
-    return path if node and isinstance(node.value, dict) else ()
+
+    path: KeyPath
+    group: type[BaseModel]
+    key: str
+    is_item: bool
 
 
-def _explain_entry(error: Any, path: tuple[str, ...], document: Node) -> Iterator[Problem]:
-    """Yield the problem of an entry of a corpus that is written as a mapping."""
-    node, model = document.find(path), ENTRIES[path[0], path[1]]
-    assert node is not None
-    kind, options = error["type"], keys_of(model)
-    if kind == "value_error":  # its messages begin with the key
-        for text in str(error["ctx"]["error"]).splitlines():
-            at = node.group.get(text.partition(":")[0], node).at
-            yield Problem(at, f"{key_name(path)}.{text}", CHANGE)
-        return
-    key = str(_without_kind(error["loc"])[3])
-    name = key_name((*path, key))
-    if kind == "missing":
-        yield Problem(node.key_at, f'required key "{name}" is missing', ADD)
-    elif kind == "extra_forbidden":
-        hint = did_you_mean(key, options) or f"; an entry has {', '.join(options)}"
-        yield Problem(node.group[key].key_at, f'unknown key "{name}"{hint}', RENAME)
-    else:
-        wrong = node.group[key]
-        text = f"{name}: {quote_value(wrong.plain())} is not {allowed(model, key)}"
-        yield Problem(wrong.at, text)
+def explain(
+    failure: ValidationError, model: type[BaseModel], document: Document, above: KeyPath = ()
+) -> Iterator[Problem]:
+    """Yield every error of pydantic at the place of the key or value that caused it.
+
+    Args:
+        failure: raised by ``model``.
+        model: ``Recipe``, or another group.
+        document: what was read.
+        above: path of the group in the document.
+    """
+    for error in failure.errors(include_url=False):
+        wrong, kind = _find(error["loc"], model, document, above), error["type"]
+        place, name = document.place(wrong.path), key_name(wrong.path)
+        if kind == "value_error":
+            yield from _explain_rules(str(error["ctx"]["error"]), wrong.path, document)
+        elif error["loc"][-1] == "[key]":
+            yield Problem(place.key, f'"{wrong.path[-1]}" is not a valid name; a name {NAME}')
+        elif kind == "extra_forbidden":
+            yield Problem(place.key, _unknown_key(wrong, document), RENAME)
+        elif kind == "missing" and not wrong.is_item:
+            around = document.place(wrong.path[:-1])
+            yield Problem(around.key, _missing_key(wrong, document), ADD)
+        elif kind == "union_tag_invalid":
+            path = (*wrong.path, "kind")
+            at = document.place(path if document.get(path) is not None else wrong.path).value
+            value = document.get(path)
+            kinds = list(models_of(wrong.group.model_fields[wrong.key].annotation))
+            hint = _our_value(f"{name}.kind", value) or did_you_mean(str(value), kinds)
+            yield Problem(at, f"{name}.kind: {quote_value(value)} is not {join_or(kinds)}{hint}")
+        elif kind == "missing":  # the list has too few items
+            path = wrong.path[:-1]
+            yield Problem(document.place(path).value, _wrong_value(wrong, path, False, document))
+        else:
+            yield Problem(place.value, _wrong_value(wrong, wrong.path, wrong.is_item, document))
+
+
+def _find(
+    loc: tuple[int | str, ...], model: type[BaseModel], document: Document, above: KeyPath
+) -> _Wrong:
+    """Return what pydantic's location names; it also has kinds, union members and list indices."""
+    path, group, key, is_item = above, model, "", False
+    models: dict[str, type[BaseModel]] = {"": model}
+    for part in loc:
+        if isinstance(part, int):
+            # a single value may replace a list of one
+            path = (*path, part) if isinstance(document.get(path), list) else path
+            is_item = True
+        elif part in models and part:
+            models = {"": models[part]}
+        elif isinstance(document.get(path), str):
+            break  # a path that stands for an entry
+        elif "" in models:
+            path, group, key, is_item = (*path, part), models[""], part, False
+            field = keys_of(group).get(part)
+            models = models_of(field.annotation) if field else {}
+        elif isinstance(below := document.get(path), dict) and part in below:
+            path = (*path, part)
+    return _Wrong(path, group, key, is_item)
+
+
+def _explain_rules(text: str, path: KeyPath, document: Document) -> Iterator[Problem]:
+    """Yield the broken rules of a group, each at the first key that it names."""
+    for line in text.splitlines():
+        first = line.partition(":")[0]
+        own = (*path, first)
+        if document.get(own) is not None:
+            text = key_name(own) + line.removeprefix(first)
+            yield Problem(document.place(own).value, text, CHANGE)
+        else:
+            about = f"{key_name(path)}: " if len(path) > 1 else ""
+            place = _first_key_in(line, document) or document.place(path)
+            yield Problem(place.key, about + line, CHANGE)
+
+
+def _first_key_in(text: str, document: Document) -> Place | None:
+    for name in re.findall(r"[a-z_.]+[a-z_](?:\[\d+\](?:\.[a-z_]+)?)?", text):
+        parts = re.findall(r"[a-z_]+|\d+", name)
+        path = tuple(int(part) if part.isdigit() else part for part in parts)
+        # a single entry of a corpus may be written without a list
+        for candidate in (path, tuple(part for part in path if isinstance(part, str))):
+            if document.get(candidate) is not None:
+                return document.place(candidate)
+    return None
 
 
 def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
@@ -115,13 +149,10 @@ def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def kind_of(group: str, document: Node) -> str:
+def kind_of(group: str, document: Document) -> str:
     """Return the kind that a recipe writes for a group, existing or not, or the default kind."""
-    node = document.find((group, "kind"))
-    kinds_exist = "" not in groups()[group]
-    return (
-        node.value if kinds_exist and node and isinstance(node.value, str) else default_kind(group)
-    )
+    kind = document.get((group, "kind"))
+    return kind if "" not in groups()[group] and isinstance(kind, str) else default_kind(group)
 
 
 def allowed(model: type[BaseModel], name: str, item: bool = False) -> str:
@@ -152,7 +183,7 @@ def format_value(value: Any) -> str:
 
 def quote_value(value: Any) -> str:
     """Return a wrong value for an error message, shortened."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         return "a group of keys"
     text = f'"{value}"' if isinstance(value, str) else format_value(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
@@ -163,50 +194,19 @@ def join_or(words: list[str]) -> str:
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
-def _key_path(loc: tuple[int | str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Split pydantic's location into keys, without kinds, and the index in a list."""
-    parts = _without_kind(loc)
-    index = next((i for i, part in enumerate(parts) if isinstance(part, int)), len(parts))
-    item = str(parts[index]) if index < len(parts) else None
-    return tuple(str(part) for part in parts[:index]), item
-
-
-def _without_kind(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return pydantic's location without the kind of its group."""
-    # a group without kinds has the kind "", which no location has: there it is a key
-    has_kind = len(loc) > 1 and loc[1] and loc[1] in groups().get(str(loc[0]), ())
-    return (loc[0], *loc[2:]) if has_kind else loc
-
-
-def _first_key_in(text: str, path: KeyPath, document: Node) -> Location:
-    """Return the place of the first key of the recipe that a message names, or of the group."""
-    names = re.findall(r"[a-z_.]+[a-z_](?:\[\d+\](?:\.[a-z_]+)?)?", text)
-    paths = [re.findall(r"[a-z_]+|\d+", name) for name in names]
-    # a single entry of a corpus may be written without a list
-    paths = [p for path in paths for p in (path, [part for part in path if not part.isdigit()])]
-    found = (document.find(path) for path in paths)
-    return next((node for node in found if node), document.nearest(path) or document).key_at
-
-
-def _missing_key(path: KeyPath, document: Node) -> str:
-    name = ".".join(path)
-    if len(path) == 1 and path[0] in groups():
-        needed = [key for key, f in keys_of(groups()[name][""]).items() if f.is_required()]
+def _missing_key(wrong: _Wrong, document: Document) -> str:
+    name, (group, *inner) = key_name(wrong.path), wrong.path
+    if wrong.group is Recipe and group in groups():
+        needed = [key for key, f in keys_of(groups()[wrong.key][""]).items() if f.is_required()]
         return f'required group "{name}" is missing; it needs {" and ".join(needed)}'
-    kind = kind_of(path[0], document) if len(path) > 1 else ""
+    kind = kind_of(group, document) if inner and group in groups() else ""
     return f'required key "{name}" is missing' + (f"; kind: {kind} needs it" if kind else "")
 
 
-def _wrong_kind(path: KeyPath, node: Node) -> str:
-    name, value, kinds = f"{path[0]}.kind", node.plain(), list(groups()[path[0]])
-    hint = _new_value(name, value) or did_you_mean(str(value), kinds)
-    return f"{name}: {quote_value(value)} is not {join_or(kinds)}{hint}"
-
-
-def _wrong_value(path: KeyPath, is_item: bool, node: Node, document: Node) -> str:
-    model = groups()[path[0]][kind_of(path[0], document)] if len(path) > 1 else Recipe
-    name, value, what = ".".join(path), node.plain(), allowed(model, path[-1], is_item)
-    hint = _new_value(name, value)
+def _wrong_value(wrong: _Wrong, path: KeyPath, is_item: bool, document: Document) -> str:
+    value, what = document.get(path), allowed(wrong.group, wrong.key, is_item)
+    name = key_name(path[:-1] if path and isinstance(path[-1], int) else path)
+    hint = "; it must have at least one" if value == {} else _our_value(name, value)
     if isinstance(value, str) and not hint:
         if re.fullmatch(r"[\w+]+(, [\w+]+)* or [\w+]+", what):
             hint = did_you_mean(value, re.split(", | or ", what))
@@ -215,54 +215,46 @@ def _wrong_value(path: KeyPath, is_item: bool, node: Node, document: Node) -> st
     return f"{name}: {quote_value(value)} is not {what}{hint}"
 
 
-def _new_value(name: str, value: Any) -> str:
-    new = RENAMED_VALUES.get(name, {}).get(value) if isinstance(value, str) else None
-    if new:
-        return f'; it was renamed to "{new}"'
+def _our_value(name: str, value: Any) -> str:
     ours = our_value(name, value) if isinstance(value, str) else None
     return f'; use "{ours}"' if ours else ""
 
 
-def _unknown_key(path: KeyPath, document: Node) -> str:
+def _unknown_key(wrong: _Wrong, document: Document) -> str:
     """Return an error for a key that does not exist where it is written."""
-    *above, key = path
-    group, name = ".".join(above), ".".join(path)
-    if new := RENAMED_KEYS.get(name):
-        return f'unknown key "{name}"; it was renamed to {new}'
-    kinds = groups().get(group, {"": Recipe})
+    name, key, here = key_name(wrong.path), wrong.key, keys_of(wrong.group)
+    group = key_name(wrong.path[:-1])
+    unknown = f'unknown key "{name}"'
+    listed = f"; {group or 'the top level'} has {', '.join(here)}"
+    if wrong.group is not Recipe and group not in groups():
+        return unknown + (did_you_mean(key, here) or listed)
+    kinds = groups().get(group, {})
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
         present = kind_of(group, document)
         return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
     if ours := our_name(group, key):
-        return f'unknown key "{name}"; use {ours}'
+        return f"{unknown}; use {ours}"
     if key in keys_of(Recipe):
-        return f'unknown key "{name}"; "{key}" belongs at the top level'
-    here = keys_of(kinds[kind_of(group, document) if group in groups() else ""])
-    if elsewhere := [
-        f'"{group}"'
-        for group, models in groups().items()
-        if any(key in keys_of(model) for model in models.values())
-    ]:
+        return f'{unknown}; "{key}" belongs at the top level'
+    if elsewhere := [f'"{other}"' for other, k in _all_keys() if k == key]:
         near = did_you_mean(key, here, cutoff=0.65)
-        return f'unknown key "{name}"; "{key}" belongs under {join_or(elsewhere)}{near}'
+        return f'{unknown}; "{key}" belongs under {join_or(elsewhere)}{near}'
     first, dot, rest = key.partition(".")
     if dot and first in groups():
-        return f'unknown key "{key}"; in a recipe, write "{rest}" under "{first}"'
-    near = did_you_mean(key, here) or _close_elsewhere(key)
-    if not near and (ours := our_name(group, key, exact=False)):
-        near = f"; use {ours}"
-    return f'unknown key "{name}"' + (near or f"; {group or 'the top level'} has {', '.join(here)}")
+        return f'{unknown}; in a recipe, write "{rest}" under "{first}"'
+    if near := did_you_mean(key, here):
+        return unknown + near
+    full = {k: f"{other}.{k}" for other, k in _all_keys()}
+    if close := difflib.get_close_matches(key.lower(), list(full), n=1, cutoff=0.75):
+        return f'{unknown}; did you mean "{full[close[0]]}"?'
+    ours = our_name(group, key, exact=False)
+    return unknown + (f"; use {ours}" if ours else listed)
 
 
-def _close_elsewhere(key: str) -> str:
-    full = {
-        k: f"{group}.{k}"
-        for group, models in groups().items()
-        for model in models.values()
-        for k in keys_of(model)
-    }
-    close = difflib.get_close_matches(key.lower(), list(full), n=1, cutoff=0.75)
-    return f'; did you mean "{full[close[0]]}"?' if close else ""
+def _all_keys() -> list[tuple[str, str]]:
+    """Return group and name of each key, once."""
+    keys = [(g, k) for g, kinds in groups().items() for m in kinds.values() for k in keys_of(m)]
+    return list(dict.fromkeys(keys))
 
 
 @functools.cache

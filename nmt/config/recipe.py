@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -26,29 +26,12 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
 from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
-from nmt.config.schema import ConfigBase, as_list, check_rules, item_or_list, keys_of, option
+from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, models_of, option
 
 MAX_VOCAB = 1_000_000
-
-# Names of versions 0.1 and 0.2. The config.yaml of a stored run may have them, a recipe may not.
-RENAMED_KEYS = {
-    "data.tokenised": "data.tokenized",
-    "data.normalise": "data.normalize",
-    "data.prepare": "data.download",
-    "train.epoch_updates": "train.validate_every",
-    "train.max_epochs": "train.max_validations",
-}
-# Defaults of version 0.2, for the keys that the config.yaml of a stored run lacks.
-OLD_DEFAULTS = {"data.normalize": "none"}
-RENAMED_VALUES = {
-    "segment.kind": {"plain": "whitespace"},
-    "score.select_by": {"paper_bleu": "tokenized_bleu"},
-}
-
 
 Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
@@ -102,11 +85,9 @@ class _Entry(ConfigBase):
     def _path_alone(cls, value: Any) -> Any:
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
-    @model_validator(mode="after")
-    def _no_special(self) -> _Entry:
-        taken = f"tag: {self.tag} is a special of the vocabulary; choose another name"
-        check_rules((self.tag in SPECIAL_NAMES, taken))
-        return self
+    def _broken_rules(self) -> Iterator[str]:
+        if self.tag in SPECIAL_NAMES:
+            yield f"tag: {self.tag} is a special of the vocabulary; choose another name"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
@@ -414,25 +395,17 @@ class SentencePieceConfig(SegmentBase):
         ge=0,
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> SentencePieceConfig:
+    def _broken_rules(self) -> Iterator[str]:
         learned, sampling = self.file is None, self.sampling_alpha is not None
-        check_rules(
-            (
-                sampling and self.dropout > 0,
+        if sampling and self.dropout > 0:
+            yield (
                 "sampling_alpha and dropout exclude each other: dropout is for model_type: bpe, "
-                "sampling_alpha for model_type: unigram",
-            ),
-            (
-                learned and self.dropout > 0 and self.model_type != "bpe",
-                "dropout requires model_type: bpe; for unigram, set sampling_alpha: 0.2",
-            ),
-            (
-                learned and sampling and self.model_type != "unigram",
-                "sampling_alpha requires model_type: unigram; for bpe, set dropout: 0.1",
-            ),
-        )
-        return self
+                "sampling_alpha for model_type: unigram"
+            )
+        if learned and self.dropout > 0 and self.model_type != "bpe":
+            yield "dropout requires model_type: bpe; for unigram, set sampling_alpha: 0.2"
+        if learned and sampling and self.model_type != "unigram":
+            yield "sampling_alpha requires model_type: unigram; for bpe, set dropout: 0.1"
 
     @property
     def has_noise(self) -> bool:
@@ -582,45 +555,36 @@ class ModelConfig(ConfigBase):
             return values
         return {**dict.fromkeys(PRESET, True), **values}
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ModelConfig:
-        off = [part for part in PRESET if self.normformer and not getattr(self, part)]
-        extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
-        check_rules(
-            (
-                self.dim % self.heads != 0,
-                f"model.heads ({self.heads}) must divide model.dim ({self.dim})",
-            ),
-            (
-                self.dim % 2 != 0,
+    def _broken_rules(self) -> Iterator[str]:
+        if self.dim % self.heads:
+            yield f"model.heads ({self.heads}) must divide model.dim ({self.dim})"
+        if self.dim % 2:
+            yield (
                 f"model.dim ({self.dim}) must be even: position embeddings are pairs of sine and "
-                "cosine",
-            ),
-            (
-                self.scalenorm_gain == "fixed" and self.norm != "scalenorm",
-                f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; "
-                "only ScaleNorm has a gain to fix",
-            ),
-            (
-                self.head_scale_place != "inside" and not self.head_scale,
+                "cosine"
+            )
+        if self.scalenorm_gain == "fixed" and self.norm != "scalenorm":
+            yield (
+                f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; only ScaleNorm "
+                "has a gain to fix"
+            )
+        if self.head_scale_place != "inside" and not self.head_scale:
+            yield (
                 f"model.head_scale_place: {self.head_scale_place} has no effect without "
-                "model.head_scale",
-            ),
-            (
-                self.extra_norm != "layernorm" and not extra,
+                "model.head_scale"
+            )
+        extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
+        if self.extra_norm != "layernorm" and not extra:
+            yield (
                 f"model.extra_norm: {self.extra_norm} has no effect without one of "
-                "model.post_attn_norm, model.ffn_norm, model.qkv_norm",
-            ),
-            *(
-                (
-                    True,
+                "model.post_attn_norm, model.ffn_norm, model.qkv_norm"
+            )
+        for part in PRESET if self.normformer else ():
+            if not getattr(self, part):
+                yield (
                     f"model.{part}: false contradicts model.normformer: true; leave normformer "
-                    f"out and set {', '.join(PRESET)} one by one",
+                    f"out and set {', '.join(PRESET)} one by one"
                 )
-                for part in off
-            ),
-        )
-        return self
 
     @property
     def attention_dropout(self) -> float:
@@ -676,15 +640,10 @@ class InitConfig(ConfigBase):
         "O",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> InitConfig:
-        if self.parent is None:
-            changed = [key for key, f in keys_of(type(self)).items() if self._differs(key, f)]
-            check_rules(*((True, f"init.{key} requires init.from") for key in changed))
-        return self
-
-    def _differs(self, key: str, field: FieldInfo) -> bool:
-        return key != "from" and getattr(self, key) != field.default
+    def _broken_rules(self) -> Iterator[str]:
+        for key, field in keys_of(type(self)).items():
+            if self.parent is None and key != "from" and getattr(self, key) != field.default:
+                yield f"init.{key} requires init.from"
 
 
 class OptimConfig(ConfigBase):
@@ -842,16 +801,12 @@ class ScoreConfig(ConfigBase):
         "T appendix A",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ScoreConfig:
-        check_rules(
-            (
-                self.select_by not in ("tokenized_bleu", "ppl", *self.metrics),
+    def _broken_rules(self) -> Iterator[str]:
+        if self.select_by not in ("tokenized_bleu", "ppl", *self.metrics):
+            yield (
                 f"score.select_by: {self.select_by} is not among score.metrics: "
-                f"[{', '.join(self.metrics)}]",
+                f"[{', '.join(self.metrics)}]"
             )
-        )
-        return self
 
 
 class AnalysisConfig(ConfigBase):
@@ -868,68 +823,14 @@ class AnalysisConfig(ConfigBase):
         "T figures 2-4; N figures 3-7",
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> AnalysisConfig:
-        together = "analysis.every and analysis.observe require each other; set both or neither"
-        check_rules((bool(self.every) != bool(self.observe), together))
-        return self
-
-
-def _learn_from_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
-    """Yield the rules of ``segment.learn_from``, as ``check_rules`` takes them."""
-    segment = recipe.segment
-    yield (
-        bool(segment.learning_entries) and segment.file is not None,
-        f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is learned "
-        "already; remove one of them",
-    )
-    for i, entry in enumerate(segment.learning_entries):
-        key = f"segment.learn_from[{i}]"
-        yield entry.tag is not None, f"{key}.tag has no effect; remove it"
-        yield (
-            # with the vocabulary of a parent, these are the parent's entries, which are not read
-            entry.tgt is not None and not recipe.translates and recipe.init.vocab != "parent",
-            f"{key}.tgt has no effect with task: {recipe.task}; remove it",
-        )
-
-
-def _entry_rules(recipe: Recipe) -> Iterator[tuple[bool, str]]:
-    """Yield the rules of the entries of train, dev and test, as ``check_rules`` takes them."""
-    tags = sorted({entry.tag for entry in recipe.data.train if entry.tag})
-    known = "data.train has no tags; remove it"
-    if tags:
-        known = f"the tags of data.train are {', '.join(tags)}"
-    for role, entries in recipe.data.entries.items():
-        for i, entry in enumerate(entries):
-            key = f"data.{role}[{i}]"
-            if not recipe.translates:
-                unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
-                it = "it" if len(unused) == 1 else "them"
-                yield (
-                    bool(unused),
-                    f"{key}: {' and '.join(unused)} has no effect with task: {recipe.task}; "
-                    f"remove {it}",
-                )
-                continue
-            src, tgt = entry.langs(recipe)
-            yield (
-                bool(entry.src or entry.tgt) and src == tgt,
-                f"{key}.{'tgt' if entry.tgt else 'src'}: source and target language are both {src}",
-            )
-            yield (
-                role != "train" and entry.tag not in (None, *tags),
-                f"{key}.tag: no entry of data.train has the tag {entry.tag}; {known}",
-            )
-        labels = [entry.label(recipe) for entry in entries if isinstance(entry, HeldOutEntry)]
-        for i, label in enumerate(labels):
-            yield (
-                label in labels[:i],
-                f"data.{role}[{i}]: two sets are called {label}; give each a name",
-            )
+    def _broken_rules(self) -> Iterator[str]:
+        if bool(self.every) != bool(self.observe):
+            yield "analysis.every and analysis.observe require each other; set both or neither"
 
 
 def _with_kind(kind: str) -> BeforeValidator:
     def fill(value: Any) -> Any:
+        value = {} if is_none(value) else value
         return {"kind": kind, **value} if isinstance(value, dict) else value
 
     return BeforeValidator(fill)
@@ -1064,147 +965,158 @@ class Recipe(ConfigBase):
     @classmethod
     def _only_for_translation(cls, tgt: str, info: ValidationInfo) -> str:
         task = info.data.get("task")
-        check_rules(
-            (task == "translation" and not tgt, 'required key "tgt" is missing'),
-            (
-                task not in ("translation", None) and bool(tgt),
+        if task == "translation" and not tgt:
+            raise ValueError('required key "tgt" is missing')
+        if task not in ("translation", None) and tgt:
+            raise ValueError(
                 f"tgt: {tgt} has no effect with task: {task}, whose text has the language src; "
-                "remove tgt",
-            ),
-        )
+                "remove tgt"
+            )
         return tgt
 
     @model_validator(mode="before")
     @classmethod
-    def _select_by_perplexity(cls, values: Any) -> Any:
-        """Set score.select_by to ppl for a task without translations."""
-        if not isinstance(values, dict) or values.get("task", "translation") == "translation":
+    def _fill(cls, values: Any) -> Any:
+        """Read empty groups; set score.select_by to ppl for a task without translations."""
+        if not isinstance(values, dict):
             return values
+        values = {k: {} if k in groups() and is_none(v) else v for k, v in values.items()}
         score = values.get("score", {})
-        if not isinstance(score, dict) or "select_by" in score:
+        translates = values.get("task", "translation") == "translation"
+        if translates or not isinstance(score, dict) or "select_by" in score:
             return values
         return {**values, "score": {**score, "select_by": "ppl"}}
 
-    @model_validator(mode="after")
-    def _fits_task(self) -> Recipe:
-        task, model = self.task, self.model
-        select_by = self.score.select_by
-        check_rules(
-            (
-                not self.translates and select_by != "ppl",
-                f"score.select_by: {select_by} needs translations, which task: {task} does not "
-                "make; it must be ppl",
-            ),
-            (
-                not self.translates and self.segment.has_noise,
-                "segment.dropout and segment.sampling_alpha are for translation and have no "
-                f"effect with task: {task}; remove them",
-            ),
-            (
-                task in ("causal_lm", "masked_lm") and model.tie == "tgt_out",
-                f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
-                "src_tgt_out or none",
-            ),
-            (
-                not self.translates and self.data.batch_tokens < self.data.block,
-                f"data.batch_tokens ({self.data.batch_tokens}) must be at least data.block "
-                f"({self.data.block})",
-            ),
-            *(
-                (True, f"{key} has no effect with task: {task}; remove it")
-                for key in self._unused_keys()
-            ),
-        )
-        return self
-
-    def _unused_keys(self) -> list[str]:
-        """Return the keys that are not at their default and have no effect on the task."""
-        found = []
-        for name in UNUSED_KEYS[self.task]:
-            group, _, key = name.partition(".")
-            values = getattr(self, group)
-            fields = type(values).model_fields
-            for field in fields if key == "*" else (key,):
-                if getattr(values, field) != fields[field].default:
-                    found.append(f"{group}.{field}")
-        return found
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Recipe:
+    def _broken_rules(self) -> Iterator[str]:
+        yield from self._task_rules()
+        yield from self._entry_rules()
+        yield from self._shard_rules()
         schedule, min_lr = self.schedule, self.train.min_lr
         warm = max(1, getattr(schedule, "warmup_updates", 1))
         # the last update of a linear schedule has end_lr, and it may be the only one
         peak = getattr(schedule, "peak", None) or schedule.lr(warm, (), self.model.dim)
-        cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
-        check_rules(
-            (
-                self.segment.has_noise and not self.data.rebatch,
-                "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
-                "change the lengths of the sentences in each epoch; set data.rebatch: true",
-            ),
-            (
-                not self.data.rebatch and self.data.draws_differ,
-                "data.rebatch: false excludes data.temperature and weights such as 2.5, which draw "
-                "other pairs in each epoch; set data.rebatch: true, or use whole numbers",
-            ),
-            (self.src == self.tgt, f'tgt and src must differ, but both are "{self.src}"'),
-            *_learn_from_rules(self),
-            *_entry_rules(self),
-            (
-                self.train.average == 1,
-                "train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2",
-            ),
-            (
-                not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9),
+        if not isinstance(schedule, LrRamp) and peak < min_lr * (1 - 1e-9):
+            cause = "lr" if "lr" in keys_of(type(schedule)) else "scale"
+            yield (
                 f"train.min_lr ({min_lr:g}) is above the highest learning rate ({peak:.3g}, from "
-                f"schedule.{cause}); training would end at once",
-            ),
-            (
-                self.train.shard == "full" and self.optim.kind == "muon",
+                f"schedule.{cause}); training would end at once"
+            )
+        if self.train.average == 1:
+            yield ("train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2")
+        for name in ("head_scale", "res_scale"):
+            if name in self.analysis.observe and getattr(self.model, name) in (False, "none"):
+                yield f"analysis.observe: {name} requires model.{name}"
+
+    def _task_rules(self) -> Iterator[str]:
+        task = self.task
+        for name in UNUSED_KEYS[task]:
+            group, _, key = name.partition(".")
+            values = getattr(self, group)
+            for field, info in type(values).model_fields.items():
+                if key in ("*", field) and getattr(values, field) != info.default:
+                    yield f"{group}.{field} has no effect with task: {task}; remove it"
+        if self.translates:
+            return
+        if self.score.select_by != "ppl":
+            yield (
+                f"score.select_by: {self.score.select_by} needs translations, which task: {task} "
+                "does not make; it must be ppl"
+            )
+        if self.segment.has_noise:
+            yield (
+                "segment.dropout and segment.sampling_alpha are for translation and have no "
+                f"effect with task: {task}; remove them"
+            )
+        if task in ("causal_lm", "masked_lm") and self.model.tie == "tgt_out":
+            yield (
+                f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
+                "src_tgt_out or none"
+            )
+        if self.data.batch_tokens < self.data.block:
+            yield (
+                f"data.batch_tokens ({self.data.batch_tokens}) must be at least data.block "
+                f"({self.data.block})"
+            )
+
+    def _entry_rules(self) -> Iterator[str]:
+        data, segment = self.data, self.segment
+        if self.src == self.tgt:
+            yield f'tgt and src must differ, but both are "{self.src}"'
+        if segment.has_noise and not data.rebatch:
+            yield (
+                "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
+                "change the lengths of the sentences in each epoch; set data.rebatch: true"
+            )
+        if data.draws_differ and not data.rebatch:
+            yield (
+                "data.rebatch: false excludes data.temperature and weights such as 2.5, which draw "
+                "other pairs in each epoch; set data.rebatch: true, or use whole numbers"
+            )
+        if segment.learning_entries and segment.file is not None:
+            yield (
+                f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is "
+                "learned already; remove one of them"
+            )
+        for i, source in enumerate(segment.learning_entries):
+            key = f"segment.learn_from[{i}]"
+            if source.tag is not None:
+                yield f"{key}.tag has no effect; remove it"
+            # with the vocabulary of a parent, these are the parent's entries, which are not read
+            if source.tgt is not None and not self.translates and self.init.vocab != "parent":
+                yield f"{key}.tgt has no effect with task: {self.task}; remove it"
+        tags = sorted({entry.tag for entry in data.train if entry.tag})
+        known = "data.train has no tags; remove it"
+        if tags:
+            known = f"the tags of data.train are {', '.join(tags)}"
+        for role, entries in data.entries.items():
+            labels: list[str] = []
+            for i, entry in enumerate(entries):
+                key = f"data.{role}[{i}]"
+                src, tgt = entry.langs(self)
+                unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
+                if unused and not self.translates:
+                    it = "it" if len(unused) == 1 else "them"
+                    yield (
+                        f"{key}: {' and '.join(unused)} has no effect with task: {self.task}; "
+                        f"remove {it}"
+                    )
+                if self.translates and (entry.src or entry.tgt) and src == tgt:
+                    side = "tgt" if entry.tgt else "src"
+                    yield f"{key}.{side}: source and target language are both {src}"
+                if self.translates and role != "train" and entry.tag not in (None, *tags):
+                    yield f"{key}.tag: no entry of data.train has the tag {entry.tag}; {known}"
+                if isinstance(entry, HeldOutEntry):
+                    label = entry.label(self)
+                    if label in labels:
+                        yield f"data.{role}[{i}]: two sets are called {label}; give each a name"
+                    labels.append(label)
+
+    def _shard_rules(self) -> Iterator[str]:
+        if self.train.shard != "full":
+            return
+        if self.optim.kind == "muon":
+            yield (
                 "optim.kind: muon needs complete matrices, but train.shard: full divides them; use "
-                "adamw, or train.shard: off",
-            ),
-            (
-                self.train.shard == "full" and bool(self.analysis.observe),
+                "adamw, or train.shard: off"
+            )
+        if self.analysis.observe:
+            yield (
                 "analysis.observe needs a complete model, but train.shard: full divides it; remove "
-                "analysis.observe and analysis.every, or set train.shard: off",
-            ),
-            (
-                self.train.shard == "full" and self.precision == "fp16",
-                "train.shard: full does not support precision: fp16; use bf16 or fp32",
-            ),
-            *(
-                (
-                    name in self.analysis.observe and getattr(self.model, name) in (False, "none"),
-                    f"analysis.observe: {name} requires model.{name}",
-                )
-                for name in ("head_scale", "res_scale")
-            ),
-        )
-        return self
+                "analysis.observe and analysis.every, or set train.shard: off"
+            )
+        if self.precision == "fp16":
+            yield "train.shard: full does not support precision: fp16; use bf16 or fp32"
 
 
-# keys that hold entries of corpora -> the class of an entry
-ENTRIES: dict[tuple[str, str], type[_Entry]] = {
-    ("data", "train"): CorpusEntry,
-    ("data", "dev"): HeldOutEntry,
-    ("data", "test"): HeldOutEntry,
-    ("segment", "learn_from"): CorpusEntry,
-}
+# keys that hold entries of corpora
+ENTRIES = (("data", "train"), ("data", "dev"), ("data", "test"), ("segment", "learn_from"))
 
 
 @functools.cache
 def groups() -> dict[str, dict[str, type[BaseModel]]]:
     """Return the groups of keys: name -> kind -> class; the kind is "" if there is only one."""
-    found: dict[str, dict[str, type[BaseModel]]] = {}
-    for name, field in Recipe.model_fields.items():
-        types = get_args(field.annotation) or (field.annotation,)
-        models = [model for model in types if isinstance(model, type(BaseModel))]
-        if len(models) == 1:
-            found[name] = {"": models[0]}
-        elif models:  # a union, whose members have kinds
-            found[name] = {model.model_fields["kind"].default: model for model in models}
-    return found
+    found = {name: models_of(field.annotation) for name, field in Recipe.model_fields.items()}
+    return {name: models for name, models in found.items() if models}
 
 
 def default_kind(group: str) -> str:

@@ -8,12 +8,12 @@ numbers start at 1. Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from nmt.config.schema import ConfigBase, check_rules, option
+from nmt.config.schema import ConfigBase, option
 
 MAX_UPDATES = 1_000_000_000
 History: TypeAlias = Sequence[tuple[int, float]]
@@ -116,20 +116,14 @@ class Linear(ScheduleBase):
     )
     end_lr: float = option(0.0, "learning rate of the last update", "N table 7", ge=0)
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Linear:
-        check_rules(
-            (
-                self.warmup_updates >= self.total_updates,
+    def _broken_rules(self) -> Iterator[str]:
+        if self.warmup_updates >= self.total_updates:
+            yield (
                 f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
-                f"schedule.total_updates ({self.total_updates})",
-            ),
-            (
-                self.end_lr > self.peak,
-                f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})",
-            ),
-        )
-        return self
+                f"schedule.total_updates ({self.total_updates})"
+            )
+        if self.end_lr > self.peak:
+            yield f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""

@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
+
+NONE = ("none", "null", "~", "")  # no value, where a key may have none
+_DIGITS = r"\d+(?:_\d+)*"
+_ODD_NUMBER = re.compile(  # pydantic reads 08 as 8, 1_000 as 1000, 1e-5_0 as 1e-50
+    rf"[-+]?0\d+|(?=.*_)[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?",
+    re.ASCII,
+)
+
+
+def is_none(value: Any) -> bool:
+    """Return whether a text means that a key has no value."""
+    return isinstance(value, str) and value.lower() in NONE
 
 
 class ConfigBase(BaseModel):
-    """A group of recipe keys: immutable, without unknown keys, defaults checked like values."""
+    """A group of recipe keys: immutable, without unknown keys, defaults checked like values.
+
+    Values may be text, as in a recipe: the type of a key decides what a text means.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
     )
+
+    def _broken_rules(self) -> Iterator[str]:
+        """Yield what contradicts between the keys; each message names them."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> ConfigBase:
+        if broken := list(self._broken_rules()):
+            raise ValueError("\n".join(broken))
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_text(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        read, odd = dict(values), []
+        for key, field in keys_of(cls).items():
+            text, types = values.get(key), leaf_types(field.annotation)
+            if type(None) in types and is_none(text):
+                read[key] = None
+            elif isinstance(text, str) and {int, float} & {*types} and _ODD_NUMBER.fullmatch(text):
+                plain = re.sub(r"^([-+]?)0+(?=\d)", r"\1", text.replace("_", ""))
+                odd.append(f'{key}: "{text}" can be read in two ways; write {plain}')
+        if odd:
+            raise ValueError("\n".join(odd))
+        return read
 
 
 def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
@@ -34,19 +78,24 @@ def option(default: Any, meaning: str, source: str, form: str | None = None, **l
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
-def check_rules(*rules: tuple[bool, str]) -> None:
-    """Check rules between keys, each a pair (is it broken?, error message).
-
-    Raises:
-        ValueError: the messages of all broken rules, one a line.
-    """
-    if broken := [message for is_broken, message in rules if is_broken]:
-        raise ValueError("\n".join(broken))
-
-
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the keys of a group under the names that a recipe uses."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def leaf_types(annotation: Any) -> list[Any]:
+    """Return the types in an annotation: ``[int, None]`` for ``list[int] | None``."""
+    inner = [leaf for argument in get_args(annotation) for leaf in leaf_types(argument)]
+    return inner or [annotation]
+
+
+def models_of(annotation: Any) -> dict[str, type[BaseModel]]:
+    """Return the groups that a key may hold by their kinds; the kind is "" if there is only one."""
+    types = leaf_types(annotation)
+    models = [leaf for leaf in types if isinstance(leaf, type) and issubclass(leaf, BaseModel)]
+    if len(models) == 1:
+        return {"": models[0]}
+    return {model.model_fields["kind"].default: model for model in models}
 
 
 def as_list(value: Any) -> Any:

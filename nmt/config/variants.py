@@ -15,22 +15,26 @@ for it::
 With a list of bases, each variant exists for each of them, under the name BASE/NAME. With corpora,
 it exists for each corpus: CORPUS/NAME, or BASE/CORPUS/NAME. A variant has a run folder of its own:
 ``out`` of a base does not count. ``seeds``, ``baseline``, ``budget`` and ``search`` are for
-nmt-sweep, which trains all variants; nmt-train ignores them. This module reads such a file;
-``nmt.config.load`` merges base and changes.
+nmt-sweep, which trains all variants; nmt-train ignores them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field
 
-from nmt.config.errors import allowed, did_you_mean, format_value, quote_value
+from nmt.config.document import absolute_paths, apply_overrides, merge, nest
+from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
+from nmt.config.load import check, is_variants_file, read_file, with_run_folder
 from nmt.config.recipe import Recipe, groups
-from nmt.config.schema import ConfigBase, as_list, check_rules, item_or_list, keys_of, option
-from nmt.config.yaml import KeyPath, Location, Node, Problem, is_none
+from nmt.config.schedules import MAX_UPDATES
+from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, option
+from nmt.config.yaml import Document, KeyPath, Place, Problem
+from nmt.errors import UserError
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
@@ -38,7 +42,6 @@ Figure: TypeAlias = Annotated[
     Printed | dict[str, Printed] | None, Field(json_schema_extra={"form": _FORM})
 ]
 Group: TypeAlias = dict[str, Any]
-_MODEL = TypeVar("_MODEL", bound=BaseModel)
 _Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 CORPUS_KEYS = ("src", "tgt", "data", "segment")
 """Recipe keys that an entry of ``corpora`` may set."""
@@ -79,10 +82,9 @@ class Budget(ConfigBase):
         gt=0,
     )
 
-    @model_validator(mode="after")
-    def _not_empty(self) -> Budget:
-        check_rules((self.hours is self.tokens is None, "set hours, tokens or both"))
-        return self
+    def _broken_rules(self) -> Iterator[str]:
+        if self.hours is self.tokens is None:
+            yield "budget: set hours, tokens or both"
 
     def updates(self, recipe: Recipe) -> int | None:
         """Return how many updates of full batches have ``tokens``; None if these have no limit."""
@@ -99,15 +101,18 @@ class Range(ConfigBase):
     log: bool = option(False, "true = uniform in the logarithm, for learning rates", "O")
     integer: bool = option(False, "true = whole numbers only", "O", alias="int")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Range:
-        whole = self.low == int(self.low) and self.high == int(self.high)
-        check_rules(
-            (self.low >= self.high, f"low ({self.low:g}) must be below high ({self.high:g})"),
-            (self.log and self.low <= 0, f"log: true requires low ({self.low:g}) above 0"),
-            (self.integer and not whole, "int: true requires whole numbers as low and high"),
-        )
-        return self
+    def _broken_rules(self) -> Iterator[str]:
+        if self.low >= self.high:
+            yield f"low ({self.low:g}) must be below high ({self.high:g})"
+        if self.log and self.low <= 0:
+            yield f"log: true requires low ({self.low:g}) above 0"
+        if self.integer and not self.is_whole:
+            yield "int: true requires whole numbers as low and high"
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether both ends are whole numbers."""
+        return self.low % 1 == self.high % 1 == 0
 
 
 class Search(ConfigBase):
@@ -164,94 +169,169 @@ class VariantsKeys(ConfigBase):
     )
 
 
-_NESTED: dict[str, type[BaseModel]] = {"paper": Paper, "budget": Budget, "search": Search}
-
-
-class VariantSpec(NamedTuple):
-    """A variant of one base, before it is merged into a recipe.
+@dataclass(frozen=True)
+class Variant:
+    """A variant of a recipe, from a file of variants.
 
     Attributes:
         name: as ``--variant`` takes it.
-        group: base and corpus, the part of the name before the variant's own; empty if the file
-            has one base and no corpora.
+        group: base and corpus, the part of the name before the variant's own, or empty.
         about: a description in one line.
-        paper: figures that a paper prints for this group.
-        base: path of the recipe.
-        base_at: where the file names the base.
-        changes: parts of a recipe, to merge in this order.
-        at: where the variant begins.
+        paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
+        recipe: the recipe of the variant.
+        document: its base with the changes of the variant.
+        budget: of the file; it sets the updates of a linear schedule that names none.
     """
 
     name: str
     group: str
     about: str
     paper: dict[str, float | str]
-    base: Path
-    base_at: Location
-    changes: list[Node]
-    at: Location
+    recipe: Recipe
+    document: Document
+    budget: Budget | None
+
+    @property
+    def own_name(self) -> str:
+        """Return the name without base and corpus."""
+        return self.name.removeprefix(f"{self.group}/") if self.group else self.name
 
 
-def is_variants_file(document: Node) -> bool:
-    """Return whether a file lists variants; a recipe has neither of these keys."""
-    return not document.group.keys().isdisjoint(("base", "variants"))
+@dataclass(frozen=True)
+class SearchPlan:
+    """A search over recipe keys.
+
+    Attributes:
+        trials: trainings of each variant.
+        prune: whether bad trials end early.
+        space: recipe key -> its range, or the texts of its values.
+    """
+
+    trials: int
+    prune: bool
+    space: dict[str, Range | list[str]]
 
 
-def read_variants(
-    document: Node, problems: list[Problem]
-) -> tuple[VariantsKeys | None, list[VariantSpec]]:
-    """Return the top level of a file, and its variants for each base and corpus, in this order.
+@dataclass(frozen=True)
+class Sweep:
+    """A file of variants, as nmt-sweep trains it.
+
+    Attributes:
+        variants: in the order of the file, by base and corpus.
+        seeds: of each variant; empty = the seed of its recipe.
+        baseline: name of the variant that the others are compared with.
+        budget: limits of each run.
+        search: trains trials instead of seeds; None = no search.
+    """
+
+    variants: list[Variant]
+    seeds: list[int]
+    baseline: str
+    budget: Budget | None
+    search: SearchPlan | None
+
+
+def load_variants(path: str | Path) -> list[Variant]:
+    """Read every variant that a file lists, in its order.
+
+    Raises:
+        UserError: the file is a recipe, or all errors of its variants.
+    """
+    problems: list[Problem] = []
+    document = read_file(Path(path), problems)
+    if not is_variants_file(document):
+        raise UserError(
+            "this is a recipe; it has no variants",
+            at=str(path),
+            fix="name a file of variants, such as those in recipes/ablations/",
+        )
+    return _read(document, problems)[1]
+
+
+def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
+    """Read a file of variants with the keys that nmt-sweep uses.
+
+    Args:
+        path: a file of variants.
+        overrides: ``key=value``, applied last to each variant.
+
+    Raises:
+        UserError: the file is a recipe, or all errors of its variants and its search.
+    """
+    problems: list[Problem] = []
+    document = read_file(Path(path), problems)
+    if not is_variants_file(document):
+        raise UserError(
+            "this is a recipe; a sweep needs a file of variants",
+            at=str(path),
+            fix=f"write a file with base: {Path(path).name} and variants, as those in "
+            "recipes/sweeps/",
+        )
+    file, variants = _read(document, problems)
+    if overrides:
+        variants = [replace(v, recipe=variant_recipe(v, overrides)) for v in variants]
+    search = None
+    if file.search is not None:
+        space = {
+            name: _values_to_try(name, document, variants, problems) for name in file.search.space
+        }
+        raise_problems(problems, document.file)
+        search = SearchPlan(file.search.trials, file.search.prune, space)
+    baseline = file.baseline or next(iter(file.variants))
+    return Sweep(variants, file.seeds, baseline, file.budget, search)
+
+
+def choose_variant(
+    document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
+) -> Recipe:
+    """Return the recipe of a variant.
 
     Args:
         document: a file of variants.
-        problems: everything wrong with it is appended.
+        name: of the variant.
+        overrides: ``key=value``, applied last.
+        problems: found in the file already.
+
+    Raises:
+        UserError: all errors of the file; or ``name`` is not one of its variants, which are listed.
     """
-    file = _check(VariantsKeys, (), document, problems)
-    if file is None:
-        return None, []
-    base_node, listed = document.group["base"], document.group["variants"]
-    paths = [Path(document.at.file).parent / base for base in file.base]
-    names = [path.stem for path in paths]
-    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        problems.append(Problem(base_node.at, f'base: two recipes are called "{twice[0]}"'))
-        return file, []
-    _check_sweep_keys(file, document, problems)
-    corpora = _corpora(document, problems)
-    # for each base and corpus: its label, the base, where it is named, the changes of the corpus
-    groups_of_file = [
-        ("/".join(filter(None, (name if len(paths) > 1 else "", corpus))), path, at, changes)
-        for path, name, at in zip(paths, names, _places(base_node, len(paths)), strict=True)
-        for corpus, changes in corpora.items()
-    ]
-    labels = [label for label, *_ in groups_of_file if label]
-    common = document.find(("common",))
-    of_all = [_part_of_recipe(common)] if common else []
-    own = keys_of(VariantKeys)
-    checked = [
-        (name, node, _check(VariantKeys, ("variants", name), document, problems, only=own))
-        for name, node in listed.group.items()
-    ]
-    return file, [
-        VariantSpec(
-            name=f"{label}/{name}" if label else name,
-            group=label,
-            about=variant.about,
-            paper=_figures(variant.paper, label, labels, node, name, problems),
-            base=path,
-            base_at=at,
-            changes=[*of_all, *of_corpus, _part_of_recipe(node, omit=own)],
-            at=node.key_at,
-        )
-        for label, path, at, of_corpus in groups_of_file
-        for name, node, variant in checked
-        if variant is not None
-    ]
+    variants = {variant.name: variant for variant in _read(document, problems)[1]}
+    if name in variants:
+        return variant_recipe(variants[name], overrides)
+    what = f"lists {len(variants)} variant{'s' * (len(variants) != 1)} of a recipe"
+    if name is not None:
+        what = f'has no variant "{name}"{did_you_mean(name, variants)}'
+    width = max(map(len, variants))
+    lines = [f"{v.name:<{width}}  {v.about}" for v in variants.values()]
+    fix = "choose one with --variant:\n     " + "\n     ".join(lines)
+    raise UserError(what, at=document.file, fix=fix)
+
+
+def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
+    """Return the recipe of a variant with other overrides than it was read with.
+
+    Args:
+        variant: of a file of variants.
+        overrides: ``key=value``, applied last.
+
+    Raises:
+        UserError: all errors of the recipe.
+    """
+    if not overrides:
+        return variant.recipe
+    problems: list[Problem] = []
+    document = apply_overrides(variant.document, overrides, problems)
+    recipe = _check_recipe(document, variant.budget, problems)
+    raise_problems(problems, document.file)
+    assert recipe is not None, "a recipe that is not valid has problems"
+    return with_run_folder(recipe, Path(variant.recipe.out))
 
 
 def check_baseline(name: str, variants: Collection[str]) -> str | None:
     """Return what is wrong with the name of a baseline, or None.
 
     Args:
+        name: the baseline.
         variants: the names of the file's variants, without base and corpus.
     """
     if name in variants:
@@ -260,146 +340,201 @@ def check_baseline(name: str, variants: Collection[str]) -> str | None:
     return f'baseline: there is no variant "{name}"{hint}'
 
 
-def read_range(node: Node, name: str, document: Node, problems: list[Problem]) -> Range | None:
-    """Return a range of ``search.space``, or None after appending what is wrong with it."""
-    return _check(Range, ("search", "space", name), document, problems) if node.group else None
+def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
+    """Return the top level of a file, and all variants, each with a checked recipe.
+
+    Errors in one variant are found before another one trains for days.
+
+    Raises:
+        UserError: all errors of all variants.
+    """
+    path = Path(document.file)
+    folder = path.resolve().parent
+    file = check(VariantsKeys, document, problems)
+    if file is None:
+        raise_problems(problems, document.file)
+    assert file is not None, "a file that is not valid has problems"
+    _check_sweep_keys(file, document, problems)
+    bases = _bases(file, document, problems)
+    common, corpora = _part_of_recipe(document, ("common",)), {"": Document({}, {}, document.file)}
+    for name in file.corpora:
+        corpora[name] = _part_of_recipe(document, ("corpora", name))
+    groups_of_file = {
+        "/".join(filter(None, (base if len(bases) > 1 else "", corpus))): (base, corpus)
+        for base in bases
+        for corpus in file.corpora or [""]
+    }
+    labels = [label for label in groups_of_file if label]
+    keys = {name: _own_keys(name, document, problems) for name in file.variants}
+    variants: list[Variant] = []
+    first: dict[tuple[str, str], str] = {}  # a recipe -> the first variant that gives it
+    for label, (base, corpus) in groups_of_file.items():
+        for name, about in keys.items():
+            start = bases[base]
+            if about is None or start is None:
+                continue
+            own = _part_of_recipe(document, ("variants", name), omit=keys_of(VariantKeys))
+            for changes in (common, corpora[corpus], own):
+                start = merge(start, absolute_paths(changes, folder))
+            recipe = _check_recipe(start, file.budget, problems)
+            if recipe is None:
+                continue
+            full = f"{label}/{name}" if label else name
+            same = first.setdefault((base, repr(recipe.model_copy(update={"out": ""}))), full)
+            if same != full:
+                other = document.place(("variants", same.rpartition("/")[2])).key
+                what = f'variant "{full}" gives the same recipe as "{same}" at {other}'
+                problems.append(Problem(document.place(("variants", name)).key, what))
+            figures = _figures(about.paper, label, labels, document, name, problems)
+            recipe = with_run_folder(recipe, Path("runs") / path.stem / full)
+            variants.append(Variant(full, label, about.about, figures, recipe, start, file.budget))
+    raise_problems(problems, document.file)
+    return file, variants
 
 
-def _places(base: Node, count: int) -> list[Location]:
-    """Return where a file names each of its bases."""
-    return [item.at for item in base.value] if isinstance(base.value, list) else [base.at] * count
+def _own_keys(name: str, document: Document, problems: list[Problem]) -> VariantKeys | None:
+    listed, own = document.get(("variants", name)), keys_of(VariantKeys)
+    only = {"variants": {name: {key: value for key, value in listed.items() if key in own}}}
+    return check(VariantKeys, replace(document, values=only), problems, ("variants", name))
 
 
-def _corpora(document: Node, problems: list[Problem]) -> dict[str, list[Node]]:
-    """Return the changes of each corpus by its name; one without a name and changes if none."""
-    listed = document.group.get("corpora")
-    if listed is None or not listed.group:
-        return {"": []}
-    for name, corpus in listed.group.items():
-        for key, node in corpus.group.items():
+def _bases(
+    file: VariantsKeys, document: Document, problems: list[Problem]
+) -> dict[str, Document | None]:
+    """Return the recipes that the variants change, without their run folders, by name."""
+    bases: dict[str, Document | None] = {}
+    for i, name in enumerate(file.base):
+        path, place = Path(document.file).parent / name, document.place(("base", i)).value
+        if path.stem in bases:
+            problems.append(Problem(place, f'base: two recipes are called "{path.stem}"'))
+            continue
+        bases[path.stem] = None
+        if not path.is_file():
+            near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.yaml")])
+            problems.append(Problem(place, f"base: there is no file {path}{near}"))
+            continue
+        base = read_file(path, problems)
+        if is_variants_file(base):
+            what = f"base: {path} is a file of variants; a base must be a recipe"
+            problems.append(Problem(place, what))
+            continue
+        values = {key: value for key, value in base.values.items() if key != "out"}
+        bases[path.stem] = absolute_paths(replace(base, values=values), path.resolve().parent)
+    return bases
+
+
+def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Problem]) -> None:
+    def wrong(path: KeyPath, text: str) -> None:
+        problems.append(Problem(document.place(path).value, text))
+
+    for name in file.corpora:
+        for key in document.get(("corpora", name)):
             if key not in CORPUS_KEYS:
                 text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{key}"'
-                problems.append(Problem(node.key_at, f"{text}; set it in common or in a variant"))
-    return {name: [_part_of_recipe(corpus)] for name, corpus in listed.group.items()}
-
-
-def _check_sweep_keys(file: VariantsKeys, document: Node, problems: list[Problem]) -> None:
-    """Append what is wrong with the keys of a file that are for nmt-sweep."""
+                place = document.place(("corpora", name, str(key))).key
+                problems.append(Problem(place, f"{text}; set it in common or in a variant"))
     seeds = file.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
-        at = document.group["seeds"].at
-        problems.append(Problem(at, f"seeds: {twice[0]} is listed twice"))
-    if file.baseline is not None and (wrong := check_baseline(file.baseline, file.variants)):
-        problems.append(Problem(document.group["baseline"].at, wrong))
-    if file.search is None:
-        return
-    if len(seeds) > 1:
-        text = "seeds: a search trains with one seed; remove the others, or remove search"
-        problems.append(Problem(document.group["seeds"].at, text))
-    space = document.find(("search", "space"))
-    for name, node in space.group.items() if space else ():
-        items = node.value if isinstance(node.value, list) else []
-        if node.group:
-            read_range(node, name, document, problems)
-        elif not items:
-            text = f"search.space.{name}: {quote_value(node.plain())} is not a list of values"
-            problems.append(Problem(node.at, f"{text}, or a range {{low: 1e-4, high: 1e-2}}"))
+        wrong(("seeds",), f"seeds: {twice[0]} is listed twice")
+    missing = check_baseline(file.baseline, file.variants) if file.baseline is not None else None
+    if missing:
+        wrong(("baseline",), missing)
+    if file.search is not None and len(seeds) > 1:
+        wrong(
+            ("seeds",), "seeds: a search trains with one seed; remove the others, or remove search"
+        )
+    for name in file.search.space if file.search else ():
+        path = ("search", "space", name)
+        given = document.get(path)
+        if isinstance(given, dict):
+            check(Range, document, problems, path)
+        elif not isinstance(given, list) or not given:
+            text = f"search.space.{name}: {quote_value(given)} is not a list of values"
+            wrong(path, f"{text}, or a range {{low: 1e-4, high: 1e-2}}")
 
 
-def _part_of_recipe(node: Node, omit: Collection[str] = ()) -> Node:
+def _check_recipe(
+    document: Document, budget: Budget | None, problems: list[Problem]
+) -> Recipe | None:
+    """Return the recipe of a document, or None after appending what is wrong with it.
+
+    A budget sets the updates of a linear schedule that names none.
+    """
+    key = ("schedule", "total_updates")
+    linear = kind_of("schedule", document) == "linear"
+    if budget and budget.tokens and linear and document.get(key) is None:
+        place = document.place(key)
+        # any number of updates gives the recipe whose batches decide the number of the budget
+        anything = check(Recipe, merge(document, nest(key, str(MAX_UPDATES), place)), problems)
+        if anything is None:
+            return None
+        document = merge(document, nest(key, str(budget.updates(anything)), place))
+    return check(Recipe, document, problems)
+
+
+def _values_to_try(
+    name: str, document: Document, variants: Sequence[Variant], problems: list[Problem]
+) -> Range | list[str]:
+    """Return the values of a key in a search; each value alone must give a valid recipe."""
+    path, key = ("search", "space", name), tuple(name.split("."))
+    at = document.place(path)
+    listed = document.get(path)
+    limits = check(Range, document, problems, path) if isinstance(listed, dict) else None
+    inner: list[Any] = ["low", "high"] if limits else list(range(len(listed)))
+    folder = Path(document.file).resolve().parent
+    values = absolute_paths(nest(key, [listed[i] for i in inner], at), folder).get(key)
+    before = len(problems)
+    for i, value in zip(inner, values, strict=True):
+        place = Place(at.key, document.place((*path, i)).value)
+        _try_value(nest(key, value, place), variants, problems)
+    if limits and limits.is_whole and not limits.integer and len(problems) == before:
+        found: list[Problem] = []
+        between = (limits.low + limits.high) // 2 + 0.5
+        _try_value(nest(key, f"{between}", at), variants, found)
+        if found:
+            text = f"search.space.{name}: the key takes whole numbers only; add int: true"
+            problems.append(Problem(at.value, text))
+    return limits or list(map(format_value, values))
+
+
+def _try_value(value: Document, variants: Sequence[Variant], problems: list[Problem]) -> None:
+    for variant in variants:
+        _check_recipe(merge(variant.document, value), variant.budget, problems)
+
+
+def _part_of_recipe(document: Document, path: KeyPath, omit: Collection[str] = ()) -> Document:
     """Return the recipe keys of a variant; an empty group changes nothing."""
-    keys = {
-        key: inner
-        for key, inner in node.group.items()
-        if key not in omit and not (key in groups() and is_none(inner.value))
+    part = document.part(path)
+    values = {
+        key: value
+        for key, value in part.values.items()
+        if key not in omit and not (key in groups() and is_none(value))
     }
-    return Node(keys, node.at, node.key_at)
+    return replace(part, values=values)
 
 
 def _figures(
     paper: Paper | None,
-    group: str,
-    names: list[str],
-    variant: Node,
-    variant_name: str,
+    label: str,
+    labels: list[str],
+    document: Document,
+    variant: str,
     problems: list[Problem],
 ) -> dict[str, float | str]:
     """Return the figures printed for one base and corpus; of several, a figure must name each."""
     figures: dict[str, float | str] = {}
-    for name in Paper.model_fields if paper else ():
-        figure, node = getattr(paper, name), variant.find(("paper", name))
-        full = f"variants.{variant_name}.paper.{name}"
-        if isinstance(figure, dict) and node:
-            for other in [other for other in figure if other not in names]:
-                text = f'{full}: "{other}" is not a base or corpus of this file'
-                text += did_you_mean(other, names) or f"; {', '.join(names) or 'it has only one'}"
-                problems.append(Problem(node.group[other].key_at, text))
-            figure = figure.get(group)
-        elif figure is not None and names and node:
-            example = f"{{{names[0]}: {format_value(figure)}}}"
-            text = f"{full}: name the base or corpus of each figure: {example}"
-            problems.append(Problem(node.at, text))
+    for name, figure in paper or ():
+        path = ("variants", variant, "paper", name)
+        if isinstance(figure, dict):
+            for other in [other for other in figure if other not in labels]:
+                text = f'{".".join(path)}: "{other}" is not a base or corpus of this file'
+                text += did_you_mean(other, labels) or f"; {', '.join(labels) or 'it has only one'}"
+                problems.append(Problem(document.place((*path, str(other))).key, text))
+            figure = figure.get(label)
+        elif figure is not None and labels:
+            example = f"{{{labels[0]}: {format_value(figure)}}}"
+            text = f"{'.'.join(path)}: name the base or corpus of each figure: {example}"
+            problems.append(Problem(document.place(path).value, text))
         if figure is not None:
             figures[name] = figure
     return figures
-
-
-def _check(
-    model: type[_MODEL],
-    above: tuple[str, ...],
-    document: Node,
-    problems: list[Problem],
-    only: Collection[str] | None = None,
-) -> _MODEL | None:
-    """Return the group at ``above`` as ``model``, or None after appending what is wrong with it.
-
-    Args:
-        only: the keys to check; None = all.
-    """
-    node = document.find(above)
-    assert node is not None
-    values = {k: inner.plain() for k, inner in node.group.items() if only is None or k in only}
-    try:
-        return model.model_validate(values)
-    except ValidationError as failure:
-        for error in failure.errors(include_url=False, include_context=False):
-            kind, path = error["type"], (*above, *map(str, error["loc"]))
-            if kind == "value_error":  # a rule between keys; its message names them
-                place = document.find(path)
-                assert place is not None
-                for text in error["msg"].removeprefix("Value error, ").splitlines():
-                    problems.append(Problem(place.at, f"{'.'.join(path)}: {text}"))
-                continue
-            while kind != "missing" and document.find(path) is None:  # tags of unions
-                path = path[:-1]
-            wrong = document.find(path) or document.find(path[:-1]) or document
-            problems.append(Problem(wrong.key_at, _message(model, above, path, kind, wrong)))
-        return None
-
-
-def _message(
-    model: type[BaseModel], above: KeyPath, path: tuple[str, ...], kind: str, node: Node
-) -> str:
-    name, inner = ".".join(path), path[len(above) :]
-    if inner[0] in _NESTED and len(inner) > 1:
-        model, inner = _NESTED[inner[0]], inner[1:]
-    if kind == "missing":
-        return f'required key "{name}" is missing: {keys_of(model)[inner[-1]].description}'
-    options = keys_of(model)
-    if kind == "extra_forbidden":
-        hint = did_you_mean(inner[-1], options) or f"; there is {', '.join(options)}"
-        return f'unknown key "{name}"{hint}'
-    if kind == "string_pattern_mismatch" and inner[0] in ("variants", "corpora"):
-        what = "variant" if inner[0] == "variants" else "corpus"
-        return (
-            f'"{path[1]}" is not a valid {what} name; a name has letters, digits, ".", "_" and '
-            '"-", and begins with a letter or digit'
-        )
-    if kind == "too_short":
-        return f"{name}: at least one is needed"
-    what = (
-        "a group of keys"
-        if inner[0] in ("variants", "common", "corpora")
-        else allowed(model, inner[0])
-    )
-    return f"{name}: {quote_value(node.plain())} is not {what}"

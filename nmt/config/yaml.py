@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -17,13 +16,12 @@ import yaml
 
 from nmt.errors import UserError
 
-KeyPath: TypeAlias = Sequence[str]
+KeyPath: TypeAlias = tuple[str | int, ...]
 MAX_CHARACTERS = 1 << 18
 MAX_DEPTH = 10
 MAX_LINE = 60  # characters of a line in an error
 KEY_LIST = "docs/recipe-keys.md lists all keys with their values"
 EXAMPLE = "recipes/quickstart.yaml is an example"
-NONE = ("none", "null", "~", "")  # no value, where a key may have none
 
 # parts of PyYAML's messages
 SECOND_COLON = "mapping values are not allowed"
@@ -59,64 +57,60 @@ class Problem(NamedTuple):
     fix: str = f"write an allowed value; {KEY_LIST}"
 
 
+class Place(NamedTuple):
+    """Where a value and its key are; for items of lists and the top level they are the same."""
+
+    key: Location
+    value: Location
+
+
 @dataclass(frozen=True)
-class Node:
-    """A value of a YAML file with its place.
+class Document:
+    """A recipe as it is written, or a part of one.
 
     Attributes:
-        value: text, a list of nodes, or a dictionary of nodes.
-        at: place of the value.
-        key_at: place of its key; for items of lists and the top level the same as ``at``.
+        values: dictionaries, lists and texts, as the file has them; every scalar is text.
+        places: of each value, by its path. Paths without a value may be there, too.
+        file: its name in errors.
     """
 
-    value: str | list[Node] | dict[str, Node]
-    at: Location
-    key_at: Location
+    values: dict[str, Any]
+    places: dict[KeyPath, Place]
+    file: str
 
-    @property
-    def group(self) -> dict[str, Node]:
-        """Return the nodes of a dictionary; empty if the value is not one."""
-        return self.value if isinstance(self.value, dict) else {}
-
-    def find(self, path: KeyPath) -> Node | None:
-        """Return the node at a path of keys and list indices, or None."""
-        node: Node | None = self
+    def get(self, path: KeyPath) -> Any:
+        """Return the value at a path, or None."""
+        value: Any = self.values
         for part in path:
-            if node is None:
-                return None
-            if isinstance(node.value, list):
-                index = int(part) if part.isdigit() else len(node.value)
-                node = node.value[index] if index < len(node.value) else None
+            if isinstance(value, dict):
+                value = value.get(part)
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
             else:
-                node = node.group.get(part)
-        return node
+                return None
+        return value
 
-    def nearest(self, path: KeyPath) -> Node | None:
-        """Return the node at a path, or of the innermost group around it; None at the top level."""
-        found = (self.find(path[:length]) for length in range(len(path), 0, -1))
-        return next((node for node in found if node), None)
+    def place(self, path: KeyPath) -> Place:
+        """Return the place of a value, or of the innermost group around it."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.places and self.get(path[:length]) is not None:
+                return self.places[path[:length]]
+        return Place(Location(self.file), Location(self.file))
 
-    def plain(self) -> Any:
-        """Return the value without places, as text, lists and dictionaries."""
-        if isinstance(self.value, list):
-            return [item.plain() for item in self.value]
-        if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
-        return self.value
+    def part(self, path: KeyPath) -> Document:
+        """Return the group at a path as a document of its own."""
+        length = len(path)
+        places = {p[length:]: place for p, place in self.places.items() if p[:length] == path}
+        return Document(self.get(path) or {}, places, self.file)
 
 
 def key_name(path: KeyPath) -> str:
     """Return a path as messages write it: ``data.train[2].weight``."""
-    parts = (f"[{part}]" if part.isdigit() else f".{part}" for part in path)
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 
 
-def is_none(value: Any) -> bool:
-    """Return whether a text means that a key has no value."""
-    return isinstance(value, str) and value.lower() in NONE
-
-
-def read_yaml(text: str, file: str, problems: list[Problem]) -> Node:
+def read_yaml(text: str, file: str, problems: list[Problem]) -> Document:
     """Read the text of a recipe.
 
     Args:
@@ -127,36 +121,47 @@ def read_yaml(text: str, file: str, problems: list[Problem]) -> Node:
     Raises:
         UserError: the text is not YAML, not a mapping, or has what a recipe may not have.
     """
-    node = _compose(text.removeprefix("\ufeff"), file)
-    if not isinstance(node, yaml.MappingNode):
-        what = "is empty" if node is None else "contains a list or a single value"
+    values, places = read_value(text.removeprefix("\ufeff"), file, problems)
+    if not isinstance(values, dict):
+        what = "is empty" if values is None else "contains a list or a single value"
         raise UserError(
             f"{what}; a recipe has lines of the form key: value",
             at=file,
             fix="begin with src, tgt and data as recipes/quickstart.yaml does",
         )
-    at = Location(file)
-    return Node(_mapping(node, file, "", problems), at, at)
+    return Document(values, places, file)
 
 
-def read_value(text: str, at: Location, problems: list[Problem]) -> Node:
-    """Read the YAML of one value, such as ``[0.9, 0.98]``; every node is placed ``at``.
+def read_value(text: str, file: str, problems: list[Problem]) -> tuple[Any, dict[KeyPath, Place]]:
+    """Read the YAML of any value, and return it with the places of all values in it.
 
-    Args:
-        problems: receives keys that are set twice or are not words.
-
-    Raises:
-        UserError: the text is not YAML.
+    See ``read_yaml``.
     """
+    places: dict[KeyPath, Place] = {}
 
-    def place(node: Node) -> Node:
-        if isinstance(node.value, list):
-            return Node([place(item) for item in node.value], at, at)
-        if isinstance(node.value, dict):
-            return Node({key: place(inner) for key, inner in node.value.items()}, at, at)
-        return Node(node.value, at, at)
+    def read(node: Any, path: KeyPath, key: Location | None = None) -> Any:
+        at = _location(file, node.start_mark)
+        places[path] = Place(key or at, at)
+        if isinstance(node, yaml.SequenceNode):
+            return [read(item, (*path, i)) for i, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return node.value
+        values: dict[str, Any] = {}
+        for name, inner in node.value:
+            key = _location(file, name.start_mark)
+            below = (*path, name.value)
+            if not isinstance(name, yaml.ScalarNode):
+                fix = f"correct the line; {EXAMPLE}"
+                problems.append(Problem(key, "a key must be one word", fix))
+            elif name.value in values:
+                what = f'key "{key_name(below)}" is set twice, first at {places[below].key}'
+                problems.append(Problem(key, what, "delete one of the two lines"))
+            else:
+                values[name.value] = read(inner, below, key)
+        return values
 
-    return place(_node(_compose(text, "value"), at, "value", "", problems))
+    node = _compose(text, file)
+    return None if node is None else read(node, ()), places
 
 
 def _compose(text: str, file: str) -> Any:
@@ -220,40 +225,6 @@ def _check_colon(text: str, file: str, error: yaml.MarkedYAMLError) -> None:
         at=str(_location(file, key_mark)),
         fix="write each key as KEY: VALUE",
     ) from error
-
-
-def _node(
-    node: Any, key_at: Location | None, file: str, name: str, problems: list[Problem]
-) -> Node:
-    """Convert a node of PyYAML; ``name`` is the dotted path of its key."""
-    at = _location(file, node.start_mark)
-    if isinstance(node, yaml.MappingNode):
-        return Node(_mapping(node, file, name, problems), at, key_at or at)
-    if isinstance(node, yaml.SequenceNode):
-        items = [
-            _node(item, None, file, f"{name}[{i}]", problems) for i, item in enumerate(node.value)
-        ]
-        return Node(items, at, key_at or at)
-    return Node(node.value, at, key_at or at)
-
-
-def _mapping(
-    node: yaml.MappingNode, file: str, name: str, problems: list[Problem]
-) -> dict[str, Node]:
-    values: dict[str, Node] = {}
-    for key, value in node.value:
-        at = _location(file, key.start_mark)
-        if not isinstance(key, yaml.ScalarNode):
-            fix = f"correct the line; {EXAMPLE}"
-            problems.append(Problem(at, "a key must be one word", fix))
-            continue
-        full = f"{name}.{key.value}" if name else key.value
-        if first := values.get(key.value):
-            what = f'key "{full}" is set twice, first at {first.key_at}'
-            problems.append(Problem(at, what, "delete one of the two lines"))
-            continue
-        values[key.value] = _node(value, at, file, full, problems)
-    return values
 
 
 def _location(file: str, mark: Any) -> Location:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nmt.config.load import changed_entries, changed_keys, recipe_from_text, recipe_values
+from nmt.config.load import changed_keys, dump_recipe, recipe_values
 from nmt.config.recipe import Recipe
 from nmt.errors import MachineError, UserError
 from nmt.run import lock
@@ -57,7 +57,7 @@ class TrainingFolder(RunFolder):
 
     Args:
         path: the folder.
-        recipe_text: the resolved recipe, as ``dump_recipe`` writes it.
+        recipe: what the run trains.
         resume: continue from the newest checkpoint; without one, start a new run and note it.
         fresh: rename an existing run folder to ``NAME.old-1`` and start a new run.
 
@@ -74,10 +74,10 @@ class TrainingFolder(RunFolder):
     """
 
     def __init__(
-        self, path: str | Path, recipe_text: str, *, resume: bool = False, fresh: bool = False
+        self, path: str | Path, recipe: Recipe, *, resume: bool = False, fresh: bool = False
     ) -> None:
         super().__init__(path)
-        self._recipe_text, self._resume, self._fresh = recipe_text, resume, fresh
+        self._new_recipe, self._resume, self._fresh = recipe, resume, fresh
         self._check_writable()
         self.lock.refuse_if_held()
         self._check_state()
@@ -99,7 +99,7 @@ class TrainingFolder(RunFolder):
                 # in this order: the new recipe next to the old summary would be a finished run
                 with disk_errors(self.summary_file):
                     self.summary_file.unlink(missing_ok=True)
-                write_atomic(self.config_file, self._recipe_text)
+                write_atomic(self.config_file, dump_recipe(self._new_recipe))
         except BaseException:
             self.lock.release()
             raise
@@ -165,10 +165,7 @@ class TrainingFolder(RunFolder):
         self.finished = ended and not EXTENDS_RUN & self.changes.keys()
 
     def _changed_keys(self) -> dict[str, str]:
-        if self.config_text() == self._recipe_text:
-            return {}
-        new = recipe_from_text(self._recipe_text, "recipe")
-        old = self.recipe()
+        old, new = self.recipe(), self._new_recipe
         changes, refused = changed_keys(old, new), refused_changes(old, new)
         if refused:
             raise UserError(
@@ -199,26 +196,6 @@ class TrainingFolder(RunFolder):
                     draft.unlink(missing_ok=True)
 
 
-def with_stored_form(recipe: Recipe, resume: bool) -> Recipe:
-    """Return the recipe with the ``data.normalize`` of the run to resume, if it sets none.
-
-    The default was another one in version 0.2.
-
-    Args:
-        recipe: as read from a file and the command line.
-        resume: whether an existing run may continue.
-
-    Raises:
-        UserError: the config.yaml of the run is damaged.
-    """
-    run = RunFolder(recipe.out)
-    chosen = "normalize" in recipe.data.model_fields_set
-    if chosen or not (resume and run.config_file.is_file() and run.checkpoints()):
-        return recipe
-    data = recipe.data.model_copy(update={"normalize": run.recipe().data.normalize})
-    return recipe.model_copy(update={"data": data})
-
-
 def refused_changes(old: Recipe, new: Recipe) -> list[str]:
     """Return what a resumed run must not change: ``key: old -> new`` each.
 
@@ -226,11 +203,11 @@ def refused_changes(old: Recipe, new: Recipe) -> list[str]:
         old: recipe of the run.
         new: recipe to resume it with.
     """
-    changes, free = changed_keys(old, new), set(FREE_ON_RESUME)
+    free = set(FREE_ON_RESUME)
     if new.init.parent and old.init.parent:
         free.add("init.from")  # the same parent may have moved; its weights are compared later
-    refused = [f"{key}: {change}" for key, change in changes.items() if key not in free]
-    return refused + changed_entries(old, new)
+    changes = changed_keys(old, new)
+    return [f"{key}: {change}" for key, change in changes.items() if key not in free]
 
 
 def fixed_values(recipe: Recipe) -> dict[str, Any]:

@@ -12,14 +12,12 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nmt.config.recipe import RENAMED_VALUES
-from nmt.run.folder import RunFolder, is_average, update_of
+from nmt.run.folder import RunFolder, is_average
 from nmt.runtime.files import LARGE, read_text, write_atomic
 
 SEAL = "sha256"  # key of summary.json: of its other values
 LOWER_IS_BETTER = ("ppl", "word_ppl", "ter")
 _Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
-RENAMED_METRICS = RENAMED_VALUES["score.select_by"]  # in runs of versions 0.1 and 0.2
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,9 @@ def read_result(folder: str | Path) -> RunResult:
     metrics, summary = list(read_metrics(run)), read_summary(run)
     devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
     chosen = str(summary.get("best"))
-    # of equal scores the later, unless an older version chose the earlier
+    # of equal scores the later
     best: dict[str, Any] = max(
-        reversed(devs),
-        key=lambda r: (r.get("update") == update_of(chosen), as_score(select_by, r[select_by])),
-        default={},
+        reversed(devs), key=lambda r: as_score(select_by, r[select_by]), default={}
     )
     if is_average(chosen):
         best = next((r for r in reversed(metrics) if r.get("kind") == "average"), {})
@@ -70,7 +66,6 @@ def read_result(folder: str | Path) -> RunResult:
         status="training" if run.lock.in_use() else str(summary.get("status", "stopped")),
         updates=max((r["update"] for r in metrics), default=0),
         hours=_number(summary.get("hours")),
-        # older runs have the score of an average in the summary only
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
         ppl=_number(best.get("ppl")),
         bleu=_number(test.get("bleu")),
@@ -89,7 +84,7 @@ def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
             continue
         if not isinstance(record, dict):
             continue
-        values = {_current_name(n): value for n, value in record.items() if _is_loggable(value)}
+        values = {name: value for name, value in record.items() if _is_loggable(value)}
         if isinstance(values.get("update"), int):
             yield values
 
@@ -106,10 +101,6 @@ def read_summary(run: RunFolder) -> dict[str, Any]:
         _Summary.model_validate(summary)
     except ValidationError:
         return {}
-    for score in summary.get("test") or ():
-        score["name"] = _current_name(score["name"])
-    if "select_by" in summary:
-        summary["select_by"] = _current_name(summary["select_by"])
     return summary
 
 
@@ -183,10 +174,6 @@ def clock(seconds: float) -> str:
 def _is_loggable(value: Any) -> bool:
     """Return whether a value of a record can be what a training logs."""
     return value is None or isinstance(value, str) or _number(value) is not None
-
-
-def _current_name(metric: Any) -> Any:
-    return RENAMED_METRICS.get(metric, metric) if isinstance(metric, str) else metric
 
 
 def _number(value: Any) -> float | None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
 from nmt.config.recipe import DataConfig, OptimConfig, Recipe, groups
 from nmt.config.schedules import Constant, Linear
-from nmt.config.yaml import MAX_CHARACTERS, NONE
+from nmt.config.schema import NONE
+from nmt.config.yaml import MAX_CHARACTERS
 from nmt.errors import UserError
 
 MINIMAL = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"

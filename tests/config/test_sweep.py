@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config.load import load_recipe, load_sweep, load_variants
-from nmt.config.variants import Budget, Range
+from nmt.config.load import load_recipe
+from nmt.config.variants import Budget, Range, load_sweep, load_variants
 from nmt.errors import UserError
 
 BASE = """\
@@ -130,27 +130,27 @@ FAULTS = {
     FILE.replace("baseline: pre", "baseline: prre"): 'v.yaml:12:11: baseline: there is no variant "prre"; did you mean "pre"?',
     FILE.replace("baseline: pre", "baseline: x"): 'v.yaml:12:11: baseline: there is no variant "x"; the variants are post, pre',
     FILE.replace("[1, 2]", "[1, 2, 1]"): "v.yaml:11:8: seeds: 1 is listed twice",
-    FILE.replace("[1, 2]", "[one]"): 'v.yaml:11:9: seeds.0: "one" is not a list of any number, each an integer of at least 0 and at most 4294967295',
-    FILE.replace("hours: 0.5", "hours: 0"): 'v.yaml:13:10: budget.hours: "0" is not a number above 0, or none',
-    FILE.replace("hours: 0.5, tokens: 2e6", ""): "v.yaml:13:9: budget: set hours, tokens or both",
+    FILE.replace("[1, 2]", "[one]"): 'v.yaml:11:9: seeds: "one" is not an integer of at least 0 and at most 4294967295',
+    FILE.replace("hours: 0.5", "hours: 0"): 'v.yaml:13:17: budget.hours: "0" is not a number above 0, or none',
+    FILE.replace("hours: 0.5, tokens: 2e6", ""): "v.yaml:13:1: budget: set hours, tokens or both",
     FILE.replace("hours: 0.5", "hour: 0.5"): 'v.yaml:13:10: unknown key "budget.hour"; did you mean "hours"?',
     FILE.replace("{src: sk, data:", "{model: {dim: 8}, data:"): 'v.yaml:4:12: corpora.slovak: a corpus sets src, tgt, data, segment, but not "model"; set it in common or in a variant',
-    FILE.replace("small: {data", "s/l: {data"): 'v.yaml:3:3: "s/l" is not a valid corpus name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
+    FILE.replace("small: {data", "s/l: {data"): 'v.yaml:3:3: "s/l" is not a valid name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
     FILE.replace("slovak:", "small:", 1): 'v.yaml:4:3: key "corpora.small" is set twice, first at v.yaml:3:3',
     FILE.replace("pre: {about", "post: {about"): 'v.yaml:10:3: key "variants.post" is set twice, first at v.yaml:6:3',
     FILE.replace("{small: 3.5, slovak: fails}", "{smal: 3}"): 'v.yaml:8:20: variants.post.paper.test: "smal" is not a base or corpus of this file; did you mean "small"?',
     FILE + "search: {space: {model.dim: [64, 128]}}": "v.yaml:11:8: seeds: a search trains with one seed; remove the others, or remove search",
-    SEARCH.replace("high: 1e-2", "high: 1e-5"): "v.yaml:6:18: search.space.schedule.lr: low (0.0001) must be below high (1e-05)",
-    SEARCH.replace("low: 1e-4", "low: 0"): "v.yaml:6:18: search.space.schedule.lr: log: true requires low (0) above 0",
-    SEARCH.replace("low: 2", "low: 2.5"): "v.yaml:7:23: search.space.model.enc_layers: int: true requires whole numbers as low and high",
+    SEARCH.replace("high: 1e-2", "high: 1e-5"): "v.yaml:6:5: search.space.schedule.lr: low (0.0001) must be below high (1e-05)",
+    SEARCH.replace("low: 1e-4", "low: 0"): "v.yaml:6:44: search.space.schedule.lr.log: true requires low (0) above 0",
+    SEARCH.replace("low: 2", "low: 2.5"): "v.yaml:7:48: search.space.model.enc_layers.int: true requires whole numbers as low and high",
     SEARCH.replace(", int: true", ""): "v.yaml:7:23: search.space.model.enc_layers: the key takes whole numbers only; add int: true",
-    SEARCH.replace("low: 2, ", ""): 'v.yaml:7:5: required key "search.space.model.enc_layers.low" is missing: lowest value',
-    SEARCH.replace("log: true", "logarithm: true"): 'v.yaml:6:42: unknown key "search.space.schedule.lr.logarithm"; there is low, high, log, int',
+    SEARCH.replace("low: 2, ", ""): 'v.yaml:7:5: required key "search.space.model.enc_layers.low" is missing',
+    SEARCH.replace("log: true", "logarithm: true"): 'v.yaml:6:42: unknown key "search.space.schedule.lr.logarithm"; search.space.schedule.lr has low, high, log, int',
     SEARCH.replace("[layernorm, rmsnorm]", "rmsnorm"): 'v.yaml:8:17: search.space.model.norm: "rmsnorm" is not a list of values, or a range {low: 1e-4, high: 1e-2}',
     SEARCH.replace("[layernorm, rmsnorm]", "[layernorm, rmsnrm]"): 'v.yaml:8:29: model.norm: "rmsnrm" is not layernorm, rmsnorm or scalenorm; did you mean "rmsnorm"?',
     SEARCH.replace("model.norm:", "model.nrm:"): 'v.yaml:8:5: unknown key "model.nrm"; did you mean "norm"?',
-    SEARCH.replace("trials: 7", "trials: 0"): 'v.yaml:4:3: search.trials: "0" is not an integer of at least 1',
-    "base: r.yaml\nvariants: {pre: {about: PreNorm}}\nsearch: {trials: 3}": 'v.yaml:3:1: required key "search.space" is missing: recipe keys to search, such as schedule.lr, each with a list of values or a range (low, high, log, int)',
+    SEARCH.replace("trials: 7", "trials: 0"): 'v.yaml:4:11: search.trials: "0" is not an integer of at least 1',
+    "base: r.yaml\nvariants: {pre: {about: PreNorm}}\nsearch: {trials: 3}": 'v.yaml:3:1: required key "search.space" is missing',
 }  # fmt: skip
 
 

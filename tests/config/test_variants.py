@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.cli import prepare, train
-from nmt.config.load import dump_recipe, load_recipe, load_variants, recipe_from_text
+from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.config.reference import variants_schema
 from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
+from nmt.config.variants import load_variants
 from nmt.errors import UserError
 from tests.toy import toy_corpus, toy_recipe
 
@@ -151,29 +152,29 @@ HEAD = "base: r.yaml\nvariants:\n"
 FAULTS = {
     "base: rr.yaml\nvariants: {a: {about: x}}": '1:7: base: there is no file rr.yaml; did you mean "r.yaml"?',
     "base: [r.yaml, v.yaml]\nvariants: {a: {about: x}}": "1:16: base: v.yaml is a file of variants; a base must be a recipe",
-    "base: [r.yaml, ./r.yaml]\nvariants: {a: {about: x}}": '1:7: base: two recipes are called "r"',
-    "base: []\nvariants: {a: {about: x}}": "1:1: base: at least one is needed",
-    "base: {a: b}\nvariants: {a: {about: x}}": "1:1: base: a group of keys is not the path of a recipe, or a list of them",
-    "base: r.yaml": 'required key "variants" is missing: variants by name: about, paper, and the recipe keys that the variant changes',
-    "variants: {a: {about: x}}": 'required key "base" is missing: recipe or recipes that the variants change; paths are relative to the file',
-    "base: r.yaml\nvariants: {}": "2:1: variants: at least one is needed",
-    "base: r.yaml\nvariants: [a]": '2:1: variants: [a] is not a group of keys',
-    "base: r.yaml\nvariants: {a: b}": '2:12: variants.a: "b" is not a group of keys',
-    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" is not a valid variant name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
-    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" is not a valid variant name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
-    "base: r.yaml\ncommon: 3\nvariants: {a: {about: x}}": '2:1: common: "3" is not a group of keys',
+    "base: [r.yaml, ./r.yaml]\nvariants: {a: {about: x}}": '1:16: base: two recipes are called "r"',
+    "base: []\nvariants: {a: {about: x}}": "1:7: base: [] is not the path of a recipe, or a list of them",
+    "base: {a: b}\nvariants: {a: {about: x}}": "1:7: base: a group of keys is not the path of a recipe, or a list of them",
+    "base: r.yaml": 'required key "variants" is missing',
+    "variants: {a: {about: x}}": 'required key "base" is missing',
+    "base: r.yaml\nvariants: {}": "2:11: variants: {} is not a group of keys; it must have at least one",
+    "base: r.yaml\nvariants: [a]": "2:11: variants: [a] is not a group of keys",
+    "base: r.yaml\nvariants: {a: b}": '2:15: variants.a: "b" is not a group of keys',
+    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" is not a valid name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
+    "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" is not a valid name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
+    "base: r.yaml\ncommon: 3\nvariants: {a: {about: x}}": '2:9: common: "3" is not a group of keys',
     "base: r.yaml\nvariant: {}\nvariants: {a: {about: x}}": '2:1: unknown key "variant"; did you mean "variants"?',
-    HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing: description of the variant in one line',
+    HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing',
     HEAD + "  a: {about: x, paper: {tset: 1}}": '3:25: unknown key "variants.a.paper.tset"; did you mean "test"?',
-    HEAD + "  a: {about: x, paper: {dev: bad}}": '3:25: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
-    HEAD + "  a: {about: x, paper: 3}": '3:17: variants.a.paper: "3" is not a group of keys, or none',
+    HEAD + "  a: {about: x, paper: {dev: bad}}": '3:30: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
+    HEAD + "  a: {about: x, paper: 3}": '3:24: variants.a.paper: "3" is not a group of keys, or none',
     HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is not a base or corpus of this file; it has only one',
     HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is set twice, first at v.yaml:3:3',
     HEAD + "  a: {about: x, model: {nrom: pre}}": '3:25: unknown key "model.nrom"; did you mean "norm"?',
     HEAD + "  a: {about: x, model: {heads: 3}}": "3:25: model.heads (3) must divide model.dim (512)",
     HEAD + "  a: {about: x, model: {dim: 6}}": "r.yaml:5:9: model.heads (4) must divide model.dim (6)",
     HEAD + "  a: {about: x, optim: {betas: [0.9, 2]}}": '3:38: optim.betas: "2" is not a number of at least 0 and below 1',
-    HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:30: unknown key "data.dev.x"; an entry has path, src, tgt, tag, tokenized, name, other_refs',
+    HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:30: unknown key "data.dev.x"; data.dev has path, src, tgt, tag, tokenized, name, other_refs',
     HEAD + "  a: {about: x, schedule: {lr: 3}}": '3:28: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
     HEAD + "  a: {about: x}\n  b: {about: y, model: {heads: 4}, optim: }": '4:3: variant "b" gives the same recipe as "a" at v.yaml:3:3',
 }  # fmt: skip

@@ -11,8 +11,9 @@ import pytest
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engines import load_translator
+from tests.run_cases import forget_recipe
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "run-0.2"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "runs"
 RUN, OTHER = FIXTURES / "plain" / "run", FIXTURES / "fastbpe" / "run"
 
 
@@ -33,6 +34,7 @@ def test_runs_with_other_pieces_or_languages_are_refused(tmp_path: Path, name: s
     if name == "config.yaml":
         other, what = tmp_path / "run", "languages"
         shutil.copytree(RUN, other)
+        forget_recipe(other)
         config = other / name
         config.write_text(config.read_text(encoding="utf-8").replace("tgt: en", "tgt: pt"))
     message = f"{other / name}: its {what} differ from those of the first run"

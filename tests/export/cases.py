@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import yaml
 
-from nmt.config.load import dump_recipe, recipe_from_text
+from nmt.config.load import recipe_from_text
 from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
 from nmt.data.batches import collate_sources
 from nmt.data.report import (
@@ -129,7 +129,7 @@ def run_folder(translator: Translator, path: Path) -> Path:
             "decode": translator.decode.model_dump(),
         }
     )
-    recipe = dump_recipe(recipe_from_text(text, "recipe"))
+    recipe = recipe_from_text(text, "recipe")
     with TrainingFolder(path, recipe) as run:
         translator.vocab.save(path)
         save_segmenter(translator.segmenter, path)

@@ -19,7 +19,18 @@ from nmt.run.folder import RunFolder, update_of
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.run.results import read_summary, write_summary
-from tests.run_cases import FILES, RECIPE, Steps, count_steps, holds, load, reopen, save, trained
+from tests.run_cases import (
+    FILES,
+    RECIPE,
+    Steps,
+    count_steps,
+    holds,
+    load,
+    recipe,
+    reopen,
+    save,
+    trained,
+)
 
 
 def outcome(act) -> str | None:
@@ -71,7 +82,7 @@ def test_sigkill_at_every_step_of_a_save(tmp_path, update):
 
 
 def test_a_kill_while_a_finished_run_is_extended_leaves_a_run_to_resume(tmp_path):
-    more = RECIPE + "train: {max_validations: 300}\n"
+    more = recipe("train.max_validations=300")
 
     def kill():
         raise KeyboardInterrupt

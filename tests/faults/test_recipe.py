@@ -264,35 +264,3 @@ def test_a_model_larger_than_the_memory_is_an_error_before_it_is_built(monkeypat
 def test_free_memory_is_known_on_this_machine():
     free = memory.free_memory(torch.device("cpu"))
     assert free is None or 1 << 20 < free < 1 << 50
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "train: {epoch_updates: 9}",
-            '4:9: unknown key "train.epoch_updates"; it was renamed to train.validate_every',
-        ),
-        (
-            "train: {max_epochs: 9}",
-            '4:9: unknown key "train.max_epochs"; it was renamed to train.max_validations',
-        ),
-        (
-            "segment: {kind: plain}",
-            '4:17: segment.kind: "plain" is not fastbpe, sentencepiece or whitespace; it was renamed to "whitespace"',
-        ),
-        (
-            "score: {select_by: paper_bleu}",
-            '4:20: score.select_by: "paper_bleu" is not bleu, chrf, chrf++, tokenized_bleu or ppl; it was renamed to "tokenized_bleu"',
-        ),
-    ],
-)
-def test_an_error_for_an_old_name_gives_the_new_one(text: str, message: str):
-    with pytest.raises(UserError) as error:
-        recipe_from_text(HEAD + text, "r.yaml")
-    assert error.value.what == f"r.yaml:{message}"
-    group, key, value = re.match(r"(\w+): \{(\w+): (\w+)", text).groups()
-    with pytest.raises(
-        UserError, match=f"^command line: .*{message.rpartition('it was renamed to')[2]}"
-    ):
-        recipe_from_text(HEAD, "r.yaml", [f"{group}.{key}={value}"])

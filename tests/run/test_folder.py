@@ -4,12 +4,13 @@ import os
 
 import pytest
 
+from nmt.config.load import dump_recipe
 from nmt.errors import MachineError, UserError
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.results import read_summary, write_summary
-from tests.run_cases import RECIPE, same, save, trained, weights
+from tests.run_cases import RECIPE, recipe, same, save, trained, weights
 
 
 def content(folder):
@@ -24,7 +25,7 @@ def test_nothing_is_written_before_the_folder_is_entered(tmp_path):
     run = TrainingFolder(tmp_path / "deep" / "run", RECIPE)
     assert list(tmp_path.iterdir()) == []
     with run:
-        assert run.config_file.read_text() == RECIPE
+        assert run.config_file.read_text() == dump_recipe(RECIPE)
         assert run.dev_dir.is_dir()
         assert run.lock.in_use()
     assert not run.lock.in_use()
@@ -61,7 +62,7 @@ def test_resume_without_a_run_starts_one_with_a_note(tmp_path):
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     trained(tmp_path / "run")
-    run = TrainingFolder(tmp_path / "run", RECIPE + "seed: 2\n")
+    run = TrainingFolder(tmp_path / "run", recipe("seed=2"))
     assert not run.resuming
     assert "has no checkpoint" in run.notes[0]
     with run:
@@ -70,7 +71,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
 
 def test_resume_with_another_recipe_lists_the_changed_keys(tmp_path):
     trained(tmp_path / "run", 1)
-    other = RECIPE + "seed: 2\nmodel: {norm: layernorm}\ntrain: {keep: 3}\n"
+    other = recipe("seed=2", "model.norm=layernorm", "train.keep=3")
     with pytest.raises(UserError) as caught:
         TrainingFolder(tmp_path / "run", other, resume=True)
     lines = str(caught.value).split("\n  -> ")[0].splitlines()[1:]
@@ -78,29 +79,30 @@ def test_resume_with_another_recipe_lists_the_changed_keys(tmp_path):
         "model.norm: scalenorm -> layernorm",
         "seed: 1 -> 2",
     ]
-    assert (tmp_path / "run" / "config.yaml").read_text() == RECIPE
+    assert RunFolder(tmp_path / "run").recipe() == RECIPE
 
 
 @pytest.mark.parametrize(
-    ("line", "key"),
+    "override",
     [
-        ("train: {max_validations: 7}", "train.max_validations"),
-        ("train: {stop_patience: 7}", "train.stop_patience"),
-        ("train: {keep: 7}", "train.keep"),
-        ("train: {log_every: 7}", "train.log_every"),
-        ("time_limit: 2.5", "time_limit"),
-        ("device: cpu", "device"),
-        ("out: elsewhere", "out"),
-        ("decode: {batch_tokens: 64}", "decode.batch_tokens"),
+        "train.max_validations=7",
+        "train.stop_patience=7",
+        "train.keep=7",
+        "train.log_every=7",
+        "time_limit=2.5",
+        "device=cpu",
+        "out=elsewhere",
+        "decode.batch_tokens=64",
     ],
 )
-def test_a_resumed_run_may_change_duration_and_place(tmp_path, line, key):
+def test_a_resumed_run_may_change_duration_and_place(tmp_path, override):
     trained(tmp_path / "run", 1)
-    run = TrainingFolder(tmp_path / "run", f"{RECIPE}{line}\n", resume=True)
+    key, new = override.partition("=")[0], recipe(override)
+    run = TrainingFolder(tmp_path / "run", new, resume=True)
     assert list(run.changes) == [key]
     assert key in run.notes[0]
     with run:
-        assert run.config_file.read_text() == f"{RECIPE}{line}\n"
+        assert run.recipe() == new
 
 
 def test_fresh_renames_the_old_run(tmp_path):
@@ -160,7 +162,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path):
 def test_a_finished_run_continues_with_more_validations(tmp_path):
     run = trained(tmp_path / "run", 1)
     write_summary(run, {"status": "finished"})
-    more = TrainingFolder(run.path, RECIPE + "train: {max_validations: 300}\n", resume=True)
+    more = TrainingFolder(run.path, recipe("train.max_validations=300"), resume=True)
     assert not more.finished
     with more:
         assert read_summary(more) == {}

@@ -8,22 +8,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nmt.config.load import recipe_from_text
 from nmt.errors import MachineError, UserError
 from nmt.run import trackers
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.trackers import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
-from tests.run_cases import RECIPE
+from tests.run_cases import RECIPE, recipe
 
 
 @pytest.fixture
 def run(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         yield run
-
-
-def recipe(*overrides: str) -> Any:
-    return recipe_from_text(RECIPE, "recipe", overrides)
 
 
 def install(monkeypatch, *packages: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.config.load import dump_recipe, load_recipe
+from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ def start(recipe, tmp_path) -> Iterator[Callable[..., Trainer]]:
         ) -> Trainer:
             resolved = load_recipe(recipe, [*overrides])
             number = len(list(tmp_path.glob("run*")))
-            folder = TrainingFolder(tmp_path / f"run{number}", dump_recipe(resolved))
+            folder = TrainingFolder(tmp_path / f"run{number}", resolved)
             run = stack.enter_context(folder)
             log = stack.enter_context(MetricsLog(run))
             trainer = Trainer(

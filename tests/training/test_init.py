@@ -35,7 +35,7 @@ from tests.toy import toy_corpus, toy_recipe
 from tests.training.helpers import equal, moments, records, weights
 from tests.training.test_distributed import torchrun
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "run-0.2"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "runs"
 CPU = torch.device("cpu")
 LETTERS = str.maketrans("89", "ab")  # the new pieces of the child
 TRAINING: dict[str, Any] = {"train": {"validate_every": 20, "max_validations": 1}}

@@ -23,7 +23,7 @@ from nmt.apps.report import command as report
 from nmt.cli import average, export, translate
 from nmt.cli.prepare import main as prepare_command
 from nmt.cli.train import main
-from nmt.config.load import dump_recipe, load_recipe
+from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
 from nmt.export.folder import write_folder
@@ -69,9 +69,7 @@ def start(folder, tmp_path) -> Iterator[Callable[..., Trainer]]:
         ) -> Trainer:
             recipe = load_recipe(folder / f"{task}.yaml", [*overrides])
             number = len(list(tmp_path.glob("run*")))
-            run = stack.enter_context(
-                TrainingFolder(tmp_path / f"run{number}", dump_recipe(recipe))
-            )
+            run = stack.enter_context(TrainingFolder(tmp_path / f"run{number}", recipe))
             log = stack.enter_context(MetricsLog(run))
             made = make_task(recipe, prepare(recipe), CPU, "fp32")
 

@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 
 from nmt.config.document import PATHS
 from nmt.config.errors import join_or
-from nmt.config.load import Sweep, Variant, changed_keys, dump_recipe, variant_recipe
+from nmt.config.load import changed_keys, dump_recipe
 from nmt.config.recipe import Recipe
-from nmt.config.variants import Budget
+from nmt.config.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import EXTENDS_RUN, refused_changes, with_stored_form
+from nmt.run.lifecycle import EXTENDS_RUN, refused_changes
 from nmt.run.parent import with_segment_of_parent
 from nmt.run.results import read_summary
 
@@ -97,7 +97,7 @@ class PlannedRun:
         """Return the recipe of the existing run, and the one to train."""
         new = self.recipe
         with contextlib.suppress(UserError):  # what contradicts the parent is then a change
-            new = with_stored_form(with_segment_of_parent(new, resume=True), resume=True)
+            new = with_segment_of_parent(new, resume=True)
         return RunFolder(self.folder).recipe(), new
 
 

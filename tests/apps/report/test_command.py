@@ -10,7 +10,7 @@ import pytest
 
 from nmt.apps.report import command as report
 from nmt.cli import train
-from nmt.config.load import load_variants
+from nmt.config.variants import load_variants
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.results import RunResult, read_result, read_summary
@@ -148,7 +148,7 @@ def test_the_table_leaves_out_empty_columns(folder):
 
 
 def test_status_of_a_run_in_progress_and_of_a_stopped_run(folder, tmp_path):
-    run = TrainingFolder(tmp_path / "run", (folder / "runs/plain/config.yaml").read_text())
+    run = TrainingFolder(tmp_path / "run", RunFolder(folder / "runs/plain").recipe())
     with run:
         assert read_result(run.path) == RunResult("training")
         lines = [{"kind": "dev", "update": u, "bleu": b, "ppl": 9} for u, b in ((2, 5), (4, 3))]

@@ -29,7 +29,7 @@ from tests.apps.report.page import Page
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 
-OLD_RUN = Path(__file__).parents[2] / "fixtures" / "run-0.2" / "fastbpe"
+STORED = Path(__file__).parents[2] / "fixtures" / "runs" / "fastbpe"
 CURVES = 7  # BLEU, tokenized BLEU, perplexity; closed: loss, learning rate, gradient norm, speed
 
 
@@ -423,7 +423,7 @@ def test_the_training_text_of_several_sets_is_read_once(several_sets, folder, mo
 
 def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_path):
     corpus = tmp_path / "old"
-    shutil.copytree(OLD_RUN, corpus)
+    shutil.copytree(STORED, corpus)
     config = corpus / "run" / "config.yaml"
     config.write_text(config.read_text().replace("/corpus", str(corpus)))
     output = tmp_path / "page.html"
@@ -438,17 +438,6 @@ def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_p
 
 
 # ---------------------------------------------------------------- other states
-
-
-def test_a_stored_run_of_an_old_version(tmp_path):
-    corpus = tmp_path / "corpus"
-    shutil.copytree(OLD_RUN, corpus)
-    config = corpus / "run" / "config.yaml"
-    config.write_text(config.read_text().replace("/corpus", str(corpus)))
-    page = written(corpus / "run", tmp_path / "page.html")
-    assert "no training times" in page.section("curves").text
-    assert "not by the model not recorded" in page.section("outputs").text
-    assert len(page.section("attention").all("figure")) == 3
 
 
 def test_a_run_whose_corpus_and_checkpoints_are_gone(folder, tmp_path):
@@ -614,7 +603,7 @@ def test_a_further_reference_counts_in_every_score(folder):
 
 
 def test_the_title_keeps_the_region_of_a_language(tmp_path):
-    run = shutil.copytree(OLD_RUN / "run", tmp_path / "run")
+    run = shutil.copytree(STORED / "run", tmp_path / "run")
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("src: gl\n", "src: pt-br\n"))
     assert _title(read_runs([run])) == "pt-br → en: run"
