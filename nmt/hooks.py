@@ -45,12 +45,20 @@ def extension(command: str) -> Extension | None:
     return _load(command)
 
 
-def live_view() -> LiveView:
-    """Return what shows the state of a training while it runs; by default a line."""
-    from nmt.training.progress import LiveLine
+def variants() -> Any:
+    """Return the module that reads files of variants, such as ``nmt.apps.sweep.variants``."""
+    return _load("variants")
 
+
+def reference() -> Any:
+    """Return the module that adds to docs/recipe-keys.md, such as ``nmt.apps.sweep.reference``."""
+    return _load("reference")
+
+
+def live_view() -> LiveView | None:
+    """Return what shows the state of a training while it runs."""
     make = _load("live_view")
-    return LiveLine() if make is None else make()
+    return None if make is None else make()
 
 
 def advise(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:

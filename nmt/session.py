@@ -45,7 +45,7 @@ from nmt.training.finish import finish, write_diverged
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
-from nmt.training.progress import LiveView, Validation
+from nmt.training.progress import LiveLine, LiveView, Validation
 from nmt.training.resume import prepare_resumed, prepare_to_resume
 from nmt.training.stopping import just_validated
 from nmt.training.task import Stopped
@@ -265,7 +265,7 @@ class Training:
             Terminated: SIGTERM or SIGHUP; the state is saved.
         """
         run, recipe = self.run_folder, self.task.recipe
-        view = LiveView() if self.quiet else hooks.live_view()
+        view = LiveView() if self.quiet else hooks.live_view() or LiveLine()
         with (
             stop_signals() as stop,
             run,

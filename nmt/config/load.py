@@ -7,7 +7,6 @@ decides the type of a value, not YAML: ``no`` stays the language "no", ``3e-4`` 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from nmt import hooks
 from nmt.config.document import absolute_paths, apply_overrides, as_document
 from nmt.config.errors import explain, format_value, raise_problems
 from nmt.config.recipe import ENTRIES, Recipe
@@ -49,7 +49,11 @@ def load_recipe(
     problems: list[Problem] = []
     document = read_file(path, problems)
     if is_variants_file(document):
-        variants = importlib.import_module("nmt.config.variants")
+        variants = hooks.variants()
+        if variants is None:
+            raise UserError(
+                "a file of variants needs the package nmt.apps", at=str(path), fix="pass a recipe"
+            )
         chosen: Recipe = variants.choose_variant(document, variant, overrides, problems)
         return chosen
     if variant is not None:

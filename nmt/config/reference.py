@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from nmt import hooks
 from nmt.config.errors import allowed, format_value
 from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups
 from nmt.config.schema import keys_of
-from nmt.config.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
 
 INTRODUCTION = """\
 # Recipe keys
@@ -66,67 +66,35 @@ SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 def key_tables() -> str:
     """Return docs/recipe-keys.md: an introduction and a table for each group and kind."""
-    parts = [INTRODUCTION.rstrip(), _table("Top level", Recipe, omit=groups())]
+    parts = [INTRODUCTION.rstrip(), table("Top level", Recipe, omit=groups())]
     for name, kinds in groups().items():
         for kind, model in kinds.items():
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
-            parts.append(_table(title, model, omit=("kind",) if kind else ()))
+            parts.append(table(title, model, omit=("kind",) if kind else ()))
             if name == "data":
                 train = "Each entry of `data.train` and `segment.learn_from`"
                 held_out = "Each entry of `data.dev` and `data.test`"
-                parts.append(_table(train, CorpusEntry, level=3))
-                parts.append(_table(held_out, HeldOutEntry, level=3))
-    parts.append(
-        "## Files of variants\n\nA file of variants lists changes to one or several recipes. "
-        "Examples are in recipes/ablations/.\n`nmt-sweep` trains all variants of a file. The keys "
-        "after `variants` are for `nmt-sweep` only."
-    )
-    tables: dict[str, type[BaseModel]] = {
-        "A file of variants": VariantsKeys,
-        "Each entry of `variants`, in addition to recipe keys": VariantKeys,
-        "`paper` of a variant": Paper,
-        "`budget` of a file of variants": Budget,
-        "`search` of a file of variants": Search,
-        "Each range of `search.space` in a file of variants": Range,
-    }
-    parts += [_table(title, model, level=3) for title, model in tables.items()]
+                parts.append(table(train, CorpusEntry, level=3))
+                parts.append(table(held_out, HeldOutEntry, level=3))
+    more = hooks.reference()
+    parts += [] if more is None else more.key_tables()
     return "\n\n".join(parts) + "\n"
 
 
 def recipe_schema() -> str:
     """Return the JSON schema of a recipe."""
-    return _dump({"$schema": SCHEMA} | _for_editors(Recipe.model_json_schema(by_alias=True)))
+    return dump({"$schema": SCHEMA} | for_editors(Recipe.model_json_schema(by_alias=True)))
 
 
-def variants_schema() -> str:
-    """Return the JSON schema of a file of variants. A variant sets some keys of a recipe."""
-    recipe = _for_editors(Recipe.model_json_schema(by_alias=True))
-    file, variant = (
-        _for_editors(m.model_json_schema(by_alias=True)) for m in (VariantsKeys, VariantKeys)
-    )
-    definitions = {**_all_optional(recipe.pop("$defs")), **variant.pop("$defs")}
-    definitions["Part"] = {"properties": recipe["properties"]}
-    part = {"$ref": "#/$defs/Part", "unevaluatedProperties": False}
-    definitions |= file.pop("$defs")
-    file["properties"]["common"] = part
-    file["properties"]["corpora"]["patternProperties"] = dict.fromkeys(
-        file["properties"]["corpora"]["patternProperties"], part
-    )
-    own = {"properties": variant["properties"], "required": variant["required"]}
-    named = file["properties"]["variants"]
-    named["patternProperties"] = dict.fromkeys(named["patternProperties"], part | own)
-    named["additionalProperties"] = False
-    return _dump({"$schema": SCHEMA, **file, "$defs": definitions})
+def files() -> dict[str, Callable[[], str]]:
+    """Return what makes each generated file of docs/."""
+    more = hooks.reference()
+    own = {"recipe-keys.md": key_tables, "recipe.schema.json": recipe_schema}
+    return own if more is None else {**own, **more.FILES}
 
 
-FILES = {
-    "recipe-keys.md": key_tables,
-    "recipe.schema.json": recipe_schema,
-    "variants.schema.json": variants_schema,
-}
-
-
-def _table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
+def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
+    """Return a Markdown table of the keys of a group."""
     rows = [
         f"| {name} | {_default(field)} | {_escape(allowed(model, name))} "
         f"| {_escape(str(field.description))} | {_source(field)} |"
@@ -151,18 +119,18 @@ def _source(field: FieldInfo) -> str:
     return str(extra["source"]) if isinstance(extra, dict) else ""
 
 
-def _for_editors(schema: Any) -> Any:
+def for_editors(schema: Any) -> Any:
     """Return a schema that also accepts what recipes may write: ``none``, an empty group, no kind.
 
     pydantic's schema describes typed values, not the text of a recipe.
     """
     if isinstance(schema, list):
-        return [_for_editors(item) for item in schema]
+        return [for_editors(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "null":
         return {"enum": [None, "none"]}
-    schema = {key: _for_editors(value) for key, value in schema.items() if key != "discriminator"}
+    schema = {key: for_editors(value) for key, value in schema.items() if key != "discriminator"}
     if "oneOf" in schema:  # without a kind, keys may fit several
         schema["anyOf"] = schema.pop("oneOf")
     if schema.get("type") == "object":
@@ -170,14 +138,8 @@ def _for_editors(schema: Any) -> Any:
     return schema
 
 
-def _all_optional(schema: Any) -> Any:
-    """Return a schema without ``required`` at any level."""
-    if not isinstance(schema, dict):
-        return schema
-    return {k: _all_optional(v) for k, v in schema.items() if k != "required"}
-
-
-def _dump(schema: dict[str, Any]) -> str:
+def dump(schema: dict[str, Any]) -> str:
+    """Return a JSON schema as text."""
     return json.dumps(schema, indent=1) + "\n"
 
 
@@ -188,14 +150,14 @@ def main() -> None:
         description="Print the tables of recipe keys.",
         allow_abbrev=False,
     )
-    parser.add_argument("--write", action="store_true", help=f"write docs/: {', '.join(FILES)}")
+    parser.add_argument("--write", action="store_true", help=f"write docs/: {', '.join(files())}")
     docs = Path(__file__).parents[2] / "docs"
     if not parser.parse_args().write:
         print(key_tables(), end="")
     elif not docs.is_dir():
         parser.exit(2, f"{docs}: no such folder\n  -> run this in a clone of the repository\n")
     else:
-        for name, text in FILES.items():
+        for name, text in files().items():
             (docs / name).write_text(text(), encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.config.variants import Variant
+    from nmt.apps.sweep.variants import Variant
 
 Cell: TypeAlias = str | int | float | None
 
@@ -113,7 +113,7 @@ def body(args: argparse.Namespace) -> None:
 
 def _print_table(args: argparse.Namespace) -> None:
     """Print one row for each variant and folder of runs, including variants without a run."""
-    from nmt.config.variants import load_variants
+    from nmt.apps.sweep.variants import load_variants
 
     if len(args.paths) > 1:
         raise UserError("--table takes one file of variants", fix="name one file")

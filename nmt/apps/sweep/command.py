@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmt.apps.sweep.plan import PlannedRun
     from nmt.apps.sweep.pool import Pool
     from nmt.apps.sweep.results import SearchResult, SweepResult
-    from nmt.config.variants import Sweep
+    from nmt.apps.sweep.variants import Sweep
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 ELSEWHERE = "choose another folder with --output DIR"
@@ -247,7 +247,7 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     """
     from dataclasses import replace
 
-    from nmt.config.variants import Budget, check_baseline, load_sweep
+    from nmt.apps.sweep.variants import Budget, check_baseline, load_sweep
 
     sweep = load_sweep(args.file, args.overrides)
     baseline = args.baseline or sweep.baseline

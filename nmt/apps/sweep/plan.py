@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.config.document import PATHS
 from nmt.config.errors import join_or
 from nmt.config.load import changed_keys, dump_recipe
 from nmt.config.recipe import Recipe
-from nmt.config.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import EXTENDS_RUN, refused_changes

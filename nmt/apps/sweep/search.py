@@ -24,9 +24,8 @@ from nmt.apps.sweep.plan import (
 )
 from nmt.apps.sweep.progress import RunProgress
 from nmt.apps.sweep.results import SearchResult, TrialResult
+from nmt.apps.sweep.variants import Range, SearchPlan, Sweep, Variant, variant_recipe
 from nmt.config.errors import join_or
-from nmt.config.load import SearchPlan, Sweep, Variant, variant_recipe
-from nmt.config.variants import Range
 from nmt.errors import UserError, install_fix
 from nmt.run.folder import RunFolder
 from nmt.run.results import LOWER_IS_BETTER, read_result

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt.apps.report import command as report
+from nmt.apps.sweep.variants import load_variants
 from nmt.cli import train
-from nmt.config.variants import load_variants
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.results import RunResult, read_result, read_summary

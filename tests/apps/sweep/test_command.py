@@ -24,8 +24,8 @@ from nmt.apps.sweep import pool
 from nmt.apps.sweep.plan import PlannedRun
 from nmt.apps.sweep.progress import Display
 from nmt.apps.sweep.search import SearchRuns
+from nmt.apps.sweep.variants import load_sweep
 from nmt.config.load import load_recipe
-from nmt.config.variants import load_sweep
 from nmt.errors import UserError
 from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT

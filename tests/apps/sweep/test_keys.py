@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt.apps.sweep.variants import Budget, Range, load_sweep, load_variants
 from nmt.config.load import load_recipe
-from nmt.config.variants import Budget, Range, load_sweep, load_variants
 from nmt.errors import UserError
 
 BASE = """\
