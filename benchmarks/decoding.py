@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config.recipe import ModelConfig
 from nmt.data.batches import collate_sources
-from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
+from nmt.model.config import ModelConfig
 from nmt.model.cpu.active_rows import ActiveRows
+from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
 

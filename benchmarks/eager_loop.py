@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
+from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.batches import make_batches
 from nmt.data.prefetch import Prefetcher
@@ -53,7 +54,7 @@ class EagerLoop:
     ) -> None:
         self.recipe, self.prepared, self.device = recipe, prepared, device
         self.make_batches = random_batches if random_order else make_batches
-        ours = Transformer(recipe.model, len(prepared.vocab))
+        ours = Transformer(model_config(recipe.model), len(prepared.vocab))
         ours.init_weights(torch.Generator().manual_seed(recipe.seed))
         self.model = TorchTransformer(ours).to(device)
         self.precision = resolve_precision(recipe.precision, device)

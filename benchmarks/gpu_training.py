@@ -77,7 +77,9 @@ class Ours:
         batch = batch.to(self.trainer.device)
         self.model.eval()
         smoothing = self.recipe.optim.label_smoothing
-        sums = label_smoothed_loss(self.model(batch), batch.tgt_out, self.model.allowed, smoothing)
+        sums = label_smoothed_loss(
+            self.model(*batch.inputs), batch.tgt_out, self.model.allowed, smoothing
+        )
         return float(sums.smoothed) / batch.tokens
 
     def update(self) -> int:

@@ -16,6 +16,7 @@ from benchmarks.training.contenders import padded
 from benchmarks.training.peer import Peer
 from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload
+from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig
 from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
@@ -41,7 +42,7 @@ class PeerTranslator:
         folder = RunFolder.open(run)
         recipe, vocab = folder.recipe(), Vocab.load(folder.path)
         size = _size(recipe.model, run)
-        ours = Transformer(recipe.model, len(vocab))
+        ours = Transformer(model_config(recipe.model), len(vocab))
         ours.load_state_dict(load_checkpoint(folder, "best", with_optimizer=False).model)
         workload = Workload(size, len(vocab), [], [], [])
         self.peer: Any = toolkit(workload, "fp32", ours)

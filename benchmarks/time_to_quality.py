@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.eager_loop import EagerLoop, baseline_recipe
 from nmt.config.load import load_recipe
+from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
 from nmt.decoding.translator import Translator
@@ -91,7 +92,7 @@ def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: b
     device = resolve_device(recipe.device)
     baseline = baseline_recipe(recipe).model_copy(update={"precision": "fp32"})
     loop = EagerLoop(baseline, prepared, device, random_order)
-    twin = Transformer(baseline.model, len(prepared.vocab)).to(device)
+    twin = Transformer(model_config(baseline.model), len(prepared.vocab)).to(device)
     parts = prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt, recipe.decode
     translator = Translator(twin, *parts, device, workers=all_cores())
 

@@ -1,9 +1,9 @@
 """Train and use translation models for low-resource languages.
 
 Public names: ``train``, ``TrainingResult``, ``Translator``, ``load_translator``, ``load_recipe``,
-``Transformer`` and ``Recipe``; docs/python-api.md has examples. A name is imported when it is first
-used. So importing the package is fast, and the commands can configure the allocator before torch is
-imported.
+``Transformer``, ``model_config`` and ``Recipe``; docs/python-api.md has examples. A name is
+imported when it is first used. So importing the package is fast, and the commands can configure the
+allocator before torch is imported.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nmt.config.load import load_recipe as load_recipe
+    from nmt.config.model import model_config as model_config
     from nmt.config.recipe import Recipe as Recipe
     from nmt.decoding.translator import Translator as Translator
     from nmt.export.engines import load_translator as load_translator
@@ -25,6 +26,7 @@ __version__ = "0.3.0"
 _MODULES = {
     "Recipe": "nmt.config.recipe",
     "load_recipe": "nmt.config.load",
+    "model_config": "nmt.config.model",
     "Transformer": "nmt.model.transformer",
     "Translator": "nmt.decoding.translator",
     "load_translator": "nmt.export.engines",

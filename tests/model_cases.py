@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config.recipe import ModelConfig
+from nmt.config import recipe
+from nmt.config.model import model_config
 from nmt.data.batches import Batch
-from nmt.data.layout import Layout
+from nmt.model.config import ModelConfig
+from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
 BOS, EOS, UNK = 1, 2, 3
@@ -42,7 +44,7 @@ ALL_N_PARTS = {"head_scale": True, "post_attn_norm": True, "ffn_norm": True, "qk
 
 
 def tiny(**keys: Any) -> ModelConfig:
-    return ModelConfig(**{**TINY, **keys})
+    return model_config(recipe.ModelConfig(**{**TINY, **keys}))
 
 
 def batch_of(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
@@ -77,7 +79,7 @@ def build(config: ModelConfig, seed: int = 1, noise: float = 0.2) -> Transformer
 
 def log_probs(model: Transformer, batch: Batch) -> Tensor:
     with torch.no_grad():
-        return torch.log_softmax(model(batch).float(), dim=-1)
+        return torch.log_softmax(model(*batch.inputs).float(), dim=-1)
 
 
 def random_variants(count: int, seed: int) -> Iterator[dict[str, Any]]:

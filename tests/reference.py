@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from nmt.config.recipe import ModelConfig
+from nmt.model.config import ModelConfig
 
 Array = np.ndarray
 

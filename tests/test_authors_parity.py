@@ -23,11 +23,11 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.config.recipe import ModelConfig
 from nmt.data.batches import Batch, collate_sources
-from nmt.data.layout import Layout
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decoding.search import beam_search
+from nmt.model.config import ModelConfig
+from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed_loss
 
@@ -91,7 +91,7 @@ def batch_of(model: Transformer) -> tuple[Batch, list[np.ndarray]]:
 def test_our_numbers_equal_those_of_the_authors(case: dict[str, Any]):
     model = model_of(case)
     batch, sources = batch_of(model)
-    logits = model(batch)
+    logits = model(*batch.inputs)
     log_probs = logits.log_softmax(-1)[:, model.allowed]
     torch.testing.assert_close(log_probs, torch.tensor(case["log_probs"]), rtol=0, atol=1e-5)
     sums = label_smoothed_loss(logits, batch.tgt_out, model.allowed, 0.1)

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from benchmarks.training.operations import count_operations
-from nmt.config.recipe import ModelConfig, OptimConfig
+from nmt.config.recipe import OptimConfig
 from nmt.data.batches import Batch, collate
+from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.optimizer import make_optimizer, take_step
@@ -44,7 +45,7 @@ def update(norm: str, layers: int, batch: Batch) -> int:
     optimizer = make_optimizer(OptimConfig(), model, "fp32")
 
     def work() -> None:
-        sums = label_smoothed_loss(model(batch), batch.tgt_out, model.allowed, 0.1)
+        sums = label_smoothed_loss(model(*batch.inputs), batch.tgt_out, model.allowed, 0.1)
         sums.smoothed.backward()
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
         take_step(optimizer, 1e-3, norm.clamp(min=1.0), ~norm.isfinite())

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.data.batches import Batch
-from nmt.data.layout import Layout
+from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 from nmt.training.loss import label_smoothed_loss
 from tests.model_cases import (
@@ -41,6 +41,11 @@ MODELS: list[dict[str, Any]] = [
 ]
 each_model = pytest.mark.parametrize("keys", MODELS, ids=short)
 CLOSE: dict[str, float] = {"rtol": 1e-4, "atol": 1e-5}  # fp32, sums in another order
+
+
+def loss_of(model: Transformer, batch: Batch) -> torch.Tensor:
+    logits = model(*batch.inputs)
+    return label_smoothed_loss(logits, batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
 
 
 def by_sentence(out: torch.Tensor, targets: list[list[int]]) -> list[torch.Tensor]:
@@ -75,8 +80,7 @@ def test_gradient_of_a_batch_is_the_sum_over_its_sentences(keys):
 
     def gradients(batch: Batch) -> torch.Tensor:
         model.zero_grad()
-        allowed = torch.from_numpy(ALLOWED)
-        label_smoothed_loss(model(batch), batch.tgt_out, allowed, 0.1).smoothed.backward()
+        loss_of(model, batch).backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
     together = gradients(batch_of(SOURCES, TARGETS))
@@ -271,7 +275,7 @@ def test_zero_embedding_row_gives_finite_output_and_gradients(keys):
         model.embed.weight[5] = 0  # of a source token, and of a type no target has
         model.embed.weight[4] = 0
     batch = batch_of(SOURCES, TARGETS)
-    loss = label_smoothed_loss(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    loss = loss_of(model, batch)
     loss.backward()
     assert loss.isfinite()
     for name, parameter in model.named_parameters():
@@ -284,7 +288,7 @@ def test_autocast_stays_close_to_fp32_and_keeps_the_mask(keys, dtype):
     model, batch = build(tiny(**keys)), batch_of(SOURCES, TARGETS)
     exact = log_probs(model, batch)
     with torch.autocast("cpu", dtype):
-        logits = model(batch)
+        logits = model(*batch.inputs)
     rough = torch.log_softmax(logits.detach().float(), -1)
     assert rough.exp()[:, ~ALLOWED].max() == 0
     # bf16 keeps 8 bits: errors of a few percent of the logits' spread; fp16 keeps 11
@@ -325,7 +329,7 @@ def test_gradient_of_every_parameter_is_the_finite_difference_of_the_reference(k
     """
     config = tiny(**{**keys, "enc_layers": 1, "dec_layers": 1})
     model, batch = build(config), batch_of(SOURCES, TARGETS)
-    loss = label_smoothed_loss(model(batch), batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    loss = loss_of(model, batch)
     loss.backward()
     state = {name: value.detach().double() for name, value in model.state_dict().items()}
     assert loss.item() == pytest.approx(reference_loss(config, state), rel=1e-4)

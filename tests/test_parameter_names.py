@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from nmt.config.recipe import ModelConfig
+from nmt.config import recipe
+from nmt.config.model import model_config
 from nmt.model.transformer import Transformer
 
 SIZES = {"dim": 4, "ffn_dim": 6, "heads": 2, "enc_layers": 1, "dec_layers": 1}
@@ -143,14 +144,20 @@ def listing(values: dict[str, torch.Tensor]) -> list[str]:
     )
 
 
+def model_of(preset: str) -> Transformer:
+    section = recipe.ModelConfig(**SIZES, **PRESETS[preset][0])
+    return Transformer(model_config(section), 7)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_names_and_shapes(preset):
-    keys, golden = PRESETS[preset]
-    model = Transformer(ModelConfig(**SIZES, **keys), 7)
-    assert listing(dict(model.named_parameters())) == sorted(filter(None, golden.split("\n")))
+    model = model_of(preset)
+    assert listing(dict(model.named_parameters())) == sorted(
+        filter(None, PRESETS[preset][1].split("\n"))
+    )
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_checkpoint_holds_the_parameters_and_nothing_else(preset):
-    model = Transformer(ModelConfig(**SIZES, **PRESETS[preset][0]), 7)
+    model = model_of(preset)
     assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}

@@ -28,13 +28,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig
-from nmt.data.layout import Layout
 from nmt.data.packing import TextBatch
 from nmt.model.dropout import DropoutRng
 from nmt.model.embedding import sinusoids
 from nmt.model.language_model import LanguageModel
 from nmt.model.layers import Block
+from nmt.model.layout import Layout
 from nmt.model.norms import LayerNorm
 from nmt.training.loss import label_smoothed_loss
 
@@ -46,7 +47,8 @@ D, F, HEADS, LENGTHS = 8, 12, 2, (5, 3, 7)
 
 def block_of(keys: dict[str, Any]) -> Block:
     """Return a decoder layer without cross-attention, with weights from a seed by name order."""
-    config = ModelConfig(dim=D, ffn_dim=F, heads=HEADS, dropout=0.0, norm="layernorm", **keys)
+    section = ModelConfig(dim=D, ffn_dim=F, heads=HEADS, dropout=0.0, norm="layernorm", **keys)
+    config = model_config(section)
 
     def layer_norm(dim: int) -> LayerNorm:
         return LayerNorm(dim, config.norm_eps)
@@ -114,7 +116,7 @@ V = 11
 
 def language_model_of(keys: dict[str, Any]) -> LanguageModel:
     """Return a causal model of two layers with tied embeddings, as ``transformer_lm_gpt3_*``."""
-    config = ModelConfig(
+    section = ModelConfig(
         dim=D,
         ffn_dim=F,
         heads=HEADS,
@@ -122,7 +124,7 @@ def language_model_of(keys: dict[str, Any]) -> LanguageModel:
         norm="layernorm",
         **{"fixnorm": False, "out_bias": False, "dropout": 0.0, "word_dropout": 0.0, **keys},
     )
-    model = LanguageModel(config, V, causal=True)
+    model = LanguageModel(model_config(section), V, causal=True)
     set_weights(model, seed=32)
     return model
 
@@ -153,7 +155,7 @@ def release_positions(length: int) -> Tensor:
 def test_a_language_model_equals_that_of_the_release(case: dict[str, Any]):
     model, batch = language_model_of(case["keys"]), texts()
     model.positions.table = release_positions(max(LENGTHS))
-    logits = model(batch)
+    logits = model(*batch.inputs)
     loss = label_smoothed_loss(logits, batch.targets, model.allowed, smoothing=0.0)
     loss.smoothed.backward()
     close(logits, case["logits"], "logits")

@@ -11,6 +11,7 @@ import torch
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, random_batches
 from benchmarks.time_to_quality import main
 from nmt.config.load import load_recipe
+from nmt.config.model import model_config
 from nmt.data.batches import collate
 from nmt.data.prepare import prepare
 from nmt.model.transformer import Transformer
@@ -53,7 +54,7 @@ def test_weights_of_the_loop_can_be_copied_into_our_model(recipe, tmp_path):
     with loop.batches:
         loop.update(1e-2)
     loop.model.eval()
-    twin = Transformer(baseline.model, len(prepared.vocab)).eval()
+    twin = Transformer(model_config(baseline.model), len(prepared.vocab)).eval()
     batch = collate(prepared.train, torch.arange(6).numpy())
     src, tgt_in, tgt_out = loop._padded(torch.arange(6).numpy())
     with torch.no_grad():

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 import nmt.cli  # noqa: F401  the commands' allocator setting
 from benchmarks.flops import flops_per_token, peak_flops
-from benchmarks.training.contenders import model_config
+from benchmarks.training.contenders import model_section
 from benchmarks.training.worker import CONTENDERS, RECIPE
 from benchmarks.training.workload import SIZES, Workload, padding_share
 from nmt.config.load import load_recipe
@@ -168,7 +168,7 @@ def table(
         np.array([len(pair[side]) for batch in workload.batches for pair in batch])
         for side in (0, 1)
     )
-    per_token = flops_per_token(model_config(workload.size), workload.types, src, tgt)
+    per_token = flops_per_token(model_section(workload.size), workload.types, src, tgt)
     base = rates.get(BASELINE)
     rows = ["| contender | tokens/s | ratio | MFU | padding | operations | peak MB | parameters |"]
     rows.append("|---|---:|---:|---:|---:|---:|---:|---:|")

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
+from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig, OptimConfig, Recipe
 from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
@@ -44,8 +45,8 @@ class Contender(Protocol):
         """Take one optimizer step on a batch."""
 
 
-def model_config(size: Size, **choices: object) -> ModelConfig:
-    """Return the model that every contender has, with some keys changed by ``choices``."""
+def model_section(size: Size, **choices: object) -> ModelConfig:
+    """Return the recipe's model that every contender has, with some keys changed by ``choices``."""
     fixed = {"norm": "layernorm", "fixnorm": False, "logit_mask": False, "word_dropout": 0.0}
     return ModelConfig(
         dim=size.dim,
@@ -63,7 +64,7 @@ class Ours:
 
     def __init__(self, workload: Workload, recipe: Recipe, precision: str, **choices: object):
         prepared = prepare(recipe, progress=False)
-        model = model_config(workload.size, **choices)
+        model = model_section(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)
         recipe = recipe.model_copy(update={"model": model, "optim": optim})
         run = RunFolder(tempfile.mkdtemp())
@@ -81,7 +82,7 @@ class Ours:
         smoothing = self.trainer.recipe.optim.label_smoothing
         with torch.no_grad():
             sums = label_smoothed_loss(
-                self.model(batch), batch.tgt_out, self.model.allowed, smoothing
+                self.model(*batch.inputs), batch.tgt_out, self.model.allowed, smoothing
             )
         return float(sums.smoothed) / batch.tokens
 
@@ -99,7 +100,7 @@ class Torch:
 
     def __init__(self, workload: Workload, *, random_order: bool, precision: str) -> None:
         size, device = workload.size, resolve_device("auto")
-        ours = Transformer(model_config(size), workload.types)
+        ours = Transformer(model_config(model_section(size)), workload.types)
         ours.init_weights(torch.Generator().manual_seed(1))
         self.model = TorchTransformer(ours).to(device)
         self.batches = workload.shuffled if random_order else workload.batches

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.training.contenders import model_config, padded
+from benchmarks.training.contenders import model_section, padded
 from benchmarks.training.workload import Workload
+from nmt.config.model import model_config
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.model.transformer import Transformer
 from nmt.runtime.device import autocast, resolve_device
@@ -37,7 +38,7 @@ class Peer(ABC):
         self.size, self.types, self.batches = workload.size, workload.types, workload.batches
         self.device, self.precision = resolve_device("auto"), precision
         if ours is None:
-            ours = Transformer(model_config(self.size), self.types)
+            ours = Transformer(model_config(model_section(self.size)), self.types)
             ours.init_weights(torch.Generator().manual_seed(1))
         self.build(ours)
         self.model.to(self.device)

@@ -98,11 +98,12 @@ def _output(args: argparse.Namespace) -> Path:
 
 
 def _write(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
+    from nmt.config.model import model_config
     from nmt.decoding.translator import Translator
     from nmt.export.folder import check_output, export
     from nmt.export.spec import check_supported, require_ctranslate2
 
-    check_supported(run.recipe().model)
+    check_supported(model_config(run.recipe().model))
     require_ctranslate2()
     check_output(output, args.force)
     translator = Translator.load(args.run, "cpu", args.checkpoint)

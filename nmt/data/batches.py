@@ -6,6 +6,7 @@ Legend: B sentences, Ns and Nt flat source and target tokens.
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor
 
 from nmt.data.buckets import Bucket
-from nmt.data.layout import Layout
 from nmt.data.mixture import shuffle_copies
 from nmt.data.vocab import BOS, EOS, PAD
+from nmt.model.layout import Layout
 
 POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
 
@@ -48,7 +49,7 @@ class SelectedPairs(NamedTuple):
         return self.pairs[row][1]
 
 
-class FlatBatch:
+class FlatBatch(ABC):
     """Tensors and layouts of flat tokens, which move to a device together.
 
     A subclass is a frozen dataclass with these fields and its own.
@@ -65,6 +66,11 @@ class FlatBatch:
     bucket: Bucket | None
     weights: Tensor | None
     buffer: Tensor | None
+
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[Any, ...]:
+        """The arguments of the model's ``forward``."""
 
     def map(self: AnyBatch, f: Callable[[Tensor], Tensor]) -> AnyBatch:
         """Return this batch with ``f`` applied to each tensor, in the order of the fields."""
@@ -119,6 +125,11 @@ class Batch(FlatBatch):
     bucket: Bucket | None = None
     weights: Tensor | None = None
     buffer: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor, Layout, Tensor, Layout]:
+        """The arguments of ``Transformer.forward``."""
+        return self.src, self.src_layout, self.tgt_in, self.tgt_layout
 
     @property
     def tokens(self) -> int:

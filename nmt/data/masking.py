@@ -11,9 +11,9 @@ import torch
 
 from nmt.data.batches import join
 from nmt.data.buckets import Bucket
-from nmt.data.layout import Layout
 from nmt.data.packing import PackedText, TextBatch, TokenStream, full_line_blocks
 from nmt.data.vocab import SPECIALS
+from nmt.model.layout import Layout
 
 CHOSEN_PERCENT = 15  # of the tokens of a block
 MASKED, RANDOM = 0.8, 0.1  # shares of the chosen tokens; the others stay as they are

@@ -18,9 +18,9 @@ from torch import Tensor
 from nmt.data.batches import FlatBatch, join
 from nmt.data.buckets import Bucket
 from nmt.data.encoded import EncodedCorpus
-from nmt.data.layout import Layout
 from nmt.data.mixture import Mixture, copy_numbers
 from nmt.data.vocab import EOS, SPECIALS
+from nmt.model.layout import Layout
 
 
 class TokenStream:
@@ -167,6 +167,11 @@ class TextBatch(FlatBatch):
     bucket: Bucket | None = None
     weights: Tensor | None = None
     buffer: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor, Layout, Tensor | None]:
+        """The arguments of ``LanguageModel.forward``."""
+        return self.ids, self.layout, self.places
 
     @property
     def tokens(self) -> int:

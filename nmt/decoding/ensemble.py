@@ -13,10 +13,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from nmt.data.batches import Batch
-from nmt.data.layout import Layout
 from nmt.decoding.search import State
 from nmt.model.cpu.active_rows import ActiveRows
+from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
 
@@ -44,9 +43,9 @@ class Ensemble(nn.Module):
         """Return whether the weights of no model can change any more."""
         return all(model.for_inference for model in self.members())
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout) -> Tensor:
         """Return log-probabilities [Nt, V], which are logits too."""
-        return log_mean([model(batch) for model in self.members()])
+        return log_mean([model(src, src_layout, tgt, tgt_layout) for model in self.members()])
 
     def start_decoding(
         self, src: Tensor, layout: Layout, beam: int, max_len: int, types: Tensor | None = None

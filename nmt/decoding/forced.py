@@ -118,7 +118,7 @@ def forced_decode(
         batch = collate(pairs, rows).to(batcher.device)
         with contextlib.ExitStack() as stack:
             attention = stack.enter_context(_recorded_attention(model)) if options.align else []
-            logits = model(batch)
+            logits = model(*batch.inputs)
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
         of_tokens = iter(log_probs[:, 0].tolist())
@@ -183,7 +183,8 @@ def attention_maps(
         tgt_ids = np.array(codec.vocab.ids(tgt_pieces), np.int64)
         encoded = EncodedPairs([(src_ids, tgt_ids, number)])
         with _recorded_attention(model) as attention:
-            model(collate(encoded, np.zeros(1, dtype=np.int64)).to(device))
+            batch = collate(encoded, np.zeros(1, dtype=np.int64)).to(device)
+            model(*batch.inputs)
         weights = torch.stack(attention).mean(0)[0].float().cpu().numpy()
         eos = codec.vocab.pieces([EOS])
         marked = [*([tag] if tag else []), *src_pieces, *eos]

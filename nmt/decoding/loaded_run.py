@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.report import usual_line
 from nmt.data.segmenters import Segmenter, load_segmenter, segmenter_hash
@@ -62,9 +63,9 @@ def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
         )
     types = torch.from_numpy(vocab.types_of("tgt"))
     with torch.device("meta"):  # a wrong config.yaml may describe a model larger than the memory
-        empty = Transformer(recipe.model, len(vocab), initialize=False)
+        empty = Transformer(model_config(recipe.model), len(vocab), initialize=False)
     require_fit(saved.model, shapes_of(empty.state_dict()), saved.path / MODEL)
-    model = Transformer(recipe.model, len(vocab), types, initialize=False)
+    model = Transformer(model_config(recipe.model), len(vocab), types, initialize=False)
     model.load_state_dict(saved.model)
     trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
     if trained and trained != here:  # empty if the checkpoint is not from a training run

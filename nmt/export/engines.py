@@ -8,9 +8,11 @@ takes a third of the time for a single sentence.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import nmt
@@ -93,8 +95,8 @@ class AutoTranslator(Translator):
         if self.device.type != "cpu" or self.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
         digest = hashlib.sha256(f"{nmt.__version__} {self.model_hash()}".encode())
-        for settings in (self.model.config, self.decode):
-            digest.update(settings.model_dump_json().encode())
+        for settings in (asdict(self.model.config), self.decode.model_dump()):
+            digest.update(json.dumps(settings).encode())
         folder = cache_folder() / digest.hexdigest()[:32]
         if not _is_intact(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)

@@ -21,14 +21,16 @@ Legend: D model dim, H heads, E = D / H, V types.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.config.recipe import ModelConfig
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
+from nmt.model.config import ModelConfig
 from nmt.model.embedding import FIXNORM_EPS
 
 SCALENORM_EPS = 1e-12
@@ -65,7 +67,7 @@ def fold(
 
 def folded_config(config: ModelConfig) -> ModelConfig:
     """Return the configuration of the folded model."""
-    changes = {
+    changes: dict[str, Any] = {
         "fixnorm": False,
         "head_scale": False,
         "head_scale_place": "inside",
@@ -76,7 +78,7 @@ def folded_config(config: ModelConfig) -> ModelConfig:
     }
     if config.norm == "scalenorm":
         changes |= {"norm": "rmsnorm", "norm_eps": SCALENORM_EPS}
-    return ModelConfig(**{**config.model_dump(), **changes})
+    return replace(config, **changes)
 
 
 def layers_of(config: ModelConfig, stack: str) -> range:

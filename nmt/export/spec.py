@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.config.errors import format_value
-from nmt.config.recipe import DecodeConfig, ModelConfig
+from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import BOS, EOS, UNK
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError, install_fix
+from nmt.model.config import ModelConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

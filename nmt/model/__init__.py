@@ -3,6 +3,8 @@
 This file imports nothing, so that an exported folder translates without torch.
 """
 
+UNK = 3  # id of the unknown token, by which word dropout replaces others
+
 # The logit of a masked type: its probability is 0 in fp32, and the number is finite in fp16. The
 # -1e9 of A's code is -inf in fp16, and -inf times the 0 of label smoothing is NaN.
 MASKED_LOGIT = -1e4

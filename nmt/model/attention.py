@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.data.layout import Layout
 from nmt.model.cpu import kernels
 from nmt.model.cpu.active_rows import ActiveRows
 from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout
+from nmt.model.layout import Layout
 from nmt.model.norms import MakeNorm
 
 # For fewer positions, torch's attention on a CPU takes up to three times as long as our kernel.

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config.recipe import ModelConfig
-from nmt.data.vocab import UNK
-from nmt.model import MASKED_LOGIT
+from nmt.model import MASKED_LOGIT, UNK
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import linear
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import SinusoidalPositions, TiedEmbedding
@@ -29,7 +28,7 @@ class ModelBase(nn.Module):
     """The parts of a model around its stacks. A subclass makes the stacks and ``forward``.
 
     Args:
-        config: the recipe's ``model`` keys.
+        config: sizes, norms and regularization.
         vocab_size: V.
         types: [V] bool, the types that the model may predict. The output masks the others if
             ``config.logit_mask``. None = all.

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from nmt.data.layout import Layout
 from nmt.model.cpu import kernels
 from nmt.model.cpu.active_rows import ALL_ROWS, ActiveRows
 from nmt.model.layers import Block
+from nmt.model.layout import Layout
 
 ALLOCATED_POSITIONS = 32  # positions that slots are allocated for at a time
 SPARE_POSITIONS = 16  # positions with free slots after finished sentences are dropped

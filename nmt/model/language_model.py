@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config.recipe import ModelConfig
-from nmt.data.packing import TextBatch
 from nmt.model.base import ModelBase
+from nmt.model.config import ModelConfig
 from nmt.model.layers import Stack
+from nmt.model.layout import Layout
 
 
 class LanguageModel(ModelBase):
@@ -37,7 +37,7 @@ class LanguageModel(ModelBase):
     layer, GELU and norm.
 
     Args:
-        config: the recipe's ``model`` keys.
+        config: sizes, norms and regularization.
         vocab_size: V.
         causal: predict the next token; False = predict masked tokens.
         types: [V] bool, the types that the model may predict. The output masks the others if
@@ -71,15 +71,18 @@ class LanguageModel(ModelBase):
         """Return the blocks: ``decoder`` if causal, else ``encoder``."""
         return self.decoder if self.causal else self.encoder
 
-    def forward(self, batch: TextBatch) -> Tensor:
-        """Return logits [M, V], one row for each token of ``batch.targets``, in its order.
+    def forward(self, ids: Tensor, layout: Layout, places: Tensor | None = None) -> Tensor:
+        """Return logits: [N] -> [M, V].
 
-        They are computed only at ``batch.places``: in a small model they take most of the time.
+        Args:
+            ids: [N] token ids.
+            places: [M] indices of the tokens to compute logits at: in a small model, logits take
+                most of the time. None = at all, so that M = N.
         """
-        table, layout = self.embed.table(), batch.layout
-        ids = self.word_dropout(batch.ids)
+        table = self.embed.table()
+        ids = self.word_dropout(ids)
         x = self.embed_tokens(ids, table, layout.positions, layout.shape[1])
         states = self.stack(self.embed_dropout(x), layout)
-        if batch.places is not None:
-            states = states[batch.places]
+        if places is not None:
+            states = states[places]
         return self.logits(states, table if self.out_embed is None else self.out_embed.table())

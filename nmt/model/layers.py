@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config.recipe import ModelConfig
-from nmt.data.layout import Layout
 from nmt.model.attention import MultiHeadAttention
+from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
+from nmt.model.layout import Layout
 from nmt.model.norms import MakeNorm
 
 
@@ -103,7 +103,7 @@ class Block(nn.Module):
     model has ``causal`` alone.
 
     Args:
-        config: the recipe's ``model`` keys.
+        config: sizes, norms and regularization.
         rng: of all dropout.
         make_norm: makes the norms of residuals.
         make_extra_norm: makes NormFormer's additional norms.

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from nmt.config.recipe import ModelConfig
-from nmt.data.batches import Batch
-from nmt.data.layout import Layout
 from nmt.model.base import ModelBase
+from nmt.model.config import ModelConfig
 from nmt.model.cpu.inference import LinearFunction, output_projection, replace_layers
 from nmt.model.incremental import DecodeState
+from nmt.model.layout import Layout
 
 EmbeddingTables: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
@@ -31,7 +30,7 @@ class Transformer(ModelBase):
     choices are keys of the recipe.
 
     Args:
-        config: the recipe's ``model`` keys.
+        config: sizes, norms and regularization.
         vocab_size: V, the size of the joint vocabulary.
         tgt_types: [V] bool, the types that the target language has. The output masks the others
             if ``config.logit_mask``. None = all.
@@ -74,17 +73,19 @@ class Transformer(ModelBase):
         """Return whether ``prepare_for_inference`` was called."""
         return self.inference_dtype is not None
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return logits [Nt, V], one row for each token of ``batch.tgt_out``, in its order."""
+    def forward(self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout) -> Tensor:
+        """Return the logits of the token after each target token: [Nt, V].
+
+        Args:
+            src: [Ns] source ids; each sentence ends with EOS.
+            tgt: [Nt] target ids; each sentence begins with BOS.
+        """
         src_table, tgt_table, out_table = self.embedding_tables()
-        memory = self.encode(batch.src, batch.src_layout, src_table)
+        memory = self.encode(src, src_layout, src_table)
         x = self.embed_tokens(
-            self.word_dropout(batch.tgt_in),
-            tgt_table,
-            batch.tgt_layout.positions,
-            batch.tgt_layout.shape[1],
+            self.word_dropout(tgt), tgt_table, tgt_layout.positions, tgt_layout.shape[1]
         )
-        states = self.decoder(self.embed_dropout(x), batch.tgt_layout, memory, batch.src_layout)
+        states = self.decoder(self.embed_dropout(x), tgt_layout, memory, src_layout)
         return self.logits(states, out_table)
 
     def embedding_tables(self) -> EmbeddingTables:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch
 from nmt.data.masking import MaskedText
@@ -149,7 +150,7 @@ class TextTask(Task[ModelT, BatchT]):
 
     def _loss(self, model: ModelT, batch: BatchT, targets: Tensor) -> LossSums:
         with self.autocast():
-            logits = model(batch)
+            logits = model(*batch.inputs)
         smoothing = self.recipe.optim.label_smoothing
         return label_smoothed_loss(logits, targets, model.allowed, smoothing, batch.weights)
 
@@ -164,7 +165,9 @@ class LanguageModelTask(TextTask[LanguageModel, TextBatch]):
         cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
     ) -> LanguageModel:
         """Return a language model."""
-        return LanguageModel(recipe.model, vocab_size, cls.causal, allowed, initialize=False)
+        return LanguageModel(
+            model_config(recipe.model), vocab_size, cls.causal, allowed, initialize=False
+        )
 
     @staticmethod
     def targets(batch: TextBatch) -> Tensor:
@@ -214,7 +217,7 @@ class Denoising(TextTask[Transformer, Batch]):
         cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
     ) -> Transformer:
         """Return a Transformer, with the parameter names of a translation model."""
-        return Transformer(recipe.model, vocab_size, allowed, initialize=False)
+        return Transformer(model_config(recipe.model), vocab_size, allowed, initialize=False)
 
     def pack(self, stream: TokenStream, seed: int) -> DenoisedText:
         """Return the text in blocks of complete lines, with other noise in each epoch."""

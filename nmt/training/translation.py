@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate, make_batches
 from nmt.data.buckets import buckets_for
@@ -38,7 +39,7 @@ class Translation(Task[Transformer, Batch]):
         cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
     ) -> Transformer:
         """Return a Transformer."""
-        return Transformer(recipe.model, vocab_size, allowed, initialize=False)
+        return Transformer(model_config(recipe.model), vocab_size, allowed, initialize=False)
 
     @property
     def size(self) -> int:
@@ -90,7 +91,7 @@ class Translation(Task[Transformer, Batch]):
     def loss(self, model: Transformer, batch: Batch) -> LossSums:
         """Return the sums over the target tokens of a batch."""
         with self.autocast():
-            logits = model(batch)
+            logits = model(*batch.inputs)
         return label_smoothed_loss(
             logits,
             batch.tgt_out,

@@ -154,7 +154,7 @@ def _losses(
         # a type that the training targets lack is UNK to the model
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         sums = label_smoothed_loss(
-            model(batch), targets, model.allowed, recipe.optim.label_smoothing
+            model(*batch.inputs), targets, model.allowed, recipe.optim.label_smoothing
         )
         nll += float(sums.nll)
         smoothed += float(sums.smoothed)

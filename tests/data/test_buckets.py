@@ -10,8 +10,8 @@ import torch
 
 from nmt.data.batches import Batch, collate, make_batches
 from nmt.data.buckets import CPU_BUCKETS, GPU_BUCKETS, Bucket, Buckets
-from nmt.data.layout import Layout
 from nmt.data.vocab import PAD
+from nmt.model.layout import Layout
 from nmt.training.loss import label_smoothed_loss
 from tests.model_cases import TYPES, build, random_variants, short, tiny
 
@@ -101,7 +101,9 @@ def test_padded_layout_keeps_every_token_in_its_sentence():
 
 def losses(model: torch.nn.Module, batch: Batch) -> tuple[list[float], dict[str, torch.Tensor]]:
     model.zero_grad()
-    sums = label_smoothed_loss(model(batch), batch.tgt_out, model.allowed, 0.1, batch.weights)
+    sums = label_smoothed_loss(
+        model(*batch.inputs), batch.tgt_out, model.allowed, 0.1, batch.weights
+    )
     (sums.smoothed / 50).backward()
     found: dict[str, Any] = {n: p.grad.clone() for n, p in model.named_parameters()}
     return [sums.smoothed.item(), sums.nll.item()], found

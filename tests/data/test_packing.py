@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.layout import Layout
 from nmt.data.packing import (
     CausalText,
     TextBatch,
@@ -16,6 +15,7 @@ from nmt.data.packing import (
     stream_blocks,
 )
 from nmt.data.vocab import EOS, UNK
+from nmt.model.layout import Layout
 
 LINES = [[10, 11], [], [12, 13, 14], [15]]
 STREAM = [10, 11, EOS, EOS, 12, 13, 14, EOS, 15, EOS]

@@ -165,7 +165,7 @@ def test_attention_weights_are_those_of_the_forward_pass(translator: Translator)
     seen: list[tuple[tuple, torch.Tensor]] = []
     handle = attention.register_forward_hook(lambda _, args, out: seen.append((args, out)))
     with torch.no_grad():
-        model(batch)
+        model(*batch.inputs)
         handle.remove()
         (args, out), *_ = seen
         _, layout, memory, memory_layout = args

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.batches import Batch
-from nmt.data.layout import Layout
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as codec_module
@@ -26,6 +25,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.model.cpu import kernels
 from nmt.model.incremental import DecodeState
+from nmt.model.layout import Layout
 from tests.decoding.exhaustive import Prefix, Scores, slow_beam_search
 from tests.decoding.untrained import LINES, untrained
 from tests.model_cases import batch_of, log_probs

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
+from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.segmenters import Segmenter, learn_segmenter
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.translator import Translator
+from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from tests.toy import LANGS, one_corpus
 

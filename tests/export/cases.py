@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gzip
 import itertools
@@ -13,8 +14,10 @@ import numpy as np
 import torch
 import yaml
 
+from nmt.config import recipe
 from nmt.config.load import recipe_from_text
-from nmt.config.recipe import DecodeConfig, FastBpeConfig, ModelConfig
+from nmt.config.model import model_config
+from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.report import (
     CorpusReport,
@@ -100,7 +103,7 @@ def ids() -> list[tuple[np.ndarray, np.ndarray]]:
 def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: Any) -> Translator:
     """Return a Translator with noise on every parameter of its model and peaked outputs."""
     segmenter, vocab = words or text()
-    config = ModelConfig(**{**SIZES, **keys})
+    config = model_config(recipe.ModelConfig(**{**SIZES, **keys}))
     # every value drawn here, whatever tests ran before
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
@@ -118,7 +121,7 @@ def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: An
 
 def run_folder(translator: Translator, path: Path) -> Path:
     """Write a run folder with this model as its only checkpoint."""
-    config = translator.model.config.model_dump()
+    config = dataclasses.asdict(translator.model.config)
     text = yaml.safe_dump(
         {
             "src": translator.src,

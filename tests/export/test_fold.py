@@ -43,7 +43,7 @@ def original(seed: int = 1, noise: float = 0.3, **keys: Any) -> Transformer:
 def same(model: Transformer, copy: Transformer) -> bool:
     batch = batch_of(SOURCES, TARGETS)
     with torch.no_grad():
-        ours, theirs = (m(batch).log_softmax(-1) for m in (model, copy))
+        ours, theirs = (m(*batch.inputs).log_softmax(-1) for m in (model, copy))
     possible = ours > -1e3  # a masked type has -1e4
     assert torch.equal(possible, theirs > -1e3)
     return torch.allclose(ours[possible], theirs[possible], rtol=0, atol=1e-10)

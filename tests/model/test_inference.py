@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt.config.recipe import ModelConfig
 from nmt.model import transformer
+from nmt.model.config import ModelConfig
 from nmt.model.cpu import inference
 from nmt.model.cpu.active_rows import ROW_MULTIPLE, ActiveRows
 from nmt.model.cpu.inference import InferenceLinear, output_projection, packed_linear

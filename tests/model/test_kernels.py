@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.config.recipe import ModelConfig
 from nmt.data.batches import collate_sources
-from nmt.data.layout import Layout
 from nmt.data.vocab import BOS
 from nmt.decoding.translator import Translator
 from nmt.model import attention
+from nmt.model.config import ModelConfig
 from nmt.model.cpu import kernels, numba_kernels
 from nmt.model.cpu.inference import replace_layers
+from nmt.model.layout import Layout
 from nmt.model.norms import NORMS
 from nmt.model.transformer import Transformer
 from tests.export.cases import ids, made, pairs

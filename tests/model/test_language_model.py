@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config.recipe import ModelConfig
-from nmt.data.layout import Layout
-from nmt.data.packing import TextBatch
+from nmt.model.config import ModelConfig
 from nmt.model.language_model import LanguageModel
+from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 from tests.model_cases import ALL_N_PARTS, ALLOWED, TYPES, random_variants, short, tiny
 from tests.reference import Reference
@@ -36,17 +35,15 @@ def build_lm(config: ModelConfig, causal: bool) -> LanguageModel:
 
 def text_batch(
     texts: Sequence[Sequence[int]], layout: Layout | None = None, places: Tensor | None = None
-) -> TextBatch:
-    """Return the batch of these texts; its targets have no effect on logits."""
+) -> tuple[Tensor, Layout, Tensor | None]:
+    """Return the arguments of a language model."""
     ids = torch.tensor([kind for text in texts for kind in text])
-    layout = layout or Layout.of([len(text) for text in texts])
-    targets = ids if places is None else ids[places]
-    return TextBatch(ids, layout, targets, places, np.arange(len(texts)))
+    return ids, layout or Layout.of([len(text) for text in texts]), places
 
 
 def logits_of(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Tensor:
     with torch.no_grad():
-        return model(text_batch(texts))
+        return model(*text_batch(texts))
 
 
 @KINDS
@@ -79,13 +76,13 @@ def test_other_texts_and_padding_change_nothing(causal: bool):
     lengths = [len(text) for text in TEXTS]
     padded = text_batch([*TEXTS, [0] * 6], Layout.with_padding(lengths, sum(lengths) + 6, 4, 9))
     with torch.no_grad():
-        torch.testing.assert_close(model(padded)[: sum(lengths)], together, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(model(*padded)[: sum(lengths)], together, rtol=1e-5, atol=1e-5)
 
 
 def test_logits_at_some_places_are_those_rows():
     model, chosen = build_lm(tiny(), causal=False), torch.tensor([9, 0, 5])
     with torch.no_grad():
-        some = model(text_batch(TEXTS, places=chosen))
+        some = model(*text_batch(TEXTS, places=chosen))
     torch.testing.assert_close(some, logits_of(model, TEXTS)[chosen], rtol=1e-5, atol=1e-6)
 
 

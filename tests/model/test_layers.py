@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.data.layout import Layout
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layers import ACTIVATIONS, Residual
+from nmt.model.layout import Layout
 from tests.model_cases import NORM_NAMES, build, tiny
 from tests.reference import Reference, activation
 

@@ -134,10 +134,10 @@ def test_logits_are_g_times_a_cosine_under_prenorm_scalenorm_and_fixnorm():
     g = model.decoder.norm.g
     with torch.no_grad():
         g.fill_(5.0)
-        logits = model(batch)
+        logits = model(*batch.inputs)
         assert logits.abs().max() <= 5 * (1 + 1e-6)
         g.fill_(15.0)
-        torch.testing.assert_close(model(batch), 3 * logits, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(model(*batch.inputs), 3 * logits, rtol=1e-4, atol=1e-5)
 
 
 def test_no_tgt_types_means_no_mask():
@@ -149,9 +149,9 @@ def test_logits_are_in_the_order_of_tgt_out():
     model = build(tiny())
     batch = batch_of(SOURCES, TARGETS)
     with torch.no_grad():
-        logits = model(batch)
+        logits = model(*batch.inputs)
         assert logits.shape == (len(batch.tgt_out), TYPES)
-        second = model(batch_of(SOURCES[1:2], TARGETS[1:2]))
+        second = model(*batch_of(SOURCES[1:2], TARGETS[1:2]).inputs)
     start = len(TARGETS[0]) + 1
     torch.testing.assert_close(logits[start : start + len(second)], second, rtol=1e-4, atol=1e-5)
 

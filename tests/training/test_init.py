@@ -19,6 +19,7 @@ import nmt
 from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import as_recipe, dump_recipe, load_recipe, recipe_from_text
+from nmt.config.model import model_config
 from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
@@ -99,7 +100,7 @@ def synthetic(vocabulary: Vocab, remove: Sequence[str] = (), **model: Any) -> Pa
         ),
         "recipe",
     )
-    weights = Transformer(recipe.model, len(vocabulary)).state_dict()
+    weights = Transformer(model_config(recipe.model), len(vocabulary)).state_dict()
     torch.manual_seed(1)
     return Parent(
         Path("parent"),
@@ -129,7 +130,7 @@ def taken(
     values["model"] |= {"normformer": False, **model}
     values["init"]["from"] = "parent"
     recipe = recipe_from_text(yaml.safe_dump(values), "recipe")
-    both = [Transformer(recipe.model, len(vocabulary)) for _ in range(2)]
+    both = [Transformer(model_config(recipe.model), len(vocabulary)) for _ in range(2)]
     transfer = make_transfer(recipe, both[0], vocabulary, parent)
     transfer.load_into(both[0])
     return transfer, both[0].state_dict(), both[1].state_dict()
@@ -405,7 +406,7 @@ def test_a_warning_names_what_stays_untrained(digits, letters, tmp_path, overrid
 
 
 def synthetic_model() -> Transformer:
-    return Transformer(synthetic(vocab("a", "b")).recipe.model, 6)
+    return Transformer(model_config(synthetic(vocab("a", "b")).recipe.model), 6)
 
 
 @pytest.mark.parametrize("vocabulary", ["new", "parent"])

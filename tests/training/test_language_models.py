@@ -84,7 +84,7 @@ def start(folder, tmp_path) -> Iterator[Callable[..., Trainer]]:
 
 def plain_nll(trainer: Trainer, batch: Any) -> tuple[float, int]:
     """Return the cross-entropy of a batch by torch's own function, and its predictions."""
-    logits = trainer.model(batch).double()
+    logits = trainer.model(*batch.inputs).double()
     targets = trainer.task.targets(batch)
     assert logits.shape == (len(targets), len(trainer.task.prepared.vocab))
     return float(F.cross_entropy(logits, targets, reduction="sum").detach()), len(targets)
@@ -123,7 +123,7 @@ def test_the_loss_is_cross_entropy_over_the_predictions(start, task, smoothing):
     sums = trainer.task.loss(trainer.model, batch)
     assert float(sums.nll) == pytest.approx(nll, rel=1e-6)
     assert trainer.task.tokens(0, rows) == sums.tokens == count
-    logits, targets = trainer.model(batch).double(), trainer.task.targets(batch)
+    logits, targets = trainer.model(*batch.inputs).double(), trainer.task.targets(batch)
     expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     torch.testing.assert_close(sums.smoothed.double(), expected, rtol=1e-6, atol=0)
 

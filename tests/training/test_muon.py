@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.config.recipe import ModelConfig, OptimConfig
+from nmt.config.recipe import OptimConfig
+from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import shapes_of
 from nmt.training.muon import A, B, C, Muon, orthogonalize

@@ -25,7 +25,7 @@ EVERYTHING = ["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_sc
 def model_with_gradients(**keys: Any) -> Transformer:
     model = Transformer(tiny(**keys), 12)
     batch = batch_of(SOURCES, TARGETS)
-    label_smoothed_loss(model(batch), batch.tgt_out, model.allowed, 0.1).smoothed.backward()
+    label_smoothed_loss(model(*batch.inputs), batch.tgt_out, model.allowed, 0.1).smoothed.backward()
     return model
 
 

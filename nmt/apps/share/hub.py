@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.apps.share.card import Corpus, Facts, model_card
+from nmt.config.model import model_config
 from nmt.data.license import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.decoding.translator import Translator
@@ -64,7 +65,7 @@ def export_hub(
         RunError: the usage example failed.
     """
     require_ctranslate2()
-    check_supported(run.recipe().model)
+    check_supported(model_config(run.recipe().model))
     check_output(output, force)
     lines = example_lines(run) if examples is None else examples
     translator = Translator.load(run.path, "cpu")

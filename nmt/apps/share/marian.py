@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 
 import nmt
 from nmt.config.errors import format_value
-from nmt.config.recipe import ModelConfig, Recipe
+from nmt.config.recipe import Recipe
 from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
@@ -37,6 +37,7 @@ from nmt.errors import UserError
 from nmt.export.fold import PARTS, Weights, fold, layers_of
 from nmt.export.folder import check_output
 from nmt.export.spec import ctranslate2_length_penalty
+from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
 from nmt.runtime.files import atomic_folder
 

@@ -16,9 +16,9 @@ import torch
 
 from nmt.apps.evaluate.command import main
 from nmt.apps.evaluate.report import COLUMNS
-from nmt.config.recipe import ModelConfig
 from nmt.data.prepare import prepare
 from nmt.decoding.codec import Translation
+from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
 from nmt.training.validation import evaluate

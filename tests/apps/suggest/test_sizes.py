@@ -22,6 +22,7 @@ from nmt.apps.suggest.sizes import (
     size_for,
 )
 from nmt.config.load import load_recipe
+from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.runtime.memory import parameter_count
@@ -101,7 +102,7 @@ def test_no_row_is_too_large_for_its_smallest_corpus_of_1000_pairs(sizes):
     smallest = [20_000, *(size.words for size in sizes[:-1])]
     for words, size in zip(smallest, sizes, strict=True):
         with torch.device("meta"):
-            model = Transformer(model_of(size), size.types, initialize=False)
+            model = Transformer(model_config(model_of(size)), size.types, initialize=False)
         assert parameter_count(model) <= TOO_LARGE * PIECES_PER_WORD * words
 
 

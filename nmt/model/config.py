@@ -1,0 +1,60 @@
+"""The settings of a model. docs/recipe-keys.md explains each; the names and defaults are the same.
+
+Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al. 2017.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes, norms and regularization; ``nmt.config.model`` makes it from a recipe.
+
+    Attributes:
+        attn_dropout, ffn_dropout: None = as ``dropout``.
+    """
+
+    # sizes (V)
+    dim: int = 512
+    ffn_dim: int = 2048
+    heads: int = 8
+    enc_layers: int = 6
+    dec_layers: int = 6
+    # layers
+    activation: str = "relu"
+    bias: bool = True
+    norm: str = "scalenorm"
+    norm_place: str = "pre"
+    norm_eps: float = 1e-5
+    scalenorm_gain: str = "learned"
+    # embeddings and output (T)
+    fixnorm: bool = True
+    tie: str = "src_tgt_out"
+    out_bias: bool = True
+    logit_mask: bool = True
+    init: str = "small"
+    # regularization
+    dropout: float = 0.3
+    attn_dropout: float | None = None
+    ffn_dropout: float | None = None
+    word_dropout: float = 0.1
+    # NormFormer (N)
+    head_scale: bool = False
+    head_scale_place: str = "inside"
+    post_attn_norm: bool = False
+    ffn_norm: bool = False
+    qkv_norm: bool = False
+    res_scale: str = "none"
+    extra_norm: str = "layernorm"
+
+    @property
+    def attention_dropout(self) -> float:
+        """The dropout of attention weights."""
+        return self.dropout if self.attn_dropout is None else self.attn_dropout
+
+    @property
+    def feedforward_dropout(self) -> float:
+        """The dropout after the activation of feed-forward layers."""
+        return self.dropout if self.ffn_dropout is None else self.ffn_dropout
