@@ -23,7 +23,6 @@ from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
 from nmt.model.config import ModelConfig
-from nmt.model.cpu.active_rows import ActiveRows
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
@@ -39,8 +38,8 @@ class PrefixState:
         self.memory = [part for part in parts for _ in range(beam)]
         self.prefix = torch.empty(layout.shape[0], beam, 0, dtype=torch.int64)
 
-    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
-        """Return the logits after all prefixes: [B, K] -> [R, V]."""
+    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
+        """Return the logits after the needed prefixes: [B, K] -> [R, V]."""
         self.prefix = torch.cat([self.prefix, tokens[..., None]], dim=-1)
         batch, beam, length = self.prefix.shape
         layout = Layout.of([length] * (batch * beam))
@@ -49,7 +48,7 @@ class PrefixState:
         memory_layout = Layout.of([len(part) for part in self.memory])
         states = self.model.decoder(x, layout, torch.cat(self.memory), memory_layout)
         last = states.view(batch * beam, length, -1)[:, -1]
-        return self.model.logits(rows.gather(last), self.out_table).float()
+        return self.model.logits(last[needed.flatten()], self.out_table).float()
 
     def select(self, parents: Tensor) -> None:
         """Reorder the prefixes."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.data.vocab import PAD
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.embedding import sinusoids
 from nmt.model.transformer import Transformer
 
@@ -82,11 +82,11 @@ def matching_weights(ours: Transformer, theirs: nn.Transformer) -> Iterator[tupl
 
 
 def matching_projections(
-    ours: MultiHeadAttention, theirs: nn.MultiheadAttention
+    ours: SelfAttention | CrossAttention, theirs: nn.MultiheadAttention
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the projections of queries, keys and values, which torch keeps in one matrix."""
     first = 0
-    for part in [ours.q, ours.kv] if ours.cross else [ours.qkv]:
+    for part in [ours.q, ours.kv] if isinstance(ours, CrossAttention) else [ours.qkv]:
         rows = slice(first, first + part.out_features)
         yield part.weight, theirs.in_proj_weight[rows]
         yield part.bias, theirs.in_proj_bias[rows]

@@ -89,7 +89,7 @@ def close(ours: Tensor | None, stored: list[float], name: str) -> None:
 def test_our_numbers_equal_those_of_the_release(case: dict[str, Any]):
     block = block_of(case["keys"])
     x, cotangent = inputs()
-    out = block(x, *block.batch_attention(Layout.of(LENGTHS)))
+    out = block(x, Layout.of(LENGTHS))
     (out * cotangent).sum().backward()
     close(out, case["output"], "output")
     close(x.grad, case["input_gradient"], "input")
@@ -104,7 +104,7 @@ def test_the_two_places_of_head_scale_are_different_functions():
     outputs = []
     for place in ("inside", "outside"):
         block = block_of({"head_scale": True, "head_scale_place": place})
-        outputs.append(block(x, *block.batch_attention(Layout.of(LENGTHS))))
+        outputs.append(block(x, Layout.of(LENGTHS)))
     assert (outputs[0] - outputs[1]).abs().max() > 0.01
 
 

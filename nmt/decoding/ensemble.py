@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from nmt.decoding.search import State
-from nmt.model.cpu.active_rows import ActiveRows
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
@@ -62,9 +61,9 @@ class EnsembleState:
     def __init__(self, states: Sequence[State]) -> None:
         self.states = states
 
-    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
+    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
         """Take the tokens of this position [B, K]; return log-probabilities of the next [R, A]."""
-        return log_mean([state.advance(tokens, rows) for state in self.states])
+        return log_mean([state.advance(tokens, needed) for state in self.states])
 
     def select(self, parents: Tensor) -> None:
         """Replace each beam by the one that it continues: parents [B, K] int64."""

@@ -35,7 +35,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 
@@ -201,8 +201,8 @@ def _recorded_attention(model: Transformer | Ensemble) -> Iterator[list[Tensor]]
     """
     recorded: list[Tensor] = []
 
-    def record(attention: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
-        recorded.append(attention.cross_attention_weights(*inputs).mean(1))
+    def record(attention: CrossAttention, inputs: tuple, output: Tensor) -> None:
+        recorded.append(attention.weights(*inputs).mean(1))
 
     handles = []
     for member in model.members() if isinstance(model, Ensemble) else [model]:

@@ -26,7 +26,6 @@ from torch import Tensor
 from nmt.data.vocab import BOS, EOS
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ALL_ROWS, ActiveRows
 
 COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in this many
 
@@ -34,10 +33,12 @@ COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in th
 class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
-    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
+    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
         """Take the tokens of this position [B, K]; return logits of the next [R, A].
 
-        The caller may overwrite them. In a plain search they may have more columns, of -inf.
+        They are of all B * K hypotheses, or of fewer: those that are needed [B, K] come first, in
+        their order. The caller may overwrite them. In a plain search they may have more columns,
+        of -inf.
         """
 
     def select(self, parents: Tensor) -> None:
@@ -122,14 +123,15 @@ def beam_step(
     logits: Tensor,
     log_sum_exp: Tensor,
     alpha: float,
-    rows: ActiveRows = ALL_ROWS,
+    rows: Tensor | None = None,
     types: Tensor | None = None,
     width: int | None = None,
 ) -> tuple[Beams, Tensor]:
     """Return the continuations with the highest score, and the beams they continue [B, width].
 
     Args:
-        logits: [B, K, V], or [R, A] of some rows.
+        logits: [B, K, V], or [R, A] of some hypotheses.
+        rows: [B, K], the row of the logits that each hypothesis reads; None = its own.
         types: [A], the ids of the columns; None = all.
         width: how many continuations of a sentence; None = K.
     """
@@ -139,7 +141,7 @@ def beam_step(
     if types is not None:  # with few types, a beam also gets columns of -inf that are not types
         token = types[token.clamp_(max=len(types) - 1)]
     token, log_prob = (
-        rows.expand(x).view(*beams.log_prob.shape, -1) for x in (token, highest - log_sum_exp)
+        _spread(x, rows, beams.log_prob.shape) for x in (token, highest - log_sum_exp)
     )
     return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha, width=width)
 
@@ -209,12 +211,12 @@ def beam_search(
         # all beams are equal at the first position; continuations of finished ones are not used
         needed = torch.arange(beam, device=device) == 0 if at_start else ~beams.finished
         needed = needed & ~done[:, None]
-        rows = ActiveRows.from_mask(needed)
-        logits = state.advance(tokens, rows)
+        logits = state.advance(tokens, needed)
+        rows = _rows(needed) if len(logits) < needed.numel() else None
         if needs_all_types:
-            logits, rows = rows.expand(logits.float()).unflatten(0, tokens.shape), ALL_ROWS
+            logits, rows = _spread(logits.float(), rows, tokens.shape), None
         log_sum_exp = kernels.log_sum_exp(logits)
-        infinite = rows.expand(~log_sum_exp.isfinite()).view(tokens.shape)
+        infinite = _spread(~log_sum_exp.isfinite(), rows, tokens.shape)[..., 0]
         broken[beams.sentence] |= (infinite & needed).any(1)
         # a processor may read the original logits; a plain search saves the time of a copy
         fill = logits.index_fill if processors else logits.index_fill_
@@ -258,6 +260,19 @@ def beam_search(
                 continue
         state.select(parents)
         tokens = beams.ids[:, :, -1]
+
+
+def _rows(needed: Tensor) -> Tensor:
+    """Return the row of the logits that each hypothesis reads, [B, K] int64.
+
+    A needed one reads its own, another that of the last needed one before it.
+    """
+    return (needed.flatten().cumsum(0) - 1).clamp_(min=0).view(needed.shape)
+
+
+def _spread(x: Tensor, rows: Tensor | None, shape: torch.Size) -> Tensor:
+    """Return what each hypothesis reads: [R, ...] -> [B, K, ...] for a shape (B, K)."""
+    return x.view(*shape, -1) if rows is None else x[rows]
 
 
 def _columns(ids: Tensor, types: Tensor | None) -> Tensor:

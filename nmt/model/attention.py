@@ -1,25 +1,27 @@
 """Multi-head attention with HeadScale and query/key/value norms (V 3.2; N 2.1 and table 4).
 
-Shapes: N flat tokens, B sentences, T queries, S keys, K beams, R computed rows of B * K, C cache
-slots, D model dim, H heads, E = D / H. Masks are boolean; True = attend to this position.
+Shapes: N flat rows (tokens of a batch, or hypotheses at one position), B sentences, T queries and S
+keys of a sentence, D model dim, H heads, E = D / H. Masks are boolean; True = attend to this key.
 Sources: N = Shleifer et al. 2021, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ActiveRows
+from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import Linear
-from nmt.model.dropout import Dropout
-from nmt.model.layout import Layout
+from nmt.model.dropout import Dropout, DropoutRng
+from nmt.model.layout import AnyLayout, Layout
 from nmt.model.norms import MakeNorm
 
-# For fewer positions, torch's attention on a CPU takes up to three times as long as our kernel.
-MIN_TORCH_LENGTH = 20
+if TYPE_CHECKING:
+    from nmt.model.incremental import BlockCache
 
 
 class MultiHeadAttention(nn.Module):
@@ -27,139 +29,55 @@ class MultiHeadAttention(nn.Module):
 
     Differences from the papers: queries, keys and values of self-attention share one matrix, as do
     keys and values of cross-attention. NormFormer has no cross-attention; its operations apply
-    there as well.
+    there as well. With ``head_scale_place: outside``, gamma_i scales the i-th of H slices of the
+    projected output, as in N's release: a different function, because the output mixes all heads.
 
     Args:
-        dim: D.
-        heads: H.
-        dropout: of the attention weights.
-        bias: whether the projections have biases.
-        cross: attend to a memory instead of to the input itself.
-        causal: a position attends to itself and earlier ones.
-        head_scale: learn a factor gamma for each head (N 2.1).
-        scale_outside: apply HeadScale as N's release does: gamma_i scales the i-th of H slices of
-            the projected output. The output mixes all heads, so it is a different function.
-        qkv_norm: make norms of queries, keys and values over D, applied before the split into
-            heads (N table 4).
+        rng: of the dropout of attention weights.
+        make_norm: of queries, keys and values over D, before the split into heads (N table 4).
+        projections: number of features of each input projection.
+
+    Attributes:
+        compute: the function that computes the outputs of heads; ``nmt.model.cpu`` has others.
     """
 
+    compute: Callable[..., Tensor]
+
     def __init__(
-        self,
-        dim: int,
-        heads: int,
-        dropout: Dropout,
-        *,
-        bias: bool,
-        cross: bool = False,
-        causal: bool = False,
-        head_scale: bool = False,
-        scale_outside: bool = False,
-        qkv_norm: MakeNorm | None = None,
+        self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm, **projections: int
     ) -> None:
         super().__init__()
-        self.dim, self.heads, self.cross, self.causal = dim, heads, cross, causal
-        self.dropout = dropout
-        if cross:
-            self.q = Linear(dim, dim, bias=bias)
-            self.kv = Linear(dim, 2 * dim, bias=bias)
-        else:
-            self.qkv = Linear(dim, 3 * dim, bias=bias)
-        self.out = Linear(dim, dim, bias=bias)
-        self.head_scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
-        self.scale_outside = scale_outside
-        self.q_norm = qkv_norm(dim) if qkv_norm else None
-        self.k_norm = qkv_norm(dim) if qkv_norm else None
-        self.v_norm = qkv_norm(dim) if qkv_norm else None
-
-    def forward(
-        self,
-        x: Tensor,
-        layout: Layout,
-        memory: Tensor | None = None,
-        memory_layout: Layout | None = None,
-    ) -> Tensor:
-        """Attend within sentences, or from x to ``memory`` if ``cross``: [N, D] -> [N, D]."""
-        if self.cross:
-            q, k, v, visible = self._cross_inputs(x, layout, memory, memory_layout)
-        else:
-            qkv = self.project_qkv(x)
-            length, visible = layout.shape[1], layout.visible[:, None]
-            full = not (self.causal or self.dropout.active)
-            if length < MIN_TORCH_LENGTH and full and kernels.supports(qkv):
-                rows = ActiveRows(layout.to_flat)
-                heads = self.cached_attention(qkv, rows, length, layout.pad(qkv), visible)
-                return self.project_output(heads)
-            q, k, v = self._split_heads(layout.pad(qkv), parts=3)
-            # padding is on the right, so a causal mask already hides it
-            needs_mask = layout.padded and not self.causal
-            visible = layout.visible[:, None, None, :] if needs_mask else None
-        return self.project_output(layout.flat(self.attend(q, k, v, visible).transpose(1, 2)))
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
-        """Return attention over complete sentences: [B, H, T, E], 2 x [B, H, S, E] -> [B, H, T, E].
-
-        torch's fused CPU kernel does not support dropout, and its gradient in bf16 takes up to 50
-        times as long as that of the products written here.
-        """
-        slow_gradient = q.dtype == torch.bfloat16 and q.requires_grad
-        if q.device.type == "cpu" and (self.dropout.active or slow_gradient):
-            return self.dropout(self.attention_weights(q, k, visible)) @ v
-        p = self.dropout.p if self.dropout.active else 0.0
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=visible, dropout_p=p, is_causal=self.causal
+        self.dim, self.heads = config.dim, config.heads
+        self.dropout = Dropout(config.attention_dropout, rng)
+        for name, features in projections.items():
+            self.add_module(name, Linear(config.dim, features, bias=config.bias))
+        self.out = Linear(config.dim, config.dim, bias=config.bias)
+        self.head_scale = nn.Parameter(torch.ones(self.heads, 1, 1)) if config.head_scale else None
+        self.scale_outside = config.head_scale_place == "outside"
+        self.q_norm, self.k_norm, self.v_norm = (
+            make_norm(config.dim) if config.qkv_norm else None for _ in range(3)
         )
 
-    def attention_weights(self, q: Tensor, k: Tensor, visible: Tensor | None) -> Tensor:
-        """Return softmax(q k / sqrt(E)): [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-        if visible is not None:
-            scores = scores.masked_fill_(~visible, float("-inf"))
-        elif self.causal:
-            length = q.shape[-2]
-            future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu_(1)
-            scores = scores.masked_fill_(future, float("-inf"))
-        # softmax in fp32 or more: torch's CPU softmax of bf16 takes several times as long
-        precise = torch.promote_types(scores.dtype, torch.float32)
-        return scores.to(precise).softmax(-1).to(scores.dtype)
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Split queries, keys or values side by side: [B, L, n * D] -> [n, B, H, L, E]."""
+        return x.view(*x.shape[:2], -1, self.heads, self.dim // self.heads).permute(2, 0, 3, 1, 4)
 
-    def cross_attention_weights(
-        self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, causal: bool = False
     ) -> Tensor:
-        """Return the weights of cross-attention for the arguments of ``forward``.
-
-        Returns:
-            [B, H, T, S], fp32.
-        """
-        q, k, _, visible = self._cross_inputs(x, layout, memory, memory_layout)
-        return self.attention_weights(q.float(), k.float(), visible)
-
-    def cached_attention(
-        self, q: Tensor, rows: ActiveRows, beam: int, kv: Tensor, visible: Tensor
-    ) -> Tensor:
-        """Return attention of K queries a sentence to the cached slots that they see: [R, H, E].
-
-        No dropout is applied.
+        """Return ``softmax(q k / sqrt(E)) v`` (V equation 1): [B, H, T, E], 2 x [B, H, S, E].
 
         Args:
-            q: [R, D or more], queries in the first D columns.
-            rows: which of the B * K queries are computed.
-            beam: K.
-            kv: [B, C, 2D or more], keys and values in the last 2D columns.
-            visible: [B, K or 1, up to C].
+            visible: [B, 1, T or 1, S]; None = all keys.
+            causal: a query attends to itself and earlier positions, and ``visible`` is None.
         """
-        if kernels.supports(q):
-            return kernels.cached_attention(
-                q, rows.indices, beam, kv, visible, self.heads, self.dim
-            )
-        split = (self.heads, self.dim // self.heads)
-        q = rows.expand(q[:, : self.dim]).view(-1, beam, *split)
-        slots = kv[:, : visible.shape[-1]].unflatten(-1, (2, *split))  # [B, C, 2, H, E]
-        k, v = slots.permute(2, 0, 3, 1, 4)
-        heads = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=visible[:, None])
-        return rows.gather(heads.transpose(1, 2).flatten(0, 1))
+        if not self.dropout.fuses_with_attention(q):
+            return self.dropout(attention_weights(q, k, visible, causal)) @ v
+        p = self.dropout.p if self.dropout.active else 0.0
+        return F.scaled_dot_product_attention(q, k, v, visible, p, causal)
 
     def project_output(self, heads: Tensor) -> Tensor:
-        """Apply HeadScale and the output projection: [..., H, E] -> [..., D]."""
+        """Apply HeadScale and the output projection: [N, H, E] -> [N, D]."""
         if self.head_scale is None:
             return self.out(heads.flatten(-2))
         gamma = self.head_scale.view(-1, 1).to(heads.dtype)
@@ -167,39 +85,101 @@ class MultiHeadAttention(nn.Module):
             return (self.out(heads.flatten(-2)).view(heads.shape) * gamma).flatten(-2)
         return self.out((heads * gamma).flatten(-2))
 
-    def project_qkv(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values of self-attention side by side: [N, D] -> [N, 3D]."""
-        qkv = self.qkv(x)
-        if self.q_norm is None or self.k_norm is None or self.v_norm is None:
-            return qkv
-        q, k, v = qkv.chunk(3, dim=-1)
-        return torch.cat([self.q_norm(q), self.k_norm(k), self.v_norm(v)], dim=-1)
 
-    def project_queries(self, x: Tensor) -> Tensor:
-        """Return queries of cross-attention: [N, D] -> [N, D]."""
-        q = self.q(x)
-        return q if self.q_norm is None else self.q_norm(q)
+class SelfAttention(MultiHeadAttention):
+    """Attention to the own sentence; if ``causal``, a position sees itself and earlier ones."""
 
-    def project_keys_values(self, memory: Tensor) -> Tensor:
-        """Return keys and values of cross-attention side by side: [N, D] -> [N, 2D]."""
-        kv = self.kv(memory)
-        if self.k_norm is None or self.v_norm is None:
-            return kv
-        k, v = kv.chunk(2, dim=-1)
-        return torch.cat([self.k_norm(k), self.v_norm(v)], dim=-1)
+    qkv: Linear
 
-    def _cross_inputs(
-        self, x: Tensor, layout: Layout, memory: Tensor | None, memory_layout: Layout | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return queries, keys, values and the mask of cross-attention."""
-        assert memory is not None
-        assert memory_layout is not None
-        q = self._split_heads(layout.pad(self.project_queries(x)))
-        k, v = self._split_heads(memory_layout.pad(self.project_keys_values(memory)), parts=2)
-        visible = memory_layout.visible[:, None, None, :] if memory_layout.padded else None
-        return q, k, v, visible
+    def __init__(
+        self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm, *, causal: bool
+    ) -> None:
+        super().__init__(config, rng, make_norm, qkv=3 * config.dim)
+        self.causal = causal
+        self.compute = SelfAttention.attend_rows
 
-    def _split_heads(self, x: Tensor, parts: int = 1) -> Tensor:
-        """Split [B, L, parts * D] into [parts, B, H, L, E]; one part has no first axis."""
-        split = x.view(*x.shape[:2], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return split[0] if parts == 1 else split
+    def forward(self, x: Tensor, layout: AnyLayout, cache: BlockCache | None = None) -> Tensor:
+        """Attend within the sentences of a batch or, with a cache, to all positions so far.
+
+        The position itself is added to the cache. [N, D] -> [N, D].
+        """
+        qkv = _normalize(self.qkv(x), self.q_norm, self.k_norm, self.v_norm)
+        return self.project_output(self.compute(self, qkv, layout, cache))
+
+    def attend_rows(self, qkv: Tensor, layout: AnyLayout, cache: BlockCache | None) -> Tensor:
+        """Return the outputs of heads: [N, 3D] -> [N, H, E]."""
+        grid = layout.pad(qkv)
+        q, k, v = self.split_heads(grid)
+        if cache is not None:
+            k, v = self.split_heads(cache.append(grid[..., self.dim :], layout.visible.shape[-1]))
+        # padding is on the right, so a causal mask already hides it
+        causal = self.causal and cache is None
+        mixed = self.attend(q, k, v, None if causal else layout.key_mask, causal)
+        return layout.flat(mixed.transpose(1, 2))
+
+
+class CrossAttention(MultiHeadAttention):
+    """Attention of target positions to the memory, which is the encoder's output."""
+
+    q: Linear
+    kv: Linear
+
+    def __init__(self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm) -> None:
+        super().__init__(config, rng, make_norm, q=config.dim, kv=2 * config.dim)
+        self.compute = CrossAttention.attend_rows
+
+    def forward(
+        self,
+        x: Tensor,
+        layout: AnyLayout,
+        memory: Tensor,
+        memory_layout: AnyLayout,
+        cache: BlockCache | None = None,
+    ) -> Tensor:
+        """Attend from x to the memory [Ns, D] or, with a cache, to its keys and values there.
+
+        [N, D] -> [N, D].
+        """
+        q = _normalize(self.q(x), self.q_norm)
+        kv = self.keys_values(memory, memory_layout) if cache is None else cache.memory
+        return self.project_output(self.compute(self, q, layout, kv, memory_layout))
+
+    def keys_values(self, memory: Tensor, layout: AnyLayout) -> Tensor:
+        """Return keys and values side by side: [Ns, D] -> [B, S, 2D]."""
+        return layout.pad(_normalize(self.kv(memory), self.k_norm, self.v_norm))
+
+    def attend_rows(
+        self, q: Tensor, layout: AnyLayout, kv: Tensor, memory_layout: AnyLayout
+    ) -> Tensor:
+        """Return the outputs of heads: [N, D], [B, S, 2D] -> [N, H, E]."""
+        (q,), (k, v) = self.split_heads(layout.pad(q)), self.split_heads(kv)
+        mixed = self.attend(q, k, v, memory_layout.key_mask)
+        return layout.flat(mixed.transpose(1, 2))
+
+    def weights(
+        self, x: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout, cache: None = None
+    ) -> Tensor:
+        """Return the attention weights for the arguments of ``forward``: [B, H, T, S] fp32."""
+        (q,) = self.split_heads(layout.pad(_normalize(self.q(x), self.q_norm)).float())
+        k, _ = self.split_heads(self.keys_values(memory, memory_layout).float())
+        return attention_weights(q, k, memory_layout.key_mask)
+
+
+def attention_weights(q: Tensor, k: Tensor, visible: Tensor | None, causal: bool = False) -> Tensor:
+    """Return ``softmax(q k / sqrt(E))``: [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+    if visible is not None:
+        scores = scores.masked_fill_(~visible, float("-inf"))
+    elif causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
+        scores = scores.masked_fill_(future, float("-inf"))
+    # softmax in fp32 or more: torch's CPU softmax of bf16 takes several times as long
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    return scores.to(precise).softmax(-1).to(scores.dtype)
+
+
+def _normalize(x: Tensor, *norms: nn.Module | None) -> Tensor:
+    """Apply the norms to what is side by side in x: [N, n * D] -> [N, n * D]."""
+    parts = zip(norms, x.chunk(len(norms), dim=-1), strict=True)
+    normed = [norm(part) for norm, part in parts if norm is not None]
+    return torch.cat(normed, dim=-1) if normed else x

@@ -20,7 +20,9 @@ from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import linear
 from nmt.model.dropout import Dropout, DropoutRng, WordDropout
 from nmt.model.embedding import SinusoidalPositions, TiedEmbedding
+from nmt.model.incremental import MakeLayout
 from nmt.model.layers import Block, FeedForward, Stack
+from nmt.model.layout import StepLayout
 from nmt.model.norms import NORMS
 
 
@@ -35,6 +37,7 @@ class ModelBase(nn.Module):
 
     Attributes:
         dropout_rng: the generator of all dropout masks.
+        step_layout: makes the layout of one position of a search; ``nmt.model.cpu`` has another.
         allowed: [V] bool, the types that the output does not mask.
     """
 
@@ -47,6 +50,7 @@ class ModelBase(nn.Module):
         self.config = config
         self.vocab_size = vocab_size
         self.dropout_rng = DropoutRng()
+        self.step_layout: MakeLayout = StepLayout.of
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
         self.positions = SinusoidalPositions(config.dim)
         self.word_dropout = WordDropout(config.word_dropout, UNK, self.dropout_rng)

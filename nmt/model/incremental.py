@@ -1,6 +1,6 @@
 """Decode position by position with cached keys and values that rarely move.
 
-Shapes: B sentences, K beams, R computed rows of B * K, S source length, C cache slots allocated, D
+Shapes: B sentences, K beams, N computed rows of B * K, S source length, C cache slots allocated, D
 model dim, A types that logits have columns for.
 
 Keys and values of a position are written into the next K slots of a buffer [B, C, 2D] and stay
@@ -17,13 +17,51 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from nmt.model.cpu import kernels
-from nmt.model.cpu.active_rows import ALL_ROWS, ActiveRows
 from nmt.model.layers import Block
-from nmt.model.layout import Layout
+from nmt.model.layout import Layout, StepLayout
 
 ALLOCATED_POSITIONS = 32  # positions that slots are allocated for at a time
 SPARE_POSITIONS = 16  # positions with free slots after finished sentences are dropped
+
+MakeLayout = Callable[[Tensor, Tensor | None], StepLayout]
+
+
+class BlockCache:
+    """Keys and values of one decoder block, side by side.
+
+    Attributes:
+        memory: [B, S, 2D], for cross-attention.
+        own: [B, C, 2D], for self-attention. A slot is written for all sentences before it is read.
+    """
+
+    def __init__(self, memory: Tensor, slots: int) -> None:
+        self.memory = memory
+        self.own = memory.new_empty(len(memory), slots, memory.shape[-1])
+
+    def append(self, kv: Tensor, used: int) -> Tensor:
+        """Write a position [B, K, 2D] into the last of the used slots; return these slots."""
+        self.own[:, used - kv.shape[1] : used] = kv
+        return self.own[:, :used]
+
+    def grow(self, slots: int) -> None:
+        """Allocate this many more slots."""
+        batch, old, width = self.own.shape
+        larger = self.own.new_empty(batch, old + slots, width)
+        larger[:, :old] = self.own
+        self.own = larger
+
+    def keep(self, sentences: Tensor, source_length: int, slots: Tensor) -> None:
+        """Keep some sentences and some of their slots.
+
+        Args:
+            sentences: [B'] int64.
+            source_length: of the longest of them.
+            slots: [B', C'] int64, in their new order.
+        """
+        self.memory = self.memory[:, :source_length].index_select(0, sentences)
+        index = sentences[:, None] * self.own.shape[1] + slots
+        kept = self.own.flatten(0, 1).index_select(0, index.flatten())
+        self.own = kept.unflatten(0, index.shape)
 
 
 class DecodeState:
@@ -31,12 +69,13 @@ class DecodeState:
 
     Args:
         blocks: of the decoder.
-        embed: maps (tokens [R], position) to vectors [R, D].
-        project: maps [R, D] to logits [R, A or more]; columns after A are -inf.
-        memory: [N, D], the encoder's output of N flat source tokens.
+        embed: maps (tokens [N], position) to vectors [N, D].
+        project: maps [N, D] to logits [N, A or more]; columns after A are -inf.
+        memory: [Ns, D], the encoder's output of the flat source tokens.
         memory_layout: of ``memory``.
         beam: K.
         max_len: positions that can be decoded.
+        make_layout: makes the layout of a position from ``visible`` and ``needed``.
     """
 
     def __init__(
@@ -48,43 +87,46 @@ class DecodeState:
         memory_layout: Layout,
         beam: int,
         max_len: int,
+        make_layout: MakeLayout = StepLayout.of,
     ) -> None:
-        self.embed, self.project = embed, project
-        self.beam, self.max_len = beam, max_len
+        self.blocks, self.embed, self.project = list(blocks), embed, project
+        self.beam, self.max_len, self.make_layout = beam, max_len, make_layout
         self.position = self.used = 0
-        batch, device = memory_layout.shape[0], memory.device
-        self.source_visible = memory_layout.visible[:, None, :]  # [B, 1, S]
-        slots = min(ALLOCATED_POSITIONS, max_len) * beam
-        self.ancestry = torch.zeros(batch, beam, slots, dtype=torch.bool, device=device)
-        self.layers = [_LayerCache(block, memory, memory_layout, batch, slots) for block in blocks]
+        self.memory_layout = StepLayout(memory_layout.visible[:, None, :])
+        batch, slots = memory_layout.shape[0], min(ALLOCATED_POSITIONS, max_len) * beam
+        self.ancestry = torch.zeros(batch, beam, slots, dtype=torch.bool, device=memory.device)
+        self.caches = [
+            BlockCache(block.cross_attn.keys_values(memory, memory_layout), slots)
+            for block in self.blocks
+            if block.cross_attn is not None
+        ]
 
-    def advance(self, tokens: Tensor, rows: ActiveRows = ALL_ROWS) -> Tensor:
+    def advance(self, tokens: Tensor, needed: Tensor | None = None) -> Tensor:
         """Process the tokens of this position and return logits of the next.
 
         Args:
             tokens: [B, K].
-            rows: the hypotheses to compute. The others must never become active again.
+            needed: [B, K] bool, the hypotheses whose logits are used; None = all. The others must
+                never be needed again.
 
         Returns:
-            [R, A or more].
+            [B * K, A or more], or fewer rows: those of the needed hypotheses first, in order.
 
         Raises:
             IndexError: ``max_len`` positions are already decoded.
         """
         if self.position == self.max_len:
             raise IndexError(f"decoding went past max_len {self.max_len}")
-        beam, first = self.beam, self.used
-        if first + beam > self.ancestry.shape[-1]:
+        first, self.used = self.used, self.used + self.beam
+        if self.used > self.ancestry.shape[-1]:
             self._grow()
-        self.ancestry[:, :, first : first + beam] = torch.eye(
-            beam, dtype=torch.bool, device=tokens.device
-        )
-        visible = self.ancestry[:, :, : first + beam]
-        x = self.embed(rows.gather(tokens.reshape(-1)), self.position)  # [R, D]
-        for layer in self.layers:
-            x = layer.step(x, first, beam, visible, self.source_visible, rows)
+        itself = torch.eye(self.beam, dtype=torch.bool, device=tokens.device)
+        self.ancestry[:, :, first : self.used] = itself
+        layout = self.make_layout(self.ancestry[:, :, : self.used], needed)
+        x = self.embed(layout.flat(tokens), self.position)  # [N, D]
+        for block, cache in zip(self.blocks, self.caches, strict=True):
+            x = block(x, layout, None, self.memory_layout, cache)
         self.position += 1
-        self.used += beam
         return self.project(x)
 
     def select(self, parents: Tensor) -> None:
@@ -94,95 +136,21 @@ class DecodeState:
 
     def keep(self, sentences: Tensor) -> None:
         """Drop all sentences but these: [B'] int64 indices into the current ones."""
-        self.source_visible = self.source_visible[sentences]
-        source_length = int(self.source_visible.sum(-1).max())
-        self.source_visible = self.source_visible[..., :source_length]
+        source_visible = self.memory_layout.visible[sentences]
+        source_length = int(source_visible.sum(-1).max())
+        self.memory_layout = StepLayout(source_visible[..., :source_length])
         ancestry = self.ancestry[sentences, :, : self.used]
         # slots with descendants come first, in their order, then free slots for next positions
         alive = ancestry.any(1)
         self.used = int(alive.sum(1).max())
-        order = alive.sort(dim=1, descending=True, stable=True).indices
-        order = order[:, : self.used + SPARE_POSITIONS * self.beam]  # [B', C']
-        self.ancestry = ancestry.gather(2, order[:, None].expand(-1, self.beam, -1))
-        for layer in self.layers:
-            layer.keep(sentences, source_length, order)
+        slots = alive.sort(dim=1, descending=True, stable=True).indices
+        slots = slots[:, : self.used + SPARE_POSITIONS * self.beam]  # [B', C']
+        self.ancestry = ancestry.gather(2, slots[:, None].expand(-1, self.beam, -1))
+        for cache in self.caches:
+            cache.keep(sentences, source_length, slots)
 
     def _grow(self) -> None:
-        """Allocate slots for more positions."""
         more = self.ancestry.new_zeros(*self.ancestry.shape[:2], ALLOCATED_POSITIONS * self.beam)
         self.ancestry = torch.cat([self.ancestry, more], dim=-1)
-        for layer in self.layers:
-            layer.grow(more.shape[-1])
-
-
-class _LayerCache:
-    """One decoder block with its cached keys and values.
-
-    ``source_kv`` [B, S, 2D] is for cross-attention, ``self_kv`` [B, C, 2D] for self-attention.
-    """
-
-    def __init__(
-        self, block: Block, memory: Tensor, layout: Layout, batch: int, slots: int
-    ) -> None:
-        self.block = block
-        assert block.cross_attn is not None
-        self.self_attn, self.cross_attn = block.self_attn, block.cross_attn
-        self.source_kv = layout.pad(self.cross_attn.project_keys_values(memory))
-        # uninitialized: a slot is written for every sentence before it is read
-        self.self_kv = self.source_kv.new_empty(batch, slots, self.source_kv.shape[-1])
-
-    def step(
-        self,
-        x: Tensor,
-        first: int,
-        beam: int,
-        visible: Tensor,
-        source_visible: Tensor,
-        rows: ActiveRows,
-    ) -> Tensor:
-        """Apply the block and write this position's keys and values from slot ``first`` on.
-
-        [R, D] -> [R, D].
-        """
-
-        def self_attend(h: Tensor) -> Tensor:
-            attention = self.self_attn
-            qkv = attention.project_qkv(h)  # [R, 3D]
-            self._write(qkv, rows, beam, first)
-            heads = attention.cached_attention(qkv, rows, beam, self.self_kv, visible)
-            return attention.project_output(heads)
-
-        def cross_attend(h: Tensor) -> Tensor:
-            attention = self.cross_attn
-            q = attention.project_queries(h)
-            heads = attention.cached_attention(q, rows, beam, self.source_kv, source_visible)
-            return attention.project_output(heads)
-
-        return self.block(x, self_attend, cross_attend)
-
-    def keep(self, sentences: Tensor, source_length: int, order: Tensor) -> None:
-        """Keep these sentences, source positions below ``source_length``, and ordered slots.
-
-        Args:
-            sentences: [B'] int64.
-            source_length: of the longest sentence that is kept.
-            order: [B', C'] int64, the slots of each that are kept.
-        """
-        self.source_kv = self.source_kv[:, :source_length].index_select(0, sentences)
-        index = sentences[:, None] * self.self_kv.shape[1] + order
-        kept = self.self_kv.flatten(0, 1).index_select(0, index.flatten())
-        self.self_kv = kept.unflatten(0, index.shape)
-
-    def grow(self, slots: int) -> None:
-        """Allocate this many more slots."""
-        batch, old, width = self.self_kv.shape
-        larger = self.self_kv.new_empty(batch, old + slots, width)
-        larger[:, :old] = self.self_kv
-        self.self_kv = larger
-
-    def _write(self, qkv: Tensor, rows: ActiveRows, beam: int, first: int) -> None:
-        if kernels.supports(qkv):
-            kernels.write_cache(qkv, rows.positions, self.self_kv, first)
-            return
-        kv = rows.expand(qkv)[:, -self.self_kv.shape[-1] :]
-        self.self_kv[:, first : first + beam] = kv.unflatten(0, (-1, beam))
+        for cache in self.caches:
+            cache.grow(more.shape[-1])

@@ -7,18 +7,21 @@ Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
-from nmt.model.layout import Layout
+from nmt.model.layout import AnyLayout, Layout
 from nmt.model.norms import MakeNorm
+
+if TYPE_CHECKING:
+    from nmt.model.incremental import BlockCache
 
 
 def _relu2(x: Tensor) -> Tensor:
@@ -86,9 +89,9 @@ class Residual(nn.Module):
         self.norm, self.dropout, self.pre, self.branch_norm = norm, dropout, pre, branch_norm
         self.scale = None if scale is None else nn.Parameter(scale)
 
-    def forward(self, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Add the branch's output to x: [N, D] -> [N, D]."""
-        h = branch(self.norm(x) if self.pre else x)
+    def forward(self, x: Tensor, branch: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """Add the branch's output to x: [N, D] -> [N, D]. Further arguments are the branch's."""
+        h = branch(self.norm(x) if self.pre else x, *arguments)
         if self.branch_norm is not None:
             h = self.branch_norm(h)
         skip = x if self.scale is None else x * self.scale
@@ -125,19 +128,6 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
 
-        def attention(*, cross: bool, causal: bool) -> MultiHeadAttention:
-            return MultiHeadAttention(
-                config.dim,
-                config.heads,
-                Dropout(config.attention_dropout, rng),
-                bias=config.bias,
-                cross=cross,
-                causal=causal,
-                head_scale=config.head_scale,
-                scale_outside=config.head_scale_place == "outside",
-                qkv_norm=make_extra_norm if config.qkv_norm else None,
-            )
-
         def residual(
             norm: nn.Module | None = None, branch_norm: bool = False, ffn: bool = False
         ) -> Residual:
@@ -150,10 +140,10 @@ class Block(nn.Module):
             )
 
         self.cross_attn = self.cross_attn_res = None
-        self.self_attn = attention(cross=False, causal=causal)
+        self.self_attn = SelfAttention(config, rng, make_extra_norm, causal=causal)
         self.self_attn_res = residual(branch_norm=config.post_attn_norm)
         if cross:
-            self.cross_attn = attention(cross=True, causal=False)
+            self.cross_attn = CrossAttention(config, rng, make_extra_norm)
             self.cross_attn_res = residual(branch_norm=config.post_attn_norm)
         self.ffn = FeedForward(
             config,
@@ -165,28 +155,23 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        self_attend: Callable[[Tensor], Tensor],
-        cross_attend: Callable[[Tensor], Tensor] | None = None,
+        layout: AnyLayout,
+        memory: Tensor | None = None,
+        memory_layout: AnyLayout | None = None,
+        cache: BlockCache | None = None,
     ) -> Tensor:
         """Apply the sublayers: [N, D] -> [N, D].
 
-        The callables are the attention branches, [N, D] -> [N, D] each. They decide what attention
-        sees: the batch (``batch_attention``) or a cache (``nmt.model.incremental``).
+        Args:
+            layout: of x: sentences of a batch, or one position of hypotheses.
+            memory: [Ns, D], the encoder's output; a cache has its keys and values instead.
+            memory_layout: of the memory.
+            cache: the earlier positions; None = x has complete sentences.
         """
-        x = self.self_attn_res(x, self_attend)
+        x = self.self_attn_res(x, self.self_attn, layout, cache)
         if self.cross_attn_res is not None:
-            x = self.cross_attn_res(x, cross_attend)
+            x = self.cross_attn_res(x, self.cross_attn, layout, memory, memory_layout, cache)
         return self.ffn_res(x, self.ffn)
-
-    def batch_attention(
-        self, layout: Layout, memory: Tensor | None = None, memory_layout: Layout | None = None
-    ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor] | None]:
-        """Return the attention branches over a complete batch, for training and encoding."""
-        cross_attn = self.cross_attn
-        return (
-            lambda h: self.self_attn(h, layout),
-            cross_attn and (lambda h: cross_attn(h, layout, memory, memory_layout)),
-        )
 
 
 def _initial_res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
@@ -211,12 +196,14 @@ class Stack(nn.Module):
         """Return the layers with their type, which ``ModuleList`` does not keep."""
         return cast(Iterable[Block], self.layers)
 
-    def forward(self, x: Tensor, *layouts: Any) -> Tensor:
-        """Apply all blocks: [N, D] -> [N, D].
-
-        ``layouts`` are the arguments of ``Block.batch_attention``: the layout of x and, in a
-        decoder, the memory and its layout.
-        """
+    def forward(
+        self,
+        x: Tensor,
+        layout: Layout,
+        memory: Tensor | None = None,
+        memory_layout: Layout | None = None,
+    ) -> Tensor:
+        """Apply all blocks to a batch, with the arguments of ``Block``: [N, D] -> [N, D]."""
         for block in self.blocks:
-            x = block(x, *block.batch_attention(*layouts))
+            x = block(x, layout, memory, memory_layout)
         return x if self.norm is None else self.norm(x)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -101,6 +101,11 @@ class Layout:
         """(B, L)."""
         return self.to_padded.shape[0], self.to_padded.shape[1]
 
+    @property
+    def key_mask(self) -> Tensor | None:
+        """The keys that the queries of each sentence see: [B, 1, 1, L]; None = all."""
+        return self.visible[:, None, None, :] if self.padded else None
+
     def map(self, f: Callable[[Tensor], Tensor]) -> Layout:
         """Return this layout with ``f`` applied to each tensor, in the order of the fields."""
         tensors: dict[str, Any] = {k: f(x) for k, x in vars(self).items() if isinstance(x, Tensor)}
@@ -121,6 +126,38 @@ class Layout:
         if not self.padded:
             return x.reshape(-1, *x.shape[2:])
         return _Flat.apply(x, self.to_flat)
+
+
+@dataclass(frozen=True)
+class StepLayout:
+    """The hypotheses of one position of a search, K for each of B sentences: N = B * K rows.
+
+    Attributes:
+        visible: [B, K or 1, S] bool, the keys that each hypothesis sees.
+    """
+
+    visible: Tensor
+
+    @classmethod
+    def of(cls, visible: Tensor, needed: Tensor | None) -> StepLayout:
+        """Return the layout of all hypotheses. ``nmt.model.cpu`` leaves out what is not needed."""
+        return cls(visible)
+
+    @property
+    def key_mask(self) -> Tensor:
+        """The keys that each hypothesis sees: [B, 1, K or 1, S]."""
+        return self.visible[:, None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """Return [N, ...] as [B, K, ...]."""
+        return x.unflatten(0, self.visible.shape[:2])
+
+    def flat(self, x: Tensor) -> Tensor:
+        """Return [B, K, ...] as [N, ...]."""
+        return x.flatten(0, 1)
+
+
+AnyLayout: TypeAlias = Layout | StepLayout
 
 
 class _Pad(torch.autograd.Function):

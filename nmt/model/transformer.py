@@ -16,6 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from nmt.model.base import ModelBase
 from nmt.model.config import ModelConfig
+from nmt.model.cpu.attention import use_kernels
 from nmt.model.cpu.inference import LinearFunction, output_projection, replace_layers
 from nmt.model.incremental import DecodeState
 from nmt.model.layout import Layout
@@ -62,6 +63,8 @@ class Transformer(ModelBase):
         have no effect. The model can no longer be trained.
         """
         replace_layers(self.eval(), dtype)
+        if self.allowed.is_cpu:
+            use_kernels(self)
         with torch.no_grad():
             self._tables = self.embedding_tables()
         self._projections = WeakTensorKeyDictionary()
@@ -138,6 +141,7 @@ class Transformer(ModelBase):
             layout,
             beam,
             max_len,
+            self.step_layout,
         )
 
     def _output_projection(self, table: Tensor, types: Tensor | None) -> LinearFunction:

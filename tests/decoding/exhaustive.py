@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.model.cpu.active_rows import ActiveRows
-
 EOS = 2
 Prefix = tuple[int, ...]
 Scores = Callable[[int, Prefix], np.ndarray]  # (sentence, prefix) -> logits [V]
@@ -136,7 +134,7 @@ class StubState:
 
     Attributes:
         steps: number of calls of ``advance``.
-        rows: number of hypotheses advanced by all calls.
+        rows: number of hypotheses that all calls needed.
     """
 
     def __init__(self, scores: Scores, sentences: Sequence[int], beam: int) -> None:
@@ -145,10 +143,10 @@ class StubState:
         self.prefixes: list[list[Prefix]] = [[()] * beam for _ in sentences]
         self.steps = self.rows = 0
 
-    def advance(self, tokens: Tensor, rows: ActiveRows) -> Tensor:
+    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
         assert tokens.shape == (len(self.sentences), len(self.prefixes[0]))
         self.steps += 1
-        self.rows += len(rows.gather(tokens.flatten()))
+        self.rows += int(needed.sum())
         if self.steps > 1:
             self.prefixes = [
                 [(*prefix, token) for prefix, token in zip(prefixes, row, strict=True)]
@@ -159,7 +157,7 @@ class StubState:
             for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
             for prefix in prefixes
         ]
-        return rows.gather(torch.tensor(np.stack(scores), dtype=torch.float32))
+        return torch.tensor(np.stack(scores), dtype=torch.float32)[needed.flatten()]
 
     def select(self, parents: Tensor) -> None:
         self.prefixes = [

@@ -168,12 +168,12 @@ def test_attention_weights_are_those_of_the_forward_pass(translator: Translator)
         model(*batch.inputs)
         handle.remove()
         (args, out), *_ = seen
-        _, layout, memory, memory_layout = args
-        weights = attention.cross_attention_weights(*args)
+        _, layout, memory, memory_layout, _ = args
+        weights = attention.weights(*args)
         hidden = ~memory_layout.visible[:, None, None, :].expand_as(weights)
         assert torch.equal(weights[hidden], torch.zeros(int(hidden.sum())))
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-        values = memory_layout.pad(attention.project_keys_values(memory)).chunk(2, -1)[1]
+        values = attention.keys_values(memory, memory_layout).chunk(2, -1)[1]
         values = values.unflatten(-1, (attention.heads, -1)).transpose(1, 2)
         mixed = attention.project_output(layout.flat((weights @ values).transpose(1, 2)))
     torch.testing.assert_close(mixed, out)

@@ -149,11 +149,11 @@ def test_active_rows_keep_their_values():
         x = torch.arange(total)
         for share in (0.0, 0.1, 0.5, 0.9, 1.0):
             needed = torch.rand(total, generator=rng) < share
-            rows = ActiveRows.from_mask(needed)
-            taken = rows.gather(x)
+            rows = ActiveRows.of(needed[:, None, None], needed[:, None])
+            taken = rows.flat(x[:, None])
             assert len(taken) == total or len(taken) % ROW_MULTIPLE == 0
             assert len(taken) - needed.sum() < ROW_MULTIPLE or len(taken) == total
-            spread = rows.expand(taken)
+            spread = rows.pad(taken)[:, 0]
             assert len(spread) == total
             assert torch.equal(spread[needed], x[needed])
 
@@ -162,5 +162,5 @@ def test_an_inactive_row_repeats_the_last_active_one():
     """The first position relies on it: only the first beam of each sentence is active."""
     needed = torch.zeros(16, 5, dtype=torch.bool)
     needed[:, 0] = True
-    rows = ActiveRows.from_mask(needed)
-    assert rows.expand(rows.gather(torch.arange(80))).tolist() == [n - n % 5 for n in range(80)]
+    rows, all_rows = ActiveRows.of(needed[..., None], needed), torch.arange(80).view(16, 5)
+    assert torch.equal(rows.pad(rows.flat(all_rows)), all_rows // 5 * 5)

@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from nmt.data.batches import collate_sources
 from nmt.data.vocab import BOS
 from nmt.decoding.translator import Translator
-from nmt.model import attention
 from nmt.model.config import ModelConfig
-from nmt.model.cpu import kernels, numba_kernels
+from nmt.model.cpu import attention, kernels, numba_kernels
 from nmt.model.cpu.inference import replace_layers
 from nmt.model.layout import Layout
 from nmt.model.norms import NORMS
@@ -186,6 +185,7 @@ VARIANTS = pytest.mark.parametrize(
 @VARIANTS
 def test_a_search_is_equal_with_torch_operations(keys, monkeypatch):
     ours, plain = made(**keys), made(**keys)
+    attention.use_kernels(ours.transformer)
     lines = [source for source, _ in pairs()[:30]]
     used = watch(monkeypatch)
     found = [best[0] for best in ours.stream(lines, beam=3)]
@@ -247,6 +247,7 @@ def stepwise(translator: Translator) -> Tensor:
 
 def test_the_compiled_and_torch_s_encoder_attention_agree(monkeypatch):
     model = Transformer(ModelConfig(dim=16, ffn_dim=24, heads=2), 50).eval()
+    attention.use_kernels(model)
     layout = Layout.of([7, 3, 1])
     ids = torch.arange(11) + 5
     table, calls = model.embedding_tables()[0], []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.model.attention import MultiHeadAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layers import ACTIVATIONS, Residual
 from nmt.model.layout import Layout
@@ -70,7 +70,8 @@ def test_attention_equals_a_loop_over_heads_and_positions(keys, kind, training):
 
 def test_head_scale_comes_before_the_output_projection():
     """N 2.1: a head with gamma 0 adds nothing to the output, with any output projection."""
-    module = MultiHeadAttention(DIM, 2, Dropout(0.0, DropoutRng()), bias=False, head_scale=True)
+    config = tiny(bias=False, head_scale=True)
+    module = SelfAttention(config, DropoutRng(), nn.LayerNorm, causal=False)
     layout, x = Layout.of([4]), normal(4, DIM)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -177,9 +178,7 @@ def test_encoder_block_equals_torch_s_layer(place, name):
     layout = Layout.of(LENGTHS)
     x = normal(sum(LENGTHS), DIM)
     theirs = layer(layout.pad(x), src_key_padding_mask=~layout.visible)
-    torch.testing.assert_close(
-        block(x, *block.batch_attention(layout)), layout.flat(theirs), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(block(x, layout), layout.flat(theirs), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("place", ["pre", "post"])
@@ -212,13 +211,13 @@ def test_decoder_block_equals_torch_s_layer(place):
         memory_key_padding_mask=~memory_layout.visible,
         tgt_is_causal=True,
     )
-    ours = block(x, *block.batch_attention(layout, memory, memory_layout))
+    ours = block(x, layout, memory, memory_layout)
     torch.testing.assert_close(ours, layout.flat(theirs), rtol=1e-4, atol=1e-5)
 
 
 def test_attention_is_scaled_by_the_width_of_a_head():
     """Two keys whose scores differ by sqrt(E) after projection get weights e : 1."""
-    module = MultiHeadAttention(4, 2, Dropout(0.0, DropoutRng()), bias=False, cross=True)
+    module = CrossAttention(tiny(dim=4, bias=False), DropoutRng(), nn.LayerNorm)
     with torch.no_grad():
         eye = torch.eye(4)
         module.q.weight.copy_(eye)
@@ -234,11 +233,11 @@ def test_attention_is_scaled_by_the_width_of_a_head():
 @pytest.mark.parametrize("causal", [False, True])
 def test_bf16_gradients_of_attention_avoid_torch_s_slow_kernel(causal):
     """On a CPU, the gradient of torch's fused attention takes up to 50 times as long in bf16."""
-    module = MultiHeadAttention(8, 2, Dropout(0.0, DropoutRng()), bias=False, causal=causal)
+    module = SelfAttention(tiny(bias=False), DropoutRng(), nn.LayerNorm, causal=causal)
     wide = [normal(3, 2, 7, 4, seed=seed).requires_grad_() for seed in range(3)]
     narrow = [x.detach().bfloat16().requires_grad_() for x in wide]
     visible = None if causal else (torch.arange(7) < torch.tensor([[7], [3], [1]]))[:, None, None]
-    expected, ours = module.attend(*wide, visible), module.attend(*narrow, visible)
+    expected, ours = (module.attend(*x, visible, causal) for x in (wide, narrow))
     assert "ScaledDotProduct" in expected.grad_fn.name()
     assert "ScaledDotProduct" not in ours.grad_fn.name()
     torch.testing.assert_close(ours.float(), expected, rtol=0.05, atol=0.05)
