@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
-from nmt.data.batches import Batch
 from nmt.data.text import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as codec_module
@@ -383,11 +382,11 @@ def test_batches_of_given_translations_are_halved_too(
     sizes: list[int] = []
     forward = translator.transformer.forward
 
-    def limited(batch: Batch) -> torch.Tensor:
-        sizes.append(batch.src_layout.shape[0])
+    def limited(src: torch.Tensor, layout: Layout, *target: Any) -> torch.Tensor:
+        sizes.append(layout.shape[0])
         if sizes[-1] > 4:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(batch)
+        return forward(src, layout, *target)
 
     monkeypatch.setattr(translator.transformer, "forward", limited)
     for _ in range(2):
