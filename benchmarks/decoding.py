@@ -23,6 +23,7 @@ from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
 from nmt.model.config import ModelConfig
+from nmt.model.cpu.attention import use_kernels
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
@@ -117,6 +118,7 @@ def _setup(args: argparse.Namespace) -> tuple[Transformer, list[np.ndarray], int
     model = Transformer(
         ModelConfig(dim=256, ffn_dim=1024, heads=4, enc_layers=3, dec_layers=3), 8000
     )
+    use_kernels(model)
     rng = np.random.default_rng(1)
     lengths = np.clip(rng.normal(25, 6, args.sentences), 5, 45).astype(int)
     return model.eval(), [rng.integers(4, 8000, n) for n in lengths], 0

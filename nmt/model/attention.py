@@ -114,7 +114,8 @@ class SelfAttention(MultiHeadAttention):
             k, v = self.split_heads(cache.append(grid[..., self.dim :], layout.visible.shape[-1]))
         # padding is on the right, so a causal mask already hides it
         causal = self.causal and cache is None
-        mixed = self.attend(q, k, v, None if causal else layout.key_mask, causal)
+        visible = None if causal else layout.key_mask
+        mixed = self.attend(q, k, v, visible, causal)
         return layout.flat(mixed.transpose(1, 2))
 
 
@@ -180,6 +181,7 @@ def attention_weights(q: Tensor, k: Tensor, visible: Tensor | None, causal: bool
 
 def _normalize(x: Tensor, *norms: nn.Module | None) -> Tensor:
     """Apply the norms to what is side by side in x: [N, n * D] -> [N, n * D]."""
+    if norms[0] is None:
+        return x
     parts = zip(norms, x.chunk(len(norms), dim=-1), strict=True)
-    normed = [norm(part) for norm, part in parts if norm is not None]
-    return torch.cat(normed, dim=-1) if normed else x
+    return torch.cat([norm(part) for norm, part in parts if norm is not None], dim=-1)
