@@ -63,7 +63,11 @@ class EnsembleState:
 
     def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
         """Take the tokens of this position [B, K]; return log-probabilities of the next [R, A]."""
-        return log_mean([state.advance(tokens, needed) for state in self.states])
+        logits = [state.advance(tokens, needed) for state in self.states]
+        if len({len(rows) for rows in logits}) > 1:  # a state may return all or the needed ones
+            count, all_rows = int(needed.sum()), needed.numel()
+            logits = [x[:count] if len(x) < all_rows else x[needed.flatten()] for x in logits]
+        return log_mean(logits)
 
     def select(self, parents: Tensor) -> None:
         """Replace each beam by the one that it continues: parents [B, K] int64."""
