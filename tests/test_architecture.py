@@ -192,3 +192,11 @@ search.space.low search.space.high search.space.log search.space.int variant.abo
 variant.paper.dev variant.paper.test
 variant.paper.ppl
 """
+
+
+def test_the_page_has_a_row_for_each_package_and_program():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = {path.parent for path in (ROOT / "nmt").glob("*/__init__.py")}
+    missing = [path for path in packages if f"\n| `nmt/{path.name}/` |" not in page]
+    programs = {path.parent for path in (ROOT / "nmt" / "apps").glob("*/__init__.py")}
+    assert missing + [path for path in programs if f"`{path.name}`" not in page] == []
