@@ -17,8 +17,6 @@ from typing import Any
 
 import nmt
 
-# options of version 0.2 -> their names now
-RENAMED = {"--out": "--output", "--src": "--src-lang", "--tgt": "--tgt-lang"}
 GENERAL = "general"  # title of the options that all commands have
 
 
@@ -109,23 +107,10 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
         argv: arguments, None = those of the process.
     """
     words = sys.argv[1:] if argv is None else list(argv)
-    for word in words:
-        name = word.partition("=")[0]
-        if new := _new_name(parser, name):
-            parser.error(f"{name} is now {new}")
     args, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(parser, unknown)}")
     return args
-
-
-def _new_name(parser: argparse.ArgumentParser, name: str) -> str | None:
-    """Return the name that an option has now; None if it is an option, or never was one."""
-    known = {option for action in parser._actions for option in action.option_strings}
-    new = RENAMED.get(name)
-    if name == "--out" and "--suggest" in known:
-        return None  # of a training, it is the recipe key out=PATH
-    return new if name not in known and new in known else None
 
 
 def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:

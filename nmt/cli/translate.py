@@ -421,7 +421,7 @@ def _signature(
         **({"json": True} if args.json else {}),
     }
     reverse = translator.reverse if args.reverse and options.reverse_weight else None
-    chosen |= {  # None as in the outputs of earlier versions, which do not have these values
+    chosen |= {
         "reverse_model": None if reverse is None else reverse.model_hash(),
         "reverse_weight": None if reverse is None else options.reverse_weight,
         "reverse_tag": options.reverse_tag,

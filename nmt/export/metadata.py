@@ -36,10 +36,8 @@ class Metadata:
         segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; Unicode
             form of the input (``data.normalize``); whether words are ``exact``
             (``nmt.data.moses``); whether the segmenter has ``byte_fallback``.
-            Empty in a folder that version 0.2 wrote.
         decode: the recipe's ``decode`` keys.
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
-            None in a folder that version 0.2 wrote.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
@@ -56,7 +54,7 @@ class Metadata:
     decode: dict[str, Any]
     suppressed_tokens: list[str]
     segmentation: dict[str, Any]
-    length_penalty: float | None
+    length_penalty: float
     tags: list[str] = field(default_factory=list)
     tag_targets: dict[str, str] = field(default_factory=dict)
     always_tagged: bool = False
@@ -74,9 +72,6 @@ def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
     path = folder / EXPORT_FILE
     try:
         values = json.loads(read_text(path))
-        if "never" in values:  # written by version 0.2
-            values["suppressed_tokens"] = values.pop("never")
-            values |= {"segmentation": {}, "length_penalty": None}
         metadata = Metadata(**values)
         return metadata, DecodeConfig.model_validate(metadata.decode)
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -96,8 +91,8 @@ def write_hashes(folder: Path) -> None:
 def verify_files(folder: Path) -> str:
     """Compare the files of an exported folder with SHA256SUMS; return the hash of model.bin.
 
-    A folder without SHA256SUMS, from version 0.2, is not compared. What CTranslate2 reads must be
-    regular files in any case.
+    Without SHA256SUMS, which a user may delete, they are not compared. What CTranslate2 reads must
+    be regular files in any case.
 
     Raises:
         UserError: a file is missing, is not a regular file, or is not the one that was exported.

@@ -146,7 +146,7 @@ class RunFolder:
     def best_and_hash(self) -> tuple[str | None, str]:
         """Return the name of the best checkpoint, and the SHA-256 of its weights.
 
-        The hash is empty if the user or an older version wrote the file. See ``best`` for errors.
+        The hash is empty if the user wrote the file. See ``best`` for errors.
         """
         try:
             text = read_text(self.best_file, errors="replace")[:200].strip()

@@ -54,16 +54,14 @@ class TrainState:
         target_tokens: target tokens trained on, EOS included.
         bad_updates: updates in a row that were skipped for non-finite gradients.
         content: SHA-256 of each file of train, dev, test and segment, which a resumed run must
-            match; empty = not known, from an older version.
+            match.
         interval: sums since the last log line.
         text_hash: of vocabulary and segmenter; translation must have the same.
         update_batches: batches of an update, of all processes together; 0 = not known.
         loss_scale: the factor on the loss in fp16.
         loss_scale_updates: updates in a row with finite gradients at that scale.
-        recipe: the keys of config.yaml that must not change, with their values; empty = not known,
-            from an older version.
-        usual_line: of the training data, by which lines are split; None = not known, from an older
-            version.
+        recipe: the keys of config.yaml that must not change, with their values.
+        usual_line: of the training data, by which lines are split; None = not known.
         precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
         skipped_updates: all updates that were skipped for non-finite gradients.
     """

@@ -1,8 +1,7 @@
 """Check that the files of a run folder belong together, before their content is used.
 
 A checkpoint has hashes of its own files, of vocabulary and segmenter, and the recipe. ``best`` has
-the hash of the best weights, and summary.json those of the translations that were scored. Folders
-of older versions lack some of these; what they lack is not checked.
+the hash of the best weights, and summary.json those of the translations that were scored.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def from_runs(
         words={name: words for run in runs for name, words in run.words.items()},
         remarks=first.remarks
         + [
-            f"{words_file(file)} is missing (early versions of 0.2 did not write it), so tokenized "
+            f"{words_file(file)} is missing, so tokenized "
             "BLEU is computed on the retokenized plain text and differs from the logged value"
             for file in without_words
         ],

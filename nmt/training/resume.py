@@ -9,7 +9,6 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter
-from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import MachineError, UserError
@@ -125,13 +124,6 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
     """
     folder = run.path
     segmenter = load_segmenter(folder)
-    if isinstance(segmenter, FastBpe) and segmenter.dropout_at_preparation:
-        raise UserError(
-            "this run began with an earlier version of nmt, which drew BPE-dropout once for all "
-            "epochs; this version draws it in each epoch",
-            at=str(folder),
-            fix=f"resume with that version, {ANOTHER_FOLDER}",
-        )
     if not _is_text_of(state, Vocab.load(folder), segmenter):
         raise UserError(
             "vocab.txt or segmenter.json is not the one that this run began with",

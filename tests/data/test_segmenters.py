@@ -313,7 +313,7 @@ def test_failed_write_leaves_the_old_file_unchanged(tmp_path: Path, monkeypatch,
 def test_hashes_are_those_of_earlier_versions():
     """Checkpoints store these hashes, and translation compares them."""
     moses = Moses(tokenized=True)
-    assert segmenter_hash(FastBpe(moses, WordSplitter([("a", "b")]), 0.0)) == (
+    assert segmenter_hash(FastBpe(moses, WordSplitter([("a", "b")]))) == (
         "398bd177006c7b08527c439cb2a04f456a7105395cb4ea302d372636b5b201b6"
     )
     assert segmenter_hash(Whitespace(moses)) == (

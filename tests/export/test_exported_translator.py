@@ -88,22 +88,6 @@ def test_an_export_can_be_moved_and_its_run_deleted(
     assert moved.translate(LINES) == translator.translate(LINES)
 
 
-def test_an_export_of_version_0_2_still_translates(
-    translator: Translator, exported: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(exported, tmp_path / "old")
-    decode = json.loads((folder / "nmt.json").read_text())["decode"]
-    old = {
-        "src": "gl", "tgt": "en", "decode": decode, "never": ["< pad >", "< s >"],
-        "quantization": None, "version": "0.2.0",
-    }  # fmt: skip
-    (folder / "nmt.json").write_text(json.dumps(old, indent=1))
-    (folder / "SHA256SUMS").unlink()
-    loaded = load_exported(folder, "cpu")
-    assert loaded.engine.suppressed == [["< pad >"], ["< s >"]]
-    assert loaded.translate(LINES) == translator.translate(LINES)
-
-
 def test_scores_equal_those_of_the_torch_search(translator: Translator, exported: Path) -> None:
     ours, theirs = (t.n_best(LINES, 1) for t in (translator, load_exported(exported, "cpu")))
     for (a,), (b,) in zip(ours, theirs, strict=True):

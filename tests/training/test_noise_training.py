@@ -14,7 +14,6 @@ import pytest
 
 from nmt.cli.train import main
 from nmt.cli.translate import main as translate
-from nmt.data.segmenters import load_segmenter
 from nmt.runtime.distributed import World
 from nmt.training.trainer import Trainer
 from tests.test_resume import TRAINING, difference, result, stop_and_resume
@@ -108,16 +107,3 @@ def test_each_epoch_is_segmented_again_and_all_ranks_see_the_same(start: Callabl
         longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
         for batch in task.plan(epoch):
             assert len(batch) * longest[batch].max() <= limit
-
-
-def test_a_run_whose_noise_was_drawn_once_is_refused(recipe: str, tmp_path: Path, capsys):
-    run = tmp_path / "run"
-    assert main([recipe, f"out={run}", "train.max_validations=1"]) == 0
-    file = run / "segmenter.json"
-    if '"dropout": 0.0' not in file.read_text():
-        pytest.skip("earlier versions had noise for fastbpe only")
-    file.write_text(file.read_text().replace('"dropout": 0.0', '"dropout": 0.3'))
-    assert load_segmenter(run).dropout_at_preparation == 0.3
-    capsys.readouterr()
-    assert main([recipe, f"out={run}", "train.max_validations=2", "--resume"]) == 2
-    assert "drew BPE-dropout once for all epochs; this version draws" in capsys.readouterr().err

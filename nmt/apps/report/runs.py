@@ -61,10 +61,7 @@ class ReportedRun:
         return str(self.summary.get("status") or self.result.status)
 
     def curve(self, kind: str, name: str, by_time: bool) -> Curve:
-        """Return a logged value by update, or by the seconds of training.
-
-        Versions up to 0.2 did not log the seconds; such points are left out.
-        """
+        """Return a logged value by update, or by the seconds of training."""
         curve = self.metrics.curve(kind, name)
         if not by_time:
             return curve

@@ -42,20 +42,13 @@ MAX_CACHED_WORDS = 200_000  # per process, about 60 MB
 
 
 class FastBpe(Segmenter):
-    """Joint byte-pair encoding in fastBPE's format, after Moses tokenization (T appendix A).
-
-    Attributes:
-        dropout_at_preparation: rate of the BPE-dropout that earlier versions drew once, when they
-            prepared the training text; 0 in all other runs.
-    """
+    """Joint byte-pair encoding in fastBPE's format, after Moses tokenization (T appendix A)."""
 
     kind = "fastbpe"
 
-    def __init__(
-        self, moses: Moses, splitter: WordSplitter, dropout_at_preparation: float = 0.0
-    ) -> None:
+    def __init__(self, moses: Moses, splitter: WordSplitter) -> None:
         super().__init__(moses)
-        self.dropout_at_preparation, self._splitter = dropout_at_preparation, splitter
+        self._splitter = splitter
 
     @classmethod
     def learn(
@@ -87,7 +80,7 @@ class FastBpe(Segmenter):
         merges = read_codes(codes) if codes.stat().st_size else []
         if metadata["kept"]:
             kept = set(read_text(folder / "kept.txt", LARGE).split("\n")[:-1])
-        return cls(moses, WordSplitter(merges, kept), metadata["dropout"])
+        return cls(moses, WordSplitter(merges, kept))
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Return the pieces of an input line; all but the last of a word end with ``@@``."""
@@ -124,9 +117,8 @@ class FastBpe(Segmenter):
         return files
 
     def metadata(self) -> dict[str, Any]:
-        """Return the dropout at preparation, and whether there is a kept.txt."""
-        kept = self._splitter.kept is not None
-        return {"dropout": self.dropout_at_preparation, "kept": kept}
+        """Return whether there is a kept.txt; dropout is drawn in each epoch, not here."""
+        return {"dropout": 0.0, "kept": self._splitter.kept is not None}
 
 
 def symbols_of(piece: str) -> tuple[str, ...]:
