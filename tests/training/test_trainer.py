@@ -17,6 +17,7 @@ from nmt.cli.train import main
 from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
+from nmt.model.cpu.active_rows import ActiveRows
 from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
@@ -197,6 +198,10 @@ def test_a_linear_schedule_of_one_update(start):
     trainer = start("schedule.kind=linear", *keys)
     assert trainer.run() == "all updates done"
     assert [update for update, _ in trainer.state.history] == [1]
+
+
+def test_validations_on_a_cpu_use_the_kernels(start):
+    assert start().model.step_layout == ActiveRows.of
 
 
 def test_the_summary_names_device_and_versions(start):
