@@ -18,8 +18,6 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationError,
     ValidationInfo,
     WrapSerializer,
     field_validator,
@@ -318,7 +316,7 @@ class SegmentBase(ConfigBase):
     @property
     def has_noise(self) -> bool:
         """Return whether training text is segmented at random."""
-        return False
+        return getattr(self, "dropout", 0) > 0 or getattr(self, "sampling_alpha", None) is not None
 
 
 class FastBpeConfig(SegmentBase):
@@ -352,11 +350,6 @@ class FastBpeConfig(SegmentBase):
         "drawn again in each epoch; 0 = off, 0.1 = the authors' value",
         "O",
     )
-
-    @property
-    def has_noise(self) -> bool:
-        """Return whether training text is segmented at random."""
-        return self.dropout > 0
 
 
 class SentencePieceConfig(SegmentBase):
@@ -407,11 +400,6 @@ class SentencePieceConfig(SegmentBase):
         if learned and sampling and self.model_type != "unigram":
             yield "sampling_alpha requires model_type: unigram; for bpe, set dropout: 0.1"
 
-    @property
-    def has_noise(self) -> bool:
-        """Return whether training text is segmented at random."""
-        return self.dropout > 0 or self.sampling_alpha is not None
-
 
 class WhitespaceConfig(SegmentBase):
     """Words as pieces, split at white space: for text that is already segmented."""
@@ -427,14 +415,8 @@ SegmentConfig = Annotated[
 ]
 
 
+TRUE = ("true", "yes", "on", "1", "t", "y")  # as pydantic reads them
 PRESET = ("head_scale", "post_attn_norm", "ffn_norm")
-
-
-def _is_true(value: Any) -> bool:
-    try:
-        return TypeAdapter(bool).validate_python(value)
-    except ValidationError:
-        return False
 
 
 class ModelConfig(ConfigBase):
@@ -551,7 +533,7 @@ class ModelConfig(ConfigBase):
     @model_validator(mode="before")
     @classmethod
     def _expand_preset(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or not _is_true(values.get("normformer")):
+        if not isinstance(values, dict) or str(values.get("normformer")).lower() not in TRUE:
             return values
         return {**dict.fromkeys(PRESET, True), **values}
 
