@@ -26,9 +26,10 @@ import numpy as np
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, make_batches
-from nmt.data.bitext import read_pairs
+from nmt.data.bitext import Bitext, read_pairs
 from nmt.data.encoded import EncodeChunk
 from nmt.data.prepare import prepare
+from nmt.data.training_text import Chunk
 
 WORDS = 8  # of a sentence on average
 TYPES = 50_000  # distinct words of each language
@@ -165,14 +166,14 @@ def encode_step(folder: Path) -> dict[str, float]:
     recipe = recipe_of(folder)
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
-    pairs = [(src, tgt, 0) for src, tgt in islice(read_pairs(sides), 10_000)]
-    langs = [(recipe.src, recipe.tgt)]
-    work = EncodeChunk(prepared.segmenter, langs, [None], recipe.data.max_pieces)
-    work(pairs)
+    corpus = Bitext("scale", sides, (recipe.src, recipe.tgt), None)
+    chunk = Chunk.of(corpus, list(enumerate(islice(read_pairs(sides), 10_000), 1)))
+    work = EncodeChunk(prepared.segmenter, recipe.data.max_pieces)
+    work(chunk)
     started, rounds = time.process_time(), 20
     for _ in range(rounds):
-        work(pairs)
-    return {"pairs/s": rounds * len(pairs) / (time.process_time() - started)}
+        work(chunk)
+    return {"pairs/s": rounds * len(chunk) / (time.process_time() - started)}
 
 
 def size(folder: Path) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import yaml
+
+from nmt.data.bitext import Bitext
+from nmt.data.training_text import Chunk
+from nmt.data.workers import in_chunks
 
 SPLITS = {"train": 200, "dev": 20, "test": 20}
 RECIPE: dict[str, Any] = {
@@ -25,12 +29,12 @@ RECIPE: dict[str, Any] = {
 }
 
 
-LANGS = [("gl", "en")]  # of the only corpus
+CORPUS = Bitext("toy", (), ("gl", "en"), None)
 
 
-def one_corpus(pairs: Sequence[tuple[str, str]]) -> Callable[[], Iterator[tuple[str, str, int]]]:
-    """Return pairs as ``learn_segmenter`` takes them, all of corpus 0."""
-    return lambda: ((src, tgt, 0) for src, tgt in pairs)
+def one_corpus(pairs: Sequence[tuple[str, str]]) -> list[Chunk]:
+    """Return pairs as ``learn_segmenter`` takes them."""
+    return [Chunk.of(CORPUS, list(some)) for some in in_chunks(enumerate(pairs, 1))]
 
 
 def reverse(line: str) -> str:

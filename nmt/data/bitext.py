@@ -50,22 +50,29 @@ class Bitext:
 
     Attributes:
         name: short name for messages.
-        sides: source file and target file, in the text form of the recipe (``data.tokenized``).
+        sides: source file and target file.
         langs: source and target language.
         tag: of the sources; None = none.
-        original: the files as the recipe names them, and whether these are tokenized. They differ
-            from ``sides`` after a conversion.
+        tokenized: whether the files are Moses-tokenized.
         weight: of a training corpus.
-        other_refs: files with further references of a dev or test set, in the original form.
+        other_refs: files with further references of a dev or test set.
     """
 
     name: str
     sides: Sides
     langs: tuple[str, str]
     tag: str | None
-    original: tuple[Sides, bool]
+    tokenized: bool = False
     weight: float = 1.0
     other_refs: tuple[Path, ...] = ()
+
+    @property
+    def monolingual(self) -> bool:
+        """Whether this is text of one language, for a language model."""
+        return len(self.sides) == 1
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.sides))
 
 
 def missing_files(recipe: Recipe) -> list[str]:
@@ -140,13 +147,12 @@ class CorpusFiles:
         def bitext(name: str, entry: CorpusEntry | HeldOutEntry) -> Bitext:
             found = located[entry.path, entry.langs(recipe)]
             sides = tuple(side for side in found if isinstance(side, Path))
-            tokenized = entry.is_tokenized(recipe.data)
             return Bitext(
                 name,
                 sides,
                 entry.langs(recipe),
                 entry.tag,
-                (sides, tokenized),
+                entry.is_tokenized(recipe.data),
                 getattr(entry, "weight", 1.0),
                 tuple(map(Path, getattr(entry, "other_refs", ()))),
             )
@@ -162,27 +168,23 @@ class CorpusFiles:
             learn=[bitext(entry.path, entry) for entry in learn_from],
         )
 
-    def corpora(self) -> list[Bitext]:
-        """Return all corpora."""
-        return [*self.train, *self.held_out.values(), *self.learn]
-
     def paths(self) -> list[Path]:
         """Return all files."""
-        sides = [(*text.original[0], *text.other_refs) for text in self.corpora()]
-        return [*(path for pair in sides for path in pair), *self.segment]
+        corpora = [*self.train, *self.held_out.values(), *self.learn]
+        return [*(p for c in corpora for p in (*c.sides, *c.other_refs)), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
         """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
 
         def held_out(role: str) -> list[Path]:
             texts = [t for name, t in self.held_out.items() if name.partition(".")[0] == role]
-            return [path for t in texts for path in (*t.original[0], *t.other_refs)]
+            return [path for t in texts for path in (*t.sides, *t.other_refs)]
 
         roles = {
-            "train": [path for text in self.train for path in text.original[0]],
+            "train": [path for text in self.train for path in text.sides],
             "dev": held_out("dev"),
             "test": held_out("test"),
-            "segment": [*self.segment, *(p for text in self.learn for p in text.original[0])],
+            "segment": [*self.segment, *(p for text in self.learn for p in text.sides)],
         }
         return {role: [digests[path] for path in paths] for role, paths in roles.items()}
 

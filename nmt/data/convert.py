@@ -1,23 +1,22 @@
-"""Convert corpora to the text form of the recipe: Moses-tokenized or plain (``data.tokenized``).
+"""Read corpora in the text form of the recipe: Moses-tokenized or plain (``data.tokenized``).
 
-An entry of the other form is converted once, into the folder of the prepared data. Checks, learning
-and encoding then read one form.
+The lines of an entry of the other form are converted when they are read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
-from nmt.data.bitext import Bitext, CorpusFiles, Sides, read_pairs
+from nmt.data.bitext import Bitext, read_pairs
 from nmt.data.text import Pair, read_lines
 from nmt.data.tokenizer import Moses
-from nmt.data.workers import map_chunks
-from nmt.runtime.progress import counted
+from nmt.data.workers import in_chunks, map_chunks
 
-FOLDER = "converted"
+Converted: TypeAlias = tuple[Pair, Pair]  # in the form of the recipe, and as in the files
 
 
 class ConvertLines:
@@ -38,14 +37,31 @@ class ConvertLines:
             return " ".join(self._moses.tokenize(line, lang))
         return self._moses.detokenize(line, lang)
 
-    def __call__(self, pairs: list[Pair]) -> list[Pair]:
-        """Return the pairs of a chunk in the other form."""
+    def __call__(self, pairs: list[Pair]) -> list[Converted]:
+        """Return the pairs of a chunk in the other form, with the originals."""
         src, tgt = self._langs
-        return [(self.line(source, src), self.line(target, tgt)) for source, target in pairs]
+        return [((self.line(p[0], src), self.line(p[1], tgt)), p) for p in pairs]
+
+
+def pairs_in_form(
+    corpus: Bitext, tokenized: bool, normalized: Counter[str] | None = None
+) -> Iterator[Converted]:
+    """Yield the pairs of a corpus in a text form, with the originals; see ``read_pairs``.
+
+    Worker processes convert a large corpus.
+
+    Args:
+        tokenized: the form of the first of each two pairs.
+    """
+    pairs = read_pairs(corpus.sides, normalized)
+    if corpus.tokenized == tokenized:
+        return ((pair, pair) for pair in pairs)
+    work = ConvertLines(tokenized, corpus.langs)
+    return chain.from_iterable(map_chunks(work, in_chunks(pairs)))
 
 
 def read_in_form(path: Path, lang: str, is_tokenized: bool, tokenized: bool) -> list[str]:
-    """Return the lines of a reference in the form that scores need, as training scores them.
+    """Return the lines of a side of a dev or test set in the form that scores need.
 
     Args:
         lang: language of the file.
@@ -56,51 +72,3 @@ def read_in_form(path: Path, lang: str, is_tokenized: bool, tokenized: bool) -> 
         return list(read_lines(path, clean=False))
     convert = ConvertLines(tokenized, (lang, lang))
     return [convert.line(line, lang) for line in read_lines(path)]
-
-
-def converted_files(files: CorpusFiles, tokenized: bool, folder: Path) -> CorpusFiles:
-    """Return the files with the converted ones in place of those of the other form.
-
-    Args:
-        tokenized: the form of the recipe, ``data.tokenized``.
-        folder: of the prepared data.
-    """
-
-    def converted(name: str, text: Bitext) -> Bitext:
-        if text.original[1] == tokenized:
-            return text
-        sides = (folder / FOLDER / f"{name}.src", folder / FOLDER / f"{name}.tgt")
-        return replace(text, sides=sides[: len(text.sides)])
-
-    return replace(
-        files,
-        train=[converted(f"train{i}", text) for i, text in enumerate(files.train)],
-        held_out={name: converted(name, text) for name, text in files.held_out.items()},
-        learn=[converted(f"learn{i}", text) for i, text in enumerate(files.learn)],
-    )
-
-
-def write_converted(files: CorpusFiles, tokenized: bool, progress: bool) -> None:
-    """Write the converted files that ``converted_files`` names.
-
-    Args:
-        progress: show a bar on a terminal.
-
-    Raises:
-        UserError: a corpus cannot be read, or its files have different numbers of lines.
-    """
-    for text in files.corpora():
-        original, form = text.original
-        if form != tokenized:
-            work = ConvertLines(tokenized, text.langs)
-            pairs = counted(read_pairs(original), f"converting {text.name}", "pairs", show=progress)
-            _write(map_chunks(work, pairs), text.sides)
-
-
-def _write(chunks: Iterator[list[Pair]], sides: Sides) -> None:
-    sides[0].parent.mkdir(exist_ok=True)
-    with ExitStack() as stack:
-        files = [stack.enter_context(open(side, "w", encoding="utf-8")) for side in sides]
-        for chunk in chunks:
-            for side, file in enumerate(files):
-                file.writelines(f"{pair[side]}\n" for pair in chunk)

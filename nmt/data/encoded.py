@@ -9,31 +9,27 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nmt.data import workers
 from nmt.data.bitext import Bitext
-from nmt.data.report import Coverage
+from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
-from nmt.data.segmenters.base import Languages, TrainingPair
 from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
+from nmt.data.training_text import Chunk, TrainingText
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
+from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import read_text
 
 Side: TypeAlias = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
-COPIED_ROWS = 10_000  # rows copied at a time
-DRAFT_TYPES = 1 << 31  # of a corpus whose vocabulary is not known yet; its ids are int32
 SHOWN_PIECES = 10  # pieces listed in a report
 
 
@@ -106,7 +102,7 @@ class EncodedCorpus:
 
 
 class CorpusWriter:
-    """Write pairs of id sequences to a folder; ``finish`` completes it, ``close`` ends a draft."""
+    """Write pairs of id sequences to a folder; ``finish`` completes it."""
 
     def __init__(self, folder: Path, types: int) -> None:
         """``types``: size of the vocabulary, which decides the bytes per id."""
@@ -127,11 +123,6 @@ class CorpusWriter:
                 self._files[f"{side}.{part}"].write(array.tobytes())
                 self._counts[f"{side}.{part}"] += len(array)
 
-    def close(self) -> None:
-        """Close the files, which a power cut may still lose."""
-        for file in self._files.values():
-            file.close()
-
     def finish(self, sizes: Sequence[int] | None = None) -> None:
         """Flush the files to the disk, and write corpus.json.
 
@@ -141,7 +132,7 @@ class CorpusWriter:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
-        self.close()
+            file.close()
         kinds = {"ids": self._id_type.name, "len": "int32"}
         metadata: dict[str, Any] = {
             name: (kinds[name[4:]], count) for name, count in self._counts.items()
@@ -157,93 +148,118 @@ class Pieces(NamedTuple):
     Attributes:
         types: its distinct pieces.
         rows: the sentences as indices into ``types``.
+        reachable: pieces that noise can make, where earlier chunks of this process have not had
+            them.
     """
 
     types: list[str]
     rows: Ragged
+    reachable: set[str]
 
     @classmethod
-    def of(cls, sentences: list[list[str]]) -> Pieces:
+    def of(cls, sentences: list[list[str]], reachable: set[str]) -> Pieces:
         """Index lists of pieces."""
         indices: defaultdict[str, int] = defaultdict()
         indices.default_factory = indices.__len__  # a new piece gets the next index
         ids = np.fromiter(map(indices.__getitem__, chain.from_iterable(sentences)), np.int32)
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        return cls(list(indices), Ragged(ids, lengths))
+        return cls(list(indices), Ragged(ids, lengths), reachable)
 
 
 class EncodedChunk(NamedTuple):
     """A chunk of training pairs.
 
     Attributes:
-        sides: the pieces of source and target.
-        left_out: positions in the chunk of the pairs left out.
-        sizes: number of the other pairs of each corpus.
-        reachable: pieces of source and target that noise can make, where earlier chunks of this
-            process have not had them.
+        src, tgt: the pieces of the pairs that are not left out.
+        left_out: positions in the chunk of the others.
     """
 
-    sides: tuple[Pieces, Pieces]
+    src: Pieces
+    tgt: Pieces
     left_out: list[int]
-    sizes: Counter[int]
-    reachable: tuple[set[str], set[str]]
 
 
 class EncodeChunk:
     """Segment a chunk of training pairs.
 
     Args:
-        langs: source and target language of each training corpus.
-        tags: tag of each training corpus, None = none.
         max_pieces: longest side of a pair, without its tag; longer pairs are left out.
         noise: collect the pieces that this noise can make of the pairs.
     """
 
-    def __init__(
-        self,
-        segmenter: Segmenter,
-        langs: Languages,
-        tags: Sequence[str | None],
-        max_pieces: int,
-        noise: Noise | None = None,
-    ) -> None:
-        self.segmenter, self._langs = segmenter, langs
-        self.tags = [tag_piece(tag) for tag in tags]
-        self._max_pieces = max_pieces
-        self._reachable = noise and (ReachablePieces(noise), ReachablePieces(noise))
+    def __init__(self, segmenter: Segmenter, max_pieces: int, noise: Noise | None = None) -> None:
+        self.segmenter, self._max_pieces = segmenter, max_pieces
+        self._reachable = noise and {side: ReachablePieces(noise) for side in SIDES}
 
-    def __call__(self, pairs: list[TrainingPair]) -> EncodedChunk:
+    def __call__(self, chunk: Chunk) -> EncodedChunk:
         """Segment a chunk."""
-        encode = self.segmenter.encode
-        src = [encode(source, self._langs[corpus][0]) for source, _, corpus in pairs]
-        tgt = [encode(target, self._langs[corpus][1]) for _, target, corpus in pairs]
+        encode, (src_lang, tgt_lang) = self.segmenter.encode, chunk.corpus.langs
+        src = [encode(line, src_lang) for line in chunk.src_lines]
+        tgt = [encode(line, tgt_lang) for line in chunk.tgt_lines]
         longest = map(max, map(len, src), map(len, tgt))
-        too_long = [i for i, length in enumerate(longest) if length > self._max_pieces]
-        corpora = [corpus for _, _, corpus in pairs]
-        for i in reversed(too_long):
-            del src[i], tgt[i], corpora[i]
-        reachable: tuple[set[str], set[str]] = (set(), set())
-        if self._reachable:
-            reachable = self._reachable[0](src), self._reachable[1](tgt)
-        for line, corpus in zip(src, corpora, strict=True):
-            line[:0] = self.tags[corpus]
-        sides = Pieces.of(src), Pieces.of(tgt)
-        return EncodedChunk(sides, too_long, Counter(corpora), reachable)
+        left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
+        for i in reversed(left_out):
+            del src[i], tgt[i]
+        return EncodedChunk(
+            self._pieces("src", src, tag_piece(chunk.corpus.tag)),
+            self._pieces("tgt", tgt, []),
+            left_out,
+        )
+
+    def _pieces(self, side: Side, sentences: list[list[str]], tag: list[str]) -> Pieces:
+        reachable = self._reachable[side](sentences) if self._reachable else set()
+        return Pieces.of(
+            [tag + sentence for sentence in sentences] if tag else sentences, reachable
+        )
+
+
+class CountedSide:
+    """The pieces of one side of the training text, counted before their ids are known.
+
+    Args:
+        numbers: of the pieces of both sides, in order of appearance.
+    """
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self._numbers = numbers
+        self._chunks: list[Ragged] = []
+        self._reachable: set[str] = set()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, pieces: Pieces) -> None:
+        """Count the pieces of a chunk, and store their numbers."""
+        ids, lengths = pieces.rows
+        seen = np.bincount(ids, minlength=len(pieces.types))
+        self.counts.update(dict(zip(pieces.types, seen.tolist(), strict=True)))
+        self._reachable |= pieces.reachable
+        numbers = [self._numbers.setdefault(p, len(self._numbers)) for p in pieces.types]
+        small = np.array(numbers, np.min_scalar_type(len(self._numbers)))
+        self._chunks.append(Ragged(small[ids], lengths))
+
+    def counts_with_noise(self) -> Counter[str]:
+        """Return the counts, and 1 for a piece that only noise can make of the text."""
+        return self.counts + Counter(self._reachable - self.counts.keys())
+
+    def encoded(self, ids: np.ndarray) -> Iterator[Ragged]:
+        """Yield the chunks with ``ids[n]`` in place of the number n, and forget them."""
+        self._chunks.reverse()
+        while self._chunks:
+            numbers, lengths = self._chunks.pop()
+            yield Ragged(ids[numbers], lengths)
 
 
 def encode_training(
     work: EncodeChunk,
-    pairs: Iterator[TrainingPair],
+    text: TrainingText,
     min_count: int,
     folder: Path,
     fixed: Vocab | None,
     new: Sequence[str],
-) -> tuple[Vocab, list[int], dict[str, Coverage]]:
-    """Write a training corpus and build its vocabulary, in one pass over the text.
+) -> tuple[Vocab, Finding, dict[str, Coverage]]:
+    """Segment a training corpus, build its vocabulary, and write its ids.
 
-    The vocabulary is only known at the end. A draft has ids in order of appearance, and a second
-    pass over the draft changes them to the ids of the vocabulary. A piece that only noise can make
-    of the text of a side gets a count of 1 there, so that the model may predict it.
+    A piece that only noise can make of the text of a side gets a count of 1 there, so that the
+    model may predict it.
 
     Args:
         min_count: types that occur less often are UNK.
@@ -251,55 +267,46 @@ def encode_training(
         new: pieces that the vocabulary gets although no text has them.
 
     Returns:
-        The vocabulary, the positions in ``pairs`` of the pairs with too many pieces, and by side
-        what a fixed vocabulary lacks.
+        The vocabulary, the pairs with too many pieces, and by side what a fixed vocabulary lacks.
 
     Raises:
         UserError: there are more types than a vocabulary may have.
     """
-    draft_ids: dict[str, int] = {}
-    counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    draft = folder.with_name(f"{folder.name}.draft")
-    writer = CorpusWriter(draft, DRAFT_TYPES)
-    left_out: list[int] = []
-    sizes = Counter(dict.fromkeys(range(len(work.tags)), 0))
-    reachable: tuple[set[str], set[str]] = (set(), set())
-    for number, chunk in enumerate(workers.map_chunks(work, pairs)):
-        left_out += [number * workers.CHUNK + i for i in chunk.left_out]
-        sizes.update(chunk.sizes)
-        for pieces, more in zip(reachable, chunk.reachable, strict=True):
-            pieces |= more
-        sides = []
-        for (types, rows), count in zip(chunk.sides, counts, strict=True):
-            seen = np.bincount(rows.ids, minlength=len(types))
-            count.update(dict(zip(types, seen.tolist(), strict=True)))
-            ids = np.array([draft_ids.setdefault(t, len(draft_ids)) for t in types], np.int32)
-            sides.append(Ragged(ids[rows.ids], rows.lengths))
-        writer.add(*sides)
-    writer.close()
-    new = [*new, *(piece for tag in work.tags for piece in tag)]
-    src, tgt = (
-        count + Counter(pieces - count.keys())
-        for count, pieces in zip(counts, reachable, strict=True)
-    )
+    numbers: dict[str, int] = {}
+    src, tgt = CountedSide(numbers), CountedSide(numbers)
+    left_out, sizes = Finding(), [0] * len(text.chunks)
+    encoded = map_chunks(work, text.read("encoding"))
+    chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
+    for (entry, chunk), made in zip(chunks, encoded, strict=True):
+        sizes[entry] += len(chunk) - len(made.left_out)
+        for i in made.left_out:
+            left_out.add(chunk.place(i))
+        src.add(made.src)
+        tgt.add(made.tgt)
+    new = [*new, *(piece for corpus in text.corpora for piece in tag_piece(corpus.tag))]
+    counts = src.counts_with_noise(), tgt.counts_with_noise()
     if fixed is None:
         alphabet = [*work.segmenter.alphabet(), *new]
-        vocab = Vocab.build(src, tgt, min_count=min_count, alphabet=alphabet)
+        vocab = Vocab.build(*counts, min_count=min_count, alphabet=alphabet)
     else:
-        vocab = fixed.with_counts(src, tgt, new=new)
+        vocab = fixed.with_counts(*counts, new=new)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
             at="segment.kind",
             fix="set segment.kind to fastbpe or sentencepiece, or raise segment.min_count",
         )
-    ids_of_types = np.array(vocab.ids(draft_ids), np.int32)
-    remap_ids(draft, ids_of_types, folder, len(vocab), list(sizes.values()))
-    shutil.rmtree(draft)
+    writer = CorpusWriter(folder, len(vocab))
+    ids = np.array(vocab.ids(numbers), np.int32)
+    for rows in zip(src.encoded(ids), tgt.encoded(ids), strict=True):
+        writer.add(*rows)
+    writer.finish(sizes)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
-        for side, count in zip(SIDES, counts, strict=True):
-            unknown[side] = _unknown_pieces(vocab, count)
+        unknown = {
+            "src": _unknown_pieces(vocab, src.counts),
+            "tgt": _unknown_pieces(vocab, tgt.counts),
+        }
     return vocab, left_out, unknown
 
 
@@ -308,30 +315,6 @@ def _unknown_pieces(vocab: Vocab, counts: Counter[str]) -> Coverage:
     lacking = Counter({piece: n for piece, n in counts.items() if vocab.ids([piece]) == [UNK]})
     share = lacking.total() / max(1, counts.total())
     return Coverage(share, share, [piece for piece, _ in lacking.most_common(SHOWN_PIECES)])
-
-
-def remap_ids(draft: Path, ids: np.ndarray, folder: Path, types: int, sizes: Sequence[int]) -> None:
-    """Copy a training corpus that was written with DRAFT_TYPES, with ``ids[i]`` in place of i.
-
-    The draft is read block by block: mapped pages would count as memory of this process.
-    """
-    writer = CorpusWriter(folder, types)
-    with ExitStack() as stack:
-        files = {
-            (side, part): stack.enter_context(open(draft / f"{side}.{part}", "rb"))
-            for side in SIDES
-            for part in ("ids", "len")
-        }
-        while True:
-            lengths = [np.fromfile(files[side, "len"], np.int32, COPIED_ROWS) for side in SIDES]
-            if not len(lengths[0]):
-                break
-            old = [
-                np.fromfile(files[side, "ids"], np.int32, int(n.sum()))
-                for side, n in zip(SIDES, lengths, strict=True)
-            ]
-            writer.add(Ragged(ids[old[0]], lengths[0]), Ragged(ids[old[1]], lengths[1]))
-    writer.finish(sizes)
 
 
 def encode_held_out(

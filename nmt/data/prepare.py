@@ -1,7 +1,8 @@
-"""Prepare the corpora of a recipe for training: check, segment, encode, cache.
+"""Prepare the corpora of a recipe for training: read and check, learn, encode, cache.
 
-Three passes over the training files: the first checks the pairs, the second learns the
-segmentation, the third encodes. Worker processes do the last two for large corpora.
+The files are read twice: to hash their content, and to check their pairs. The pairs that train stay
+in memory, about two bytes a character, while the segmentation is learned and the text is encoded.
+Worker processes do these for large corpora.
 """
 
 from __future__ import annotations
@@ -13,21 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, CorpusFiles, InputFiles, Sides
+from nmt.data.bitext import Bitext, CorpusFiles, InputFiles
 from nmt.data.cache import build_cache, data_hash, versions
-from nmt.data.checks import (
-    TrainingPairs,
-    check_corpora,
-    pairs_to_learn_from,
-    require_training_pairs,
-    round_trip,
-)
-from nmt.data.convert import converted_files, read_in_form, write_converted
+from nmt.data.checks import all_warnings, raise_on_failures
+from nmt.data.convert import read_in_form
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
-from nmt.data.report import MAX_LISTED, CorpusReport, Lengths, all_warnings, raise_on_failures
+from nmt.data.report import CorpusReport, Lengths
+from nmt.data.scan import read_corpora, read_to_learn_from, require_training_pairs, round_trip
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
-from nmt.data.text import quantity, read_lines
+from nmt.data.text import quantity
+from nmt.data.training_text import TrainingText
 from nmt.data.vocab import MASK, Vocab
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import read_text
@@ -109,14 +106,12 @@ def prepare(
     if not cache.is_dir():
 
         def build(folder: Path) -> None:
-            converted = converted_files(files, recipe.data.tokenized, folder)
-            write_converted(converted, recipe.data.tokenized, progress)
-            report = _write(recipe, converted, folder, progress, segmenter, vocab)
+            report = _write(recipe, files, folder, progress, segmenter, vocab)
             inputs.require_unchanged()
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 
         cache = build_cache(cache, files.encoded_size(), build)
-    prepared = _open(cache, key, content, converted_files(files, recipe.data.tokenized, cache))
+    prepared = _open(cache, key, content, files, recipe)
     for one in prepared.held_out:
         one.other_refs.extend(_other_references(files.held_out[one.name], one, recipe))
     weights = [corpus.weight for corpus in files.train]
@@ -148,26 +143,23 @@ def _write(
 ) -> CorpusReport:
     """Write everything but the report into a folder, and return the report."""
     data = recipe.data
-    report, training, held_out = check_corpora(recipe, files, progress)
-    langs = [corpus.langs for corpus in files.train]
-    tags = [corpus.tag for corpus in files.train]
+    report, training, held_out = read_corpora(recipe, files, progress)
     segmenter = segmenter or _learn(recipe, files, training, progress)
     save_segmenter(segmenter, folder)
+    train = report.splits["train"]
     if recipe.translates and not data.tokenized:
-        report.splits["train"].round_trip = round_trip(segmenter, training)
+        train.round_trip = round_trip(segmenter, training)
     vocab, left_out, unknown = encode_training(
-        EncodeChunk(segmenter, langs, tags, data.max_pieces, segmenter.noise(recipe.segment)),
-        training.read("encoding"),
+        EncodeChunk(segmenter, data.max_pieces, segmenter.noise(recipe.segment)),
+        training,
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
         fixed,
         [] if recipe.translates else [MASK],
     )
-    report.splits["train"].coverage = unknown or None
-    places = training.places(left_out[:MAX_LISTED])
-    reason = f"longer than {quantity(data.max_pieces, 'piece')}"
-    report.splits["train"].drop(reason, places, len(left_out))
-    require_training_pairs(report.splits["train"], files)
+    train.coverage = unknown or None
+    train.drop(f"longer than {quantity(data.max_pieces, 'piece')}", left_out)
+    require_training_pairs(train, files)
     vocab.save(folder)
     report.types = len(vocab)
     for name, pairs in held_out.items():
@@ -177,9 +169,7 @@ def _write(
     return report
 
 
-def _learn(
-    recipe: Recipe, files: CorpusFiles, training: TrainingPairs, progress: bool
-) -> Segmenter:
+def _learn(recipe: Recipe, files: CorpusFiles, training: TrainingText, progress: bool) -> Segmenter:
     """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train.
 
     Temperature weighs the entries of data.train only, so that several recipes with the same
@@ -189,30 +179,33 @@ def _learn(
     learn_from, temperature = training, data.temperature
     if files.learn:
         temperature = 1.0
-        learn_from = pairs_to_learn_from(files.learn, data, progress, not recipe.translates)
+        learn_from = read_to_learn_from(files.learn, data, progress)
     weights = [corpus.weight for corpus in learn_from.corpora]
     mixture = mixture_of(weights, learn_from.sizes, temperature)
     copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)
     return learn_segmenter(
         recipe.segment,
-        [corpus.langs for corpus in learn_from.corpora],
         data.tokenized,
         data.normalize,
-        lambda: learn_from.read("learning", copies),
+        learn_from.read("learning", copies),
         progress,
     )
 
 
-def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFiles) -> Prepared:
+def _open(
+    cache: Path, key: str, content: dict[str, list[str]], files: CorpusFiles, recipe: Recipe
+) -> Prepared:
+    """Open what ``_write`` wrote.
+
+    Raises:
+        MachineError: it is damaged.
+    """
     try:
         report = CorpusReport.from_json(read_text(cache / REPORT))
         vocab = Vocab.load(cache)
         if len(vocab) != report.types:
             raise ValueError(f"vocab.txt has {len(vocab):,} types, not {report.types:,}")
-        sets = [
-            EvalSet(*_lines(text.sides), EncodedCorpus(cache / name), name, text.langs)
-            for name, text in files.held_out.items()
-        ]
+        sets = [_open_set(cache, name, text, recipe) for name, text in files.held_out.items()]
         dev, test = (
             [one for one in sets if one.name.partition(".")[0] == role] for role in ("dev", "test")
         )
@@ -234,6 +227,17 @@ def _open(cache: Path, key: str, content: dict[str, list[str]], files: CorpusFil
         ) from error
 
 
+def _open_set(cache: Path, name: str, files: Bitext, recipe: Recipe) -> EvalSet:
+    """Return a dev or test set with its lines in the form of the recipe."""
+    src, *refs = (
+        read_in_form(path, lang, files.tokenized, recipe.data.tokenized)
+        for path, lang in zip(files.sides, files.langs, strict=False)
+    )
+    return EvalSet(
+        src, refs[0] if refs else [""] * len(src), EncodedCorpus(cache / name), name, files.langs
+    )
+
+
 def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
     """Return the lengths of the sides of a corpus; text of one language has only a source."""
     sides = {"src": Lengths.of(corpus.src_len), "tgt": Lengths.of(corpus.tgt_len)}
@@ -247,10 +251,10 @@ def _other_references(files: Bitext, of_set: EvalSet, recipe: Recipe) -> Iterato
         UserError: a file cannot be read, or its number of lines is not that of the set.
     """
     for path in files.other_refs:
-        lines = read_in_form(path, files.langs[1], files.original[1], recipe.data.tokenized)
+        lines = read_in_form(path, files.langs[1], files.tokenized, recipe.data.tokenized)
         if len(lines) != len(of_set.ref_lines):
             raise UserError(
-                f"has {quantity(len(lines), 'line')}, but {files.original[0][-1].name} has "
+                f"has {quantity(len(lines), 'line')}, but {files.sides[-1].name} has "
                 f"{len(of_set.ref_lines):,}",
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",
@@ -265,7 +269,7 @@ def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:
         return []
     weights = [1.0] * len(sizes) if mixture is None else mixture.weights
     return [
-        f"{corpus.name}: {quantity(size, prepared.report.unit)}, each "
+        f"{corpus.name}: {quantity(size, prepared.report.kind.unit)}, each "
         + _times(weight)
         + " an epoch"
         + (f", with the tag {corpus.tag}" if corpus.tag else "")
@@ -278,8 +282,3 @@ def _times(weight: float) -> str:
     if weight == 1:
         return "once"
     return f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"
-
-
-def _lines(sides: Sides) -> tuple[list[str], list[str]]:
-    src, *refs = (list(read_lines(path, clean=False)) for path in sides)
-    return src, refs[0] if refs else [""] * len(src)

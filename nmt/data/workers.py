@@ -23,12 +23,19 @@ READ_AHEAD = 2  # chunks submitted per worker before their results are needed
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 Item = TypeVar("Item")
+Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[list[Item]], Result]
+Work: TypeAlias = Callable[[Chunk], Result]
 
 
-def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``work(chunk)`` for consecutive chunks of ``items``, in their order.
+def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield consecutive chunks of at most CHUNK items."""
+    rest = iter(items)
+    return iter(lambda: list(itertools.islice(rest, CHUNK)), [])
+
+
+def map_chunks(work: Work[Chunk, Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
+    """Yield ``work(chunk)`` for each chunk, in their order.
 
     Worker processes do the work if there are at least MIN_PARALLEL_CHUNKS.
 
@@ -38,10 +45,9 @@ def map_chunks(work: Work[Item, Result], items: Iterable[Item]) -> Iterator[Resu
     Raises:
         MachineError: a worker process was killed.
     """
-    rest = iter(items)
-    chunks = iter(lambda: list(itertools.islice(rest, CHUNK)), [])
-    first = list(itertools.islice(chunks, MIN_PARALLEL_CHUNKS))
-    every_chunk = itertools.chain(first, chunks)
+    rest = iter(chunks)
+    first = list(itertools.islice(rest, MIN_PARALLEL_CHUNKS))
+    every_chunk = itertools.chain(first, rest)
     workers = within_limit(available_cpus())
     if workers == 1 or len(first) < MIN_PARALLEL_CHUNKS:
         yield from map(work, every_chunk)
@@ -77,6 +83,6 @@ def _start_worker(work: Work[Any, Any], parent: int) -> None:
     end_with(parent)
 
 
-def _run(chunk: list[Any]) -> Any:
+def _run(chunk: Any) -> Any:
     assert _work is not None
     return _work(chunk)

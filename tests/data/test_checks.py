@@ -7,35 +7,52 @@ import re
 
 import pytest
 
-from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
-from nmt.data.bitext import first_misaligned
-from nmt.data.checks import Limits, SplitCheck, pair_hash, reason_to_drop
+from nmt.config.recipe import DataConfig, FastBpeConfig, SentencePieceConfig
+from nmt.data import checks
+from nmt.data.bitext import Bitext, first_misaligned
 from nmt.data.near_duplicates import Recurrence, RecurringTexts
 from nmt.data.report import (
     MAX_LISTED,
     MIN_HELD_OUT,
     CorpusReport,
     Coverage,
+    Finding,
     LanguageFindings,
     Lengths,
     Overlap,
     SharedPairs,
     SplitReport,
-    failures,
     summary,
     usual_line,
-    warnings,
 )
+from nmt.data.scan import Limits, SplitCheck, pair_hash, reason_to_drop
 from nmt.data.sentences import UsualLine
 
+BPE = FastBpeConfig()
 PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * MIN_HELD_OUT)]
 NOTHING = Recurrence(of=0, same=0, near=0, share=0.0, examples=[])
 
 
-def checked(pairs, **keys) -> SplitCheck:
+def add(check: SplitCheck, pairs, name: str = "train", tokenized: bool = False) -> list[int]:
+    """Check pairs; return the lines of those that passed."""
+    corpus = Bitext(name, (), ("glg", "en"), None, tokenized)
+    return [number for number, _ in check.passed(corpus, [(pair, pair) for pair in pairs])]
+
+
+def checked(pairs, tokenized: bool = False, **keys) -> SplitCheck:
     check = SplitCheck(**keys)
-    check.add(pairs, "train")
+    add(check, pairs, tokenized=tokenized)
     return check
+
+
+def failures(report: CorpusReport, max_overlap: float, segment=BPE) -> list[str]:
+    data = DataConfig(train="t", dev="d", max_overlap=max_overlap)
+    return checks.failures(report, data, segment)
+
+
+def warnings(report: CorpusReport, max_overlap: float, form: str = "clean") -> list[str]:
+    data = DataConfig(train="t", dev="d", max_overlap=max_overlap, normalize=form)
+    return checks.warnings(report, data, BPE)
 
 
 def reported(overlap: dict[str, Overlap] | None = None, **splits: SplitReport) -> CorpusReport:
@@ -77,13 +94,9 @@ def test_finding_counts_all_and_lists_the_first():
     assert (report.pairs, report.kept) == (MAX_LISTED + 6, 1)
 
 
-def test_mask_of_kept_pairs_is_in_the_order_of_the_lines():
-    assert SplitCheck().add([("a", "b"), ("", "b"), ("a", "c")], "x").tolist() == [
-        True,
-        False,
-        True,
-    ]
-    assert SplitCheck().add([], "x").tolist() == []
+def test_pairs_that_pass_have_the_numbers_of_their_lines():
+    assert add(SplitCheck(), [("a", "b"), ("", "b"), ("a", "c")]) == [1, 3]
+    assert add(SplitCheck(), []) == []
 
 
 def test_duplicates_are_pairs_that_are_the_same_on_both_sides():
@@ -106,8 +119,8 @@ def test_overlap_counts_distinct_pairs_of_the_held_out_split():
     assert overlap["dev"].examples[0] == "train:1: fonte 0 ||| source 0"
     assert overlap["test"] == Overlap(0, 0.0, [], NOTHING, NOTHING)
     report = reported(overlap)
-    assert failures(report, 0.75, FastBpeConfig()) == []
-    (failure,) = failures(report, 0.7, FastBpeConfig())
+    assert failures(report, 0.75) == []
+    (failure,) = failures(report, 0.7)
     assert failure.startswith("dev: 75.0% of the pairs (3) are also in the training data")
     assert "train:1: fonte 0 ||| source 0" in failure
 
@@ -137,7 +150,7 @@ def test_held_out_side_in_the_training_data_is_a_warning():
     assert targets.examples[2] == f"train:4: {LONG[5][1]} ~ {LONG[0][1]}"
     assert (found.sources.same, found.sources.near) == (0, 4)
     report = reported(overlap)
-    assert failures(report, 0.0, FastBpeConfig()) == []
+    assert failures(report, 0.0) == []
     messages = warnings(report, max_overlap=0.05)
     share = "80.0% of 5 {} texts of at least 4 words are also in the training data"
     assert messages[0].startswith(f"dev: {share.format('source')}: 0 exactly, 4 nearly, for")
@@ -227,15 +240,15 @@ def test_small_held_out_split_is_a_warning():
 
 def test_shares_count_the_pairs_that_the_checks_saw():
     split = checked([("a" * 80, "b")] * 90 + PLAIN[:1] * 10).report()
-    split.drop("longer than 256 pieces", ["train:1"], 90)
+    split.drop("longer than 256 pieces", Finding(90, ["train:1"]))
     (found,) = (w for w in warnings(reported(train=split), 0.05) if "3 times as long" in w)
     assert "90 pairs (90.0%)" in found
 
 
 def test_a_small_corpus_is_profiled_also_after_a_large_one():
     check = SplitCheck()
-    check.add([(f"fonte {i}", f"source {i}") for i in range(5001)], "large")
-    check.add([(f"outra {i}", f"other {i}") for i in range(400)], "small")
+    add(check, [(f"fonte {i}", f"source {i}") for i in range(5001)], "large")
+    add(check, [(f"outra {i}", f"other {i}") for i in range(400)], "small")
     assert all(profile.enough for profile in check.profiles["small"])
 
 
@@ -248,7 +261,7 @@ def test_pieces_that_training_lacks():
         split = checked(PLAIN).report()
         split.coverage = {"src": src, "tgt": tgt}
         report = reported(dev=split)
-        return failures(report, 0.0, FastBpeConfig()), warnings(report, 0.0)
+        return failures(report, 0.0), warnings(report, 0.0)
 
     fine = coverage(0, 0.002)
     assert messages(fine, fine) == ([], [])
@@ -326,8 +339,7 @@ def test_report_has_the_names_of_its_file_format():
 
 def test_sentences_of_the_training_sources_are_counted() -> None:
     pairs = [("Unha. Dúas. Tres.", "x"), ("Unha frase.", "y"), ("Unha. Dúas.", "z"), ("a. b", "")]
-    check = SplitCheck()
-    check.add(pairs, "train", lang="glg")
+    check = checked(pairs, limits=Limits(words=100, pieces=100))
     assert check.report().sentences == {1: 1, 2: 1, 3: 1}
     report = reported(train=check.report())
     assert "train: 4 pairs" in summary(report)

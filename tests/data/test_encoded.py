@@ -18,7 +18,9 @@ from nmt.data.encoded import (
 )
 from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
+from nmt.data.training_text import TrainingText
 from nmt.errors import MachineError
+from tests.toy import CORPUS
 
 
 def test_vocabulary_size_decides_the_bytes_per_id(tmp_path: Path):
@@ -33,12 +35,14 @@ def test_vocabulary_size_decides_the_bytes_per_id(tmp_path: Path):
         assert corpus.tgt(0).tolist() == [5]
 
 
-def test_only_the_final_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
-    """The draft is deleted at once, and flushing a large one takes long."""
+def test_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
+    """After a power cut, the sizes in corpus.json must hold."""
     flushed: list[int] = []
     monkeypatch.setattr(encoded.os, "fsync", lambda file: flushed.append(os.fstat(file).st_ino))
-    work = EncodeChunk(Whitespace(Moses(tokenized=True)), [("gl", "en")], [None], 9)
-    encode_training(work, iter([("a b", "c", 0), ("b", "a a", 0)]), 1, tmp_path / "train", None, [])
+    text = TrainingText(progress=False)
+    text.add(CORPUS, [(1, ("a b", "c")), (3, ("b", "a a"))])
+    work = EncodeChunk(Whitespace(Moses(tokenized=True)), max_pieces=9)
+    encode_training(work, text, 1, tmp_path / "train", None, [])
     files = {(tmp_path / "train" / f"{side}.{part}") for side in SIDES for part in ("ids", "len")}
     assert sorted(flushed) == sorted(file.stat().st_ino for file in files)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]

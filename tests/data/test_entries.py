@@ -10,6 +10,7 @@ import pytest
 
 from nmt.config.recipe import Recipe, SentencePieceConfig
 from nmt.data.cache import data_hash
+from nmt.data.convert import read_in_form
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.report import Lengths
@@ -69,8 +70,8 @@ def test_an_entry_of_the_other_form_is_converted(tmp_path: Path):
     entry = {"path": str(tmp_path / "gl"), "tokenized": True}
     p = prepared(tmp_path / "raw", [entry, es(tmp_path)], tokenized=False)
     assert text_of(p, 3)[1] == "the cat &apos;s 3 eats bread ."  # by the recipe's tokenizer
-    converted = next((tmp_path / "raw" / ".cache").glob("*/converted/train0.tgt"))
-    assert converted.read_text(encoding="utf-8").splitlines()[3] == "the cat's 3 eats bread."
+    lines = read_in_form(tmp_path / "gl.en", "en", is_tokenized=True, tokenized=False)
+    assert lines[3] == "the cat's 3 eats bread."
 
 
 def test_a_raw_dev_set_of_a_tokenized_recipe_is_converted(tmp_path: Path):

@@ -25,7 +25,7 @@ from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import SPECIALS, UNK, Vocab
 from nmt.errors import UserError
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 PAIRS = [
     ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
@@ -44,7 +44,7 @@ MASK = 2**64 - 1
 
 
 def learned(config, pairs=PAIRS) -> Segmenter:
-    return learn_segmenter(config, LANGS, True, "none", one_corpus(pairs))
+    return learn_segmenter(config, True, "none", one_corpus(pairs))
 
 
 def with_noise(segmenter: Segmenter, config) -> Noise:

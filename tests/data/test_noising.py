@@ -14,7 +14,7 @@ from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import EOS, UNK, Vocab
 from tests.data.test_packing import random_lines, stream_of
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 MASK = 60
 
@@ -87,7 +87,7 @@ def test_words_of_each_segmenter(tmp_path):
         model, vocab_size, model_type, byte_fallback = "learn", 40, "bpe", False
 
     pairs = [("some words of a text", "other words here")] * 20
-    model = SentencePiece.learn(Config, moses, LANGS, one_corpus(pairs))
+    model = SentencePiece.learn(Config, moses, one_corpus(pairs))
     pieces = model.encode("some text of words", "en")
     expected = [i for i, piece in enumerate(pieces) if piece.startswith("\u2581")]
     assert starts(model, pieces) == expected

@@ -38,7 +38,7 @@ from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import MachineError, UserError
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 TEXT = [
     ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
@@ -52,7 +52,7 @@ LINES = st.text(
 
 
 def learned(config, tokenized: bool = True, normalize: str = "none") -> Segmenter:
-    return learn_segmenter(config, LANGS, tokenized, normalize, one_corpus(TEXT))
+    return learn_segmenter(config, tokenized, normalize, one_corpus(TEXT))
 
 
 def fast(**keys) -> Segmenter:
@@ -149,7 +149,7 @@ def test_word_end_symbol_in_text_is_not_learned_as_word_end(tmp_path: Path):
     """Codes learned from a text about BPE can be read, and its words are decoded."""
     text = [("low</w> low</w> x</w>y", "e s t</w> </w>")] * 9
     config = FastBpeConfig(merges=30)
-    segmenter = learn_segmenter(config, LANGS, True, "none", one_corpus(text))
+    segmenter = learn_segmenter(config, True, "none", one_corpus(text))
     save_segmenter(segmenter, tmp_path)
     for line in {side for pair in text for side in pair} | {"low</w>est </w></w>"}:
         assert segmenter.decode_tokenized(load_segmenter(tmp_path).encode(line, "gl"), "gl") == line
@@ -248,9 +248,7 @@ def test_sentencepiece_learns_the_same_model_each_time(kind: str):
 def test_sentencepiece_learns_from_normalized_text():
     """Decomposed training text with data.normalize=nfc: the model has the composed letter."""
     text = [("cafe\u0301 \u2581 ba\u0301", "cafe\u0301")] * 20
-    segmenter = learn_segmenter(
-        SentencePieceConfig(vocab_size=40), LANGS, False, "nfc", one_corpus(text)
-    )
+    segmenter = learn_segmenter(SentencePieceConfig(vocab_size=40), False, "nfc", one_corpus(text))
     known = {segmenter._processor.id_to_piece(i) for i in range(len(segmenter._processor))}
     assert "é" in "".join(known)
     assert "\u0301" not in "".join(known)
@@ -260,12 +258,12 @@ def test_sentencepiece_learns_from_normalized_text():
 @pytest.mark.parametrize("error", [UserError("line 3 is bad"), KeyboardInterrupt()])
 def test_sentencepiece_training_passes_on_errors_of_the_corpus(error: BaseException):
     def lines():
-        yield from one_corpus(TEXT)()
+        yield from one_corpus(TEXT)
         raise error
 
     config = SentencePieceConfig(vocab_size=60)
     with pytest.raises(type(error)) as raised:
-        learn_segmenter(config, LANGS, False, "none", lines)
+        learn_segmenter(config, False, "none", lines())
     assert raised.value is error
 
 
@@ -273,7 +271,7 @@ def test_too_small_sentencepiece_vocabulary_is_an_error():
     with pytest.raises(
         UserError, match=r"this corpus needs \d+ types, one for each character\n  -> set"
     ):
-        learn_segmenter(SentencePieceConfig(vocab_size=16), LANGS, False, "none", one_corpus(TEXT))
+        learn_segmenter(SentencePieceConfig(vocab_size=16), False, "none", one_corpus(TEXT))
 
 
 @pytest.mark.parametrize("engine", ["fastBPE", "subword-nmt"])

@@ -18,9 +18,9 @@ from nmt.data.encoded import EncodeChunk
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.segmenters.bpe import CountWords
 from nmt.data.text import Pair
-from nmt.data.workers import map_chunks
+from nmt.data.workers import in_chunks, map_chunks
 from nmt.errors import UserError
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
 
@@ -48,7 +48,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("start", sorted({workers.START_METHOD, "spawn"}))
 def test_every_pair_is_processed_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
     monkeypatch.setattr(workers, "START_METHOD", start)
-    done = list(map_chunks(Look(), PAIRS))
+    done = list(map_chunks(Look(), in_chunks(PAIRS)))
     assert [len(pairs) for _, pairs in done] == [*[3] * 16, 2]
     assert [pair for _, pairs in done for pair in pairs] == PAIRS
     assert os.getpid() not in {pid for pid, _ in done}
@@ -58,7 +58,7 @@ def test_every_pair_is_processed_once_and_in_order(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("small_chunks")
 def test_error_in_a_worker_is_raised_unchanged():
     with pytest.raises(UserError) as error:
-        list(map_chunks(Look(fail_at=PAIRS[15]), PAIRS))
+        list(map_chunks(Look(fail_at=PAIRS[15]), in_chunks(PAIRS)))
     assert str(error.value) == "here:3: no such thing\n  -> look there"
     assert multiprocessing.active_children() == []
 
@@ -70,8 +70,8 @@ def test_input_error_or_early_close_ends_the_workers():
         raise UserError("cannot be read")
 
     with pytest.raises(UserError, match="cannot be read"):
-        list(map_chunks(Look(), broken()))
-    left = map_chunks(Look(), PAIRS)
+        list(map_chunks(Look(), in_chunks(broken())))
+    left = map_chunks(Look(), in_chunks(PAIRS))
     next(left)
     left.close()
     assert multiprocessing.active_children() == []
@@ -88,7 +88,7 @@ def test_workers_end_when_their_parent_is_killed():
     parent = os.fork()
     if not parent:
         try:
-            results = map_chunks(process_id, itertools.count())
+            results = map_chunks(process_id, in_chunks(itertools.count()))
             pids = set(itertools.islice(results, 9))
             os.write(writer, " ".join(map(str, pids)).encode())
             signal.pause()
@@ -110,7 +110,7 @@ def test_workers_end_when_their_parent_is_killed():
 def test_read_ahead_is_bounded():
     read = itertools.count()
     pairs = (("a", str(next(read))) for _ in range(10_000))
-    done = map_chunks(Look(), pairs)
+    done = map_chunks(Look(), in_chunks(pairs))
     for _ in range(4):
         next(done)
     ahead = workers.READ_AHEAD * 2 + 1
@@ -122,7 +122,7 @@ def test_read_ahead_is_bounded():
 def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
     monkeypatch.setattr(workers, "available_cpus", lambda: cores)
     few = PAIRS * (3 * workers.CHUNK // len(PAIRS))
-    done = list(map_chunks(Look(), few))
+    done = list(map_chunks(Look(), in_chunks(few)))
     assert {pid for pid, _ in done} == {os.getpid()}
     assert [len(pairs) for _, pairs in done] == [workers.CHUNK] * 3
     assert list(map_chunks(Look(), [])) == []
@@ -138,14 +138,14 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
     ids=lambda config: config.kind,
 )
 def test_work_can_be_pickled(config):
-    segmenter = learn_segmenter(config, LANGS, False, "nfc", one_corpus(PAIRS))
-    work = EncodeChunk(segmenter, LANGS, [None], 100, segmenter.noise(config))
-    pairs = list(one_corpus(PAIRS)())
-    chunk, again = work(pairs), pickle.loads(pickle.dumps(work))(pairs)
-    for side, sent in zip(chunk.sides, again.sides, strict=True):
+    [chunk] = text = one_corpus(PAIRS)
+    segmenter = learn_segmenter(config, False, "nfc", text)
+    work = EncodeChunk(segmenter, 100, segmenter.noise(config))
+    made, again = work(chunk), pickle.loads(pickle.dumps(work))(chunk)
+    for side, sent in ((made.src, again.src), (made.tgt, again.tgt)):
         assert sent.types == side.types
         assert sent.rows.ids.tolist() == side.rows.ids.tolist()
         assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
-    count = CountWords(segmenter.moses, LANGS)
-    assert pickle.loads(pickle.dumps(count))(pairs) == count(pairs)
-    assert count(pairs)["a"] == 50
+    count = CountWords(segmenter.moses)
+    assert pickle.loads(pickle.dumps(count))(chunk) == count(chunk)
+    assert count(chunk)["a"] == 50

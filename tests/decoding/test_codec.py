@@ -20,7 +20,7 @@ from nmt.decoding.codec import part_ends
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, untrained
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 
 def parts(strings: list[str], longest: int) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_long_line_is_split_into_its_sentences(
         config = SentencePieceConfig(vocab_size=60)
         moses = Moses(False)
         pairs = one_corpus(PAIRS * 5)
-        translator.codec.segmenter = SentencePiece.learn(config, moses, LANGS, pairs)
+        translator.codec.segmenter = SentencePiece.learn(config, moses, pairs)
     codec = translator.codec
     one = "o can branco come pan na cidade fresca!"
     pieces = codec.source_pieces(one)

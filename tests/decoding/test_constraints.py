@@ -27,7 +27,7 @@ from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix as Ids
 from tests.decoding.exhaustive import StubState, outputs, random_scores
 from tests.decoding.untrained import LINES, untrained
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 WORDS = ["\0", "\0", " ", "<unk> ", "a ", "b "]  # the strings of the six types of the stubs
 
@@ -344,7 +344,7 @@ def test_a_phrase_is_complete_words_or_characters_in_scripts_without_spaces() ->
 def test_pieces_of_sentencepiece_begin_words() -> None:
     text = [("a cat sat on a mat", "cats and mats")] * 20
     segmenter = SentencePiece.learn(
-        SentencePieceConfig(vocab_size=30), Moses(False), LANGS, one_corpus(text)
+        SentencePieceConfig(vocab_size=30), Moses(False), one_corpus(text)
     )
     pieces = segmenter.encode("a cat sat", "en")
     assert "".join(map(segmenter.surface, pieces)) == " a cat sat"
@@ -354,7 +354,7 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator: Translator) -> 
     """Byte-pair codes keep U+2581 as it is."""
     text = [("a cat sat on a mat", "cats and mats")] * 20
     segmenter = SentencePiece.learn(
-        SentencePieceConfig(vocab_size=30), Moses(False), LANGS, one_corpus(text)
+        SentencePieceConfig(vocab_size=30), Moses(False), one_corpus(text)
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
     codec = TextCodec(segmenter, vocab, "gl", "en")

@@ -13,7 +13,7 @@ from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.translator import Translator
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 PAIRS = [
     ("o can come pan branco", "the dog eats white bread"),
@@ -35,7 +35,7 @@ def learned(
     config: Any, pairs: list[tuple[str, str]], tokenized: bool = False, normalize: str = "none"
 ) -> tuple[Segmenter, Vocab]:
     """Return a segmenter and a vocabulary learned from pairs of Galician and English."""
-    segmenter = learn_segmenter(config, LANGS, tokenized, normalize, one_corpus(pairs))
+    segmenter = learn_segmenter(config, tokenized, normalize, one_corpus(pairs))
     counts = [Counter[str](), Counter[str]()]
     for pair in pairs:
         for side, line, lang in zip(counts, pair, ("gl", "en"), strict=True):

@@ -21,11 +21,12 @@ from nmt.cli.prepare import main
 from nmt.config.recipe import DataConfig, Recipe, WhitespaceConfig
 from nmt.data import cache as cache_module
 from nmt.data import checks as checks_module
-from nmt.data import encoded, workers
+from nmt.data import encoded, scan, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
+from nmt.data.checks import all_warnings
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.report import Finding, all_warnings
+from nmt.data.report import Finding
 from nmt.data.segmenters import bpe
 from nmt.data.text import OPENERS, require_line_feeds
 from nmt.data.vocab import UNK
@@ -435,10 +436,10 @@ def test_killed_worker_is_an_error(corpus: Corpus, monkeypatch):
     parent = os.getpid()
     real = encoded.EncodeChunk.__call__
 
-    def die(self, pairs):
-        if (*PAIRS[35], 0) in pairs and os.getpid() != parent:
+    def die(self, chunk):
+        if PAIRS[35] in list(chunk.pairs()) and os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(self, pairs)
+        return real(self, chunk)
 
     monkeypatch.setattr(encoded.EncodeChunk, "__call__", die)
     with pytest.raises(MachineError, match="worker process that segments text was killed"):
@@ -453,9 +454,9 @@ import sys
 from nmt.data import encoded, workers
 from nmt.cli.prepare import main
 real = encoded.EncodeChunk.__call__
-def look(self, pairs):
+def look(self, chunk):
     assert "torch" not in sys.modules
-    return real(self, pairs)
+    return real(self, chunk)
 encoded.EncodeChunk.__call__ = look
 cores, *argv = sys.argv[1:]
 workers.MIN_PARALLEL_CHUNKS, workers.CHUNK, workers.available_cpus = 1, 4, lambda: int(cores)
@@ -593,7 +594,7 @@ def test_versions_of_packages_change_the_data_hash(corpus: Corpus, monkeypatch, 
 
 def test_newer_checks_are_not_answered_by_the_cache(corpus: Corpus, monkeypatch):
     with monkeypatch.context() as older:
-        older.setattr(checks_module.SplitCheck, "overlap", lambda self: {})
+        older.setattr(scan.SplitCheck, "overlap", lambda self: {})
         assert corpus.prepared().report.overlap == {}
     assert corpus.prepared().report.overlap == {}  # from the cache
     monkeypatch.setattr(checks_module, "VERSION", "a newer one")

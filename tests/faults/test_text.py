@@ -24,7 +24,7 @@ from nmt.data.segmenters.bpe import WordSplitter, join, learn_codes, read_codes
 from nmt.data.text import clean_line, find_side, is_blank, read_lines
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 TEXT = "".join(f"sentence number {i * i}\n" for i in range(60))
 PACKERS = [(".gz", gzip.compress), (".xz", lzma.compress)]
@@ -37,7 +37,7 @@ same_folder = settings(
 
 def segmenter(config: FastBpeConfig | SentencePieceConfig) -> Segmenter:
     pairs = [("o gato negro", "the black cat"), ("a casa", "the house")] * 20
-    return learn_segmenter(config, LANGS, False, "none", one_corpus(pairs))
+    return learn_segmenter(config, False, "none", one_corpus(pairs))
 
 
 def write(path: Path, data: bytes) -> Path:

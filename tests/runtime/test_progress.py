@@ -18,7 +18,7 @@ from nmt.data.segmenters import learn_segmenter
 from nmt.runtime import progress
 from nmt.runtime.progress import TerminalBar, counted, progress_bar
 from nmt.scoring import metrics, paired_bootstrap, score
-from tests.toy import LANGS, one_corpus
+from tests.toy import one_corpus
 
 ROOT = Path(__file__).parents[2]
 LETTERS = ("abcdefghijk ", "lmnopqrstuv ")
@@ -115,9 +115,9 @@ def test_learning_a_segmentation_is_shown_on_request(monkeypatch):
         "9/9": FastBpeConfig(merges=9),
     }
     for shown, config in kinds.items():
-        learn_segmenter(config, LANGS, False, "none", pairs)
+        learn_segmenter(config, False, "none", pairs)
         assert stream.getvalue() == ""
-        learn_segmenter(config, LANGS, False, "none", pairs, progress=True)
+        learn_segmenter(config, False, "none", pairs, progress=True)
         assert shown in stream.getvalue()
         stream.seek(0)
         stream.truncate()

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import CorpusFiles, Sides, read_pairs
-from nmt.data.checks import SplitCheck, check_corpora
-from nmt.data.languages import script_of_letter
-from nmt.data.report import (
+from nmt.data.bitext import Bitext, CorpusFiles, Sides
+from nmt.data.checks import (
     ALREADY_TOKENIZED,
     ESCAPES,
     NOT_TOKENIZED,
-    SUSPICIONS,
-    CorpusReport,
+    PAIR_CHECKS,
     all_warnings,
     raise_on_failures,
 )
+from nmt.data.convert import pairs_in_form
+from nmt.data.languages import script_of_letter
+from nmt.data.report import CorpusReport
+from nmt.data.scan import SplitCheck, read_corpora
 from nmt.data.text import Pair, find_side
 from nmt.data.words import UNSPACED
 
@@ -90,7 +91,7 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     )
     recipe = _bare_recipe(paths, tokenized)
     files = CorpusFiles.of(recipe)
-    report, training, _ = check_corpora(recipe, files, progress)
+    report, training, _ = read_corpora(recipe, files, progress)
     by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
     raise_on_failures(report, recipe.data, recipe.segment, by_hand)
     report.warnings = all_warnings(report, recipe.data, recipe.segment)
@@ -99,7 +100,7 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     lengths = np.zeros((2, pairs), np.int32)
     target_characters = 0
     sample: list[Pair] = []
-    for row, (source, target, _) in enumerate(training.read("counting")):
+    for row, (source, target) in enumerate(pair for _, pair in training.sample("counting", 1)):
         lengths[:, row] = len(source.split()), len(target.split())
         target_characters += len(target)
         if not row % step:
@@ -128,12 +129,14 @@ def _bare_recipe(paths: CorpusPaths, tokenized: bool) -> Recipe:
 
 def looks_tokenized(sides: Sides) -> bool:
     """Return whether the checks find that the text is tokenized, from the first pairs."""
-    pairs = list(islice(read_pairs(sides), SAMPLE))
+    corpus = Bitext("train", sides, ("", ""), None)
+    pairs = list(islice(pairs_in_form(corpus, tokenized=False), SAMPLE))
+    thresholds = {check.name: check.threshold or 0 for check in PAIR_CHECKS}
 
     def is_frequent(sign: str, tokenized: bool) -> bool:
-        check = SplitCheck(tokenized=tokenized)
-        check.add(pairs, "train")
-        return check.suspicious[sign].count > SUSPICIONS[sign].threshold * check.kept
+        check = SplitCheck()
+        checked = sum(1 for _ in check.passed(replace(corpus, tokenized=tokenized), pairs))
+        return check.suspicious[sign].count > thresholds[sign] * checked
 
     # text of web pages has escapes too, but no spaces before its full stops
     return is_frequent(ALREADY_TOKENIZED, tokenized=False) or (

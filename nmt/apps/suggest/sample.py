@@ -9,9 +9,11 @@ import numpy as np
 
 from nmt.apps.suggest.facts import CorpusFacts
 from nmt.config.recipe import SentencePieceConfig
+from nmt.data.bitext import Bitext
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.text import Pair
+from nmt.data.training_text import Chunk
 from nmt.data.vocab import Vocab
 
 
@@ -70,7 +72,8 @@ def encode_sample(facts: CorpusFacts, types: int, byte_fallback: bool) -> Encode
     """
     config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
     langs = facts.src.lang, facts.tgt.lang
+    corpus = Bitext("sample", (), langs, None)
     segmenter = learn_segmenter(
-        config, [langs], facts.tokenized, "none", lambda: ((*pair, 0) for pair in facts.sample)
+        config, facts.tokenized, "none", [Chunk.of(corpus, list(enumerate(facts.sample, 1)))]
     )
     return EncodedSample(config, segmenter, facts.sample, langs)

@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from nmt.config.recipe import DataConfig
-from nmt.data.checks import Limits, pair_hash, reason_to_drop
 from nmt.data.languages import (
     LanguageOdds,
     LanguageProfile,
@@ -29,6 +28,7 @@ from nmt.data.languages import (
     script_share,
 )
 from nmt.data.near_duplicates import normalized, words_and_numbers
+from nmt.data.scan import Limits, pair_hash, reason_to_drop
 
 MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.data.segmenters.base import Languages, Pairs, Segmenter
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
+from nmt.data.training_text import Chunk
 from nmt.data.unicode import FORMS
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest, read_text, write_atomic
@@ -33,23 +35,21 @@ _OLD_FORMS: dict[str, dict[str, Any]] = {"none": {"nfc": False}, "nfc": {"nfc": 
 
 def learn_segmenter(
     config: Any,
-    langs: Languages,
     tokenized: bool,
     normalize: str,
-    pairs: Pairs,
+    text: Iterable[Chunk],
     progress: bool = False,
 ) -> Segmenter:
     """Learn the segmentation of a recipe, or read the file that the recipe names.
 
     Args:
         config: the recipe's ``segment``.
-        langs: source and target language of each corpus.
         tokenized, normalize: of the recipe's ``data``.
-        pairs: returns an iterator over the training pairs at each call.
+        text: the training text, which is read at most once.
         progress: show on a terminal that a model is learned.
     """
     moses = Moses(tokenized, normalize, exact=not tokenized)
-    return SEGMENTERS[config.kind].learn(config, moses, langs, pairs, progress)
+    return SEGMENTERS[config.kind].learn(config, moses, text, progress)
 
 
 def save_segmenter(segmenter: Segmenter, folder: Path) -> None:

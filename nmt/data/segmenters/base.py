@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from nmt.data.segmenters.noise import Noise
 from nmt.data.tokenizer import Moses
-
-TrainingPair: TypeAlias = tuple[str, str, int]  # source, target, number of the corpus
-Pairs: TypeAlias = Callable[[], Iterator[TrainingPair]]
-Languages: TypeAlias = Sequence[tuple[str, str]]  # source and target language of each corpus
+from nmt.data.training_text import Chunk
 
 
 class Segmenter(ABC):
@@ -34,14 +31,13 @@ class Segmenter(ABC):
     @classmethod
     @abstractmethod
     def learn(
-        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+        cls, config: Any, moses: Moses, text: Iterable[Chunk], progress: bool = False
     ) -> Segmenter:
         """Learn the segmentation of both sides, or read the file that the recipe names.
 
         Args:
             config: the recipe's ``segment``.
-            langs: of each corpus.
-            pairs: returns an iterator over the training pairs at each call.
+            text: to learn from; it is read at most once.
             progress: show on a terminal that a model is learned.
         """
 

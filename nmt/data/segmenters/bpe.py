@@ -21,9 +21,10 @@ from typing import Any
 
 from subword_nmt import apply_bpe, learn_bpe
 
-from nmt.data.segmenters.base import Languages, Pairs, Segmenter, TrainingPair
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
+from nmt.data.training_text import Chunk
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file, read_text
@@ -52,14 +53,14 @@ class FastBpe(Segmenter):
 
     @classmethod
     def learn(
-        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+        cls, config: Any, moses: Moses, text: Iterable[Chunk], progress: bool = False
     ) -> FastBpe:
         """Learn the merges of both sides, or read the file that the recipe names."""
         learning = config.codes == "learn"
         counts: Counter[str] = Counter()
         if learning or config.vocab_threshold:
-            for chunk in map_chunks(CountWords(moses, langs), pairs()):
-                counts.update(chunk)
+            for found in map_chunks(CountWords(moses), text):
+                counts.update(found)
                 counts = prune_rare(counts)
         merges = (
             learn_codes(counts, config.merges, progress)
@@ -146,16 +147,16 @@ def _ends_word(piece: str) -> bool:
 class CountWords:
     """Count the words of both sides of a chunk of pairs, in a worker process."""
 
-    def __init__(self, moses: Moses, langs: Languages) -> None:
-        self._moses, self._langs = moses, langs
+    def __init__(self, moses: Moses) -> None:
+        self._moses = moses
 
-    def __call__(self, pairs: list[TrainingPair]) -> Counter[str]:
+    def __call__(self, chunk: Chunk) -> Counter[str]:
         """Return the counts of one chunk."""
-        tokenize, langs = self._moses.tokenize, self._langs
+        tokenize, (src_lang, tgt_lang) = self._moses.tokenize, chunk.corpus.langs
         lines = (
             words
-            for src, tgt, corpus in pairs
-            for words in (tokenize(src, langs[corpus][0]), tokenize(tgt, langs[corpus][1]))
+            for src, tgt in chunk.pairs()
+            for words in (tokenize(src, src_lang), tokenize(tgt, tgt_lang))
         )
         return Counter(chain.from_iterable(lines))
 

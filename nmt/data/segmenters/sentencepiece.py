@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
-from nmt.data.segmenters.base import Languages, Pairs, Segmenter
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
 from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
+from nmt.data.training_text import Chunk
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file
 from nmt.runtime.progress import progress_bar
@@ -41,7 +43,7 @@ class SentencePiece(Segmenter):
 
     @classmethod
     def learn(
-        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+        cls, config: Any, moses: Moses, text: Iterable[Chunk], progress: bool = False
     ) -> SentencePiece:
         """Learn a model over both sides, or read the file that the recipe names.
 
@@ -59,8 +61,8 @@ class SentencePiece(Segmenter):
             # the trainer replaces any exception of its input by one of its own
             nonlocal failure
             try:
-                for src, tgt, _ in pairs():
-                    yield from (_single_spaces(moses.normalize(line)) for line in (src, tgt))
+                for pair in chain.from_iterable(chunk.pairs() for chunk in text):
+                    yield from (_single_spaces(moses.normalize(line)) for line in pair)
                 # SentencePiece begins to learn, and does not say how far it is
                 title = f"learning a SentencePiece model of type {config.model_type}"
                 learning.enter_context(progress_bar(title, show=progress, slow=True))

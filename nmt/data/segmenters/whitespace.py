@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.data.segmenters.base import Languages, Pairs, Segmenter
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.tokenizer import Moses
+from nmt.data.training_text import Chunk
 
 
 class Whitespace(Segmenter):
@@ -17,7 +18,7 @@ class Whitespace(Segmenter):
 
     @classmethod
     def learn(
-        cls, config: Any, moses: Moses, langs: Languages, pairs: Pairs, progress: bool = False
+        cls, config: Any, moses: Moses, text: Iterable[Chunk], progress: bool = False
     ) -> Whitespace:
         """Return the segmenter, which has nothing to learn."""
         return cls(moses)

@@ -1,0 +1,417 @@
+"""Read and check the corpora of a recipe: one pass over the pairs of all splits.
+
+The pass decides which pairs train, and counts what is suspicious, what is duplicated, and what
+occurs in several splits. ``nmt.data.checks`` judges the numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.data.bitext import Bitext, CorpusFiles
+from nmt.data.checks import PAIR_CHECKS
+from nmt.data.convert import Converted, pairs_in_form
+from nmt.data.language_codes import base_language
+from nmt.data.languages import (
+    LanguageProfile,
+    Profiles,
+    check_languages,
+    check_text_languages,
+)
+from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
+from nmt.data.report import (
+    PAIRS,
+    TEXT,
+    CorpusForm,
+    CorpusReport,
+    Finding,
+    LanguageFindings,
+    OtherForm,
+    Overlap,
+    RoundTrip,
+    SharedPairs,
+    SplitReport,
+)
+from nmt.data.segmenters.base import Segmenter
+from nmt.data.sentences import split_sentences
+from nmt.data.text import Pair, is_blank, quantity
+from nmt.data.training_text import NumberedPair, TrainingText
+from nmt.data.unicode import changes
+from nmt.errors import UserError
+from nmt.runtime.progress import counted
+
+if TYPE_CHECKING:
+    from nmt.config.recipe import DataConfig, Recipe
+
+MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
+PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
+PROFILED_ONE_IN = 64
+ROUND_TRIPS = 2000  # pairs that are segmented and joined again
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Maximum length of a side of a training pair.
+
+    Attributes:
+        words: before segmentation.
+        pieces: after segmentation.
+    """
+
+    words: int
+    pieces: int
+
+    @property
+    def characters(self) -> int:
+        """Maximum characters of a line: segmenting a longer one could take minutes."""
+        return MAX_PIECE_LENGTH * self.pieces
+
+
+def read_corpora(
+    recipe: Recipe, files: CorpusFiles, progress: bool
+) -> tuple[CorpusReport, TrainingText, dict[str, list[Pair]]]:
+    """Read and check all pairs of a recipe's corpora.
+
+    Args:
+        progress: show a bar on a terminal.
+
+    Returns:
+        The report, the training pairs to use, and all pairs of dev and test.
+
+    Raises:
+        UserError: a split has no pair with text on both sides, or no training pair is left, in all
+            entries or in one.
+    """
+    data = recipe.data
+    held_out: dict[str, list[Pair]] = {}
+    checks: dict[str, SplitCheck] = {}
+    for name, corpus in files.held_out.items():
+        check = checks[name] = SplitCheck()
+        both = list(pairs_in_form(corpus, data.tokenized, check.normalized))
+        held_out[name] = [pair for pair, _ in both]
+        list(check.passed(corpus, both))  # all lines of a set stay
+        if not check.kept:
+            raise _empty_set(name, corpus, check)
+    hashes = {name: check.comparable for name, check in checks.items()}
+    recurring = [
+        RecurringTexts({name: (pair[side] for pair in held_out[name]) for name in held_out})
+        for side in (0, 1)
+    ]
+    train = SplitCheck(Limits(data.max_len, data.max_pieces), hashes, recurring)
+    text = TrainingText(progress)
+    for corpus in files.train:
+        pairs = pairs_in_form(corpus, data.tokenized, train.normalized)
+        shown = counted(pairs, f"checking {corpus.name}", "pairs", show=progress)
+        both_ways = not corpus.monolingual and any(
+            corpus.langs == split.langs[::-1] for split in files.held_out.values()
+        )
+        before = train.pairs
+        text.add(corpus, train.passed(corpus, shown, both_ways))
+        if not train.forms[-1].kept and len(files.train) > 1:
+            what = "all pairs have a blank side or are too long"
+            if corpus.monolingual:
+                what = "all lines are blank or too long"
+            raise UserError(
+                what if train.pairs > before else "the files are empty",
+                at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
+                fix="check the files, data.max_len and data.max_pieces, or remove this entry",
+            )
+    corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
+    check_all = check_languages if recipe.translates else check_text_languages
+    report = CorpusReport(
+        splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
+        overlap=train.overlap(),
+        test_in_dev=_test_in_dev(hashes, held_out),
+        languages=LanguageFindings(
+            *check_all(
+                train.profiles,
+                {name: c.profiles[name] for name, c in checks.items()},
+                {name: corpus.langs for name, corpus in corpora.items()},
+            )
+        ),
+    )
+    require_training_pairs(report.splits["train"], files)
+    return report, text, held_out
+
+
+def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bool) -> TrainingText:
+    """Read corpora that only the segmentation is learned from.
+
+    They are filtered like training pairs, and not checked.
+
+    Args:
+        progress: show a bar on a terminal.
+
+    Raises:
+        UserError: no pair is left.
+    """
+    limits = Limits(data.max_len, data.max_pieces)
+    text = TrainingText(progress)
+    for corpus in corpora:
+        pairs = pairs_in_form(corpus, data.tokenized)
+        shown = counted(pairs, "reading", "pairs", show=progress)
+        usable = (
+            (number, (src, tgt))
+            for number, ((src, tgt), _) in enumerate(shown, 1)
+            if not is_blank(src)
+            and not reason_to_drop(src, None if corpus.monolingual else tgt, limits)
+        )
+        text.add(corpus, usable)
+    if not any(text.sizes):
+        kind = TEXT if corpora[0].monolingual else PAIRS
+        raise UserError(
+            f"no {kind.unit} has text{kind.both}",
+            at=f"segment.learn_from ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
+            fix="check the files, data.max_len and data.max_pieces",
+        )
+    return text
+
+
+def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
+    """Segment some target lines and join them again, and count those that change.
+
+    The form of ``data.normalize`` and the kind of white space do not count.
+    """
+    found = RoundTrip()
+    step = -(-sum(training.sizes) // ROUND_TRIPS)
+    for corpus, (_, line) in training.sample("checking the words", step):
+        lang = corpus.langs[1]
+        before = " ".join(segmenter.moses.normalize(line).split())
+        after = segmenter.decode(segmenter.encode(line, lang), lang)
+        found.lines += 1
+        if after != before:
+            found.changed += 1
+            if not found.before or len(before) < len(found.before):  # a short example
+                found.before, found.after = before, after
+    return found
+
+
+def _empty_set(name: str, corpus: Bitext, check: SplitCheck) -> UserError:
+    at = f"data.{name} ({corpus})"
+    if corpus.monolingual:
+        return UserError("no line has text", at=at, fix="check the file")
+    drops = check.report().describe_drops() or "the files are empty"
+    return UserError(
+        f"no pair has text on both sides ({drops})",
+        at=at,
+        fix="scores need a source and a reference: check the two files",
+    )
+
+
+def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
+    """Raise UserError if no training pair is left."""
+    if not train.kept:
+        paths = [path for text in files.train for path in text.sides[:1]]
+        unit, to_check = "pair", "the files, data.max_len and data.max_pieces"
+        if train.blank is not None:
+            unit, to_check = "line with text", "the files and data.max_pieces"
+        empty = "all lines are blank" if train.blank else "the files are empty"
+        raise UserError(
+            f"no training {unit} is left ({train.describe_drops() or empty})",
+            at=f"data.train ({', '.join(map(str, paths))}{', ...' if unit == 'pair' else ''})",
+            fix=f"check {to_check}",
+        )
+
+
+class SplitCheck:
+    """Check the pairs of one split.
+
+    Args:
+        limits: maximum lengths of training pairs; None = any, for dev and test.
+        held_out: hashes of the pairs of other splits, by name.
+        recurring: texts of other splits to find, of the sources and of the targets.
+
+    Attributes:
+        pairs, kept: pairs checked, and pairs with text that passed.
+        blank: blank lines of text of one language, which stay, because they separate documents;
+            None = this is a parallel corpus.
+        hashes: of the pairs that passed.
+        comparable: hashes of the pairs that should not be in another split; a short line of text
+            may be.
+        normalized: for ``read_pairs`` to count into.
+        profiles: letter pairs of both sides, by corpus.
+        sentences: number of sampled sources with each number of sentences.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        held_out: Mapping[str, set[int]] | None = None,
+        recurring: Sequence[RecurringTexts] = (),
+    ) -> None:
+        self.limits, self.recurring = limits, recurring
+        self.held_out = held_out or {}
+        self.pairs = self.kept = 0
+        self.blank: int | None = None
+        self.hashes = array("q")
+        self.comparable: set[int] = set()
+        self.normalized: Counter[str] = Counter()
+        self.dropped: dict[str, Finding] = {}
+        self.suspicious = {check.name: Finding() for check in PAIR_CHECKS}
+        self.forms: list[CorpusForm] = []
+        self.other_form: dict[str, OtherForm] = {}
+        self.sentences: Counter[int] = Counter()
+        self.profiles: defaultdict[str, Profiles] = defaultdict(
+            lambda: (LanguageProfile(), LanguageProfile())
+        )
+        self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
+        self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
+
+    def passed(
+        self, corpus: Bitext, pairs: Iterable[Converted], both_ways: bool = False
+    ) -> Iterator[NumberedPair]:
+        """Check the pairs of a corpus; yield those with text that are not too long.
+
+        Args:
+            pairs: in the form of the recipe, with the originals. Whether a text is tokenized is
+                checked in the originals.
+            both_ways: compare the pairs with other splits also with their sides exchanged, because
+                a split translates in the other direction.
+        """
+        monolingual = corpus.monolingual
+        if monolingual:
+            self.blank = self.blank or 0
+        form = CorpusForm(corpus.name, corpus.tokenized)
+        self.forms.append(form)
+        for number, ((src, tgt), original) in enumerate(pairs, 1):
+            self.pairs += 1
+            if monolingual and not src:
+                self.blank = (self.blank or 0) + 1
+                yield number, (src, tgt)
+                continue
+            place = f"{corpus.name}:{number}"
+            if reason := reason_to_drop(src, None if monolingual else tgt, self.limits):
+                self.dropped.setdefault(reason, Finding()).add(place)
+                continue
+            self.kept += 1
+            self._find_suspicious(form, (src, tgt), original, place)
+            key = pair_hash(src, tgt)
+            self.hashes.append(key)
+            if not (self.limits or (monolingual and is_short(src))):
+                self.comparable.add(key)
+            if form.kept <= PROFILED_PAIRS or not key % PROFILED_ONE_IN:
+                self._profile(corpus, src, tgt)
+            self._compare(key, src, tgt, place)
+            if both_ways:
+                self._compare(pair_hash(tgt, src), tgt, src, place)
+            yield number, (src, tgt)
+
+    def report(self) -> SplitReport:
+        """Return the numbers of the split."""
+        hashes = np.sort(np.frombuffer(self.hashes, np.int64)) if self.hashes else np.empty(0)
+        return SplitReport(
+            pairs=self.pairs,
+            kept=self.kept,
+            dropped=self.dropped,
+            suspicious={name: f for name, f in self.suspicious.items() if f.count},
+            duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
+            other_form=self.other_form,
+            normalized=dict(self.normalized),
+            blank=self.blank,
+            forms=self.forms if len(self.forms) > 1 else None,
+            sentences=dict(sorted(self.sentences.items())) or None,
+        )
+
+    def overlap(self) -> dict[str, Overlap]:
+        """Return which distinct pairs and texts of each held-out split occur here."""
+        return {
+            name: Overlap(
+                pairs=len(self._shared[name]),
+                share=len(self._shared[name]) / max(1, len(hashes)),
+                examples=self._examples[name],
+                **{
+                    side: texts.report(name)
+                    for side, texts in zip(("sources", "targets"), self.recurring, strict=True)
+                },
+            )
+            for name, hashes in self.held_out.items()
+        }
+
+    def _find_suspicious(self, form: CorpusForm, pair: Pair, original: Pair, place: str) -> None:
+        form.kept += 1
+        for check in PAIR_CHECKS:
+            assert check.pair is not None, "PAIR_CHECKS has no others"
+            if check.form is None:
+                if check.pair(*pair):
+                    self.suspicious[check.name].add(place)
+            elif check.form == form.tokenized and check.pair(*original):
+                self.suspicious[check.name].add(place)
+                form.signs.setdefault(check.name, Finding()).add(place)
+        for side, line in zip(("src", "tgt"), pair, strict=True):
+            if in_line := changes(line):
+                self.other_form.setdefault(side, OtherForm()).add(in_line, place)
+
+    def _profile(self, corpus: Bitext, src: str, tgt: str) -> None:
+        for profile, line in zip(self.profiles[corpus.name], (src, tgt), strict=True):
+            profile.add(line)
+        if self.limits and not corpus.monolingual:
+            self.sentences[len(split_sentences(src, base_language(corpus.langs[0])))] += 1
+
+    def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
+        """Find a pair, whose hash is ``key``, and its sides in the other splits."""
+        for name, hashes in self.held_out.items():
+            if key in hashes:
+                shared, examples = self._shared[name], self._examples[name]
+                if key not in shared and len(examples) < EXAMPLES:
+                    text = f"{src} ||| {tgt}" if tgt else src
+                    examples.append(f"{place}: {text}")
+                shared.add(key)
+        for texts, line in zip(self.recurring, (src, tgt), strict=False):
+            texts.add(line, place)
+
+
+def pair_hash(src: str, tgt: str) -> int:
+    """Return 64 bits of a pair, the same in every process."""
+    text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
+
+
+def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | None:
+    """Return why a pair is left out of training, or None if it is not.
+
+    Args:
+        tgt: None = a line of text, which may have any number of words: blocks divide it.
+    """
+    sides = (src,) if tgt is None else (src, tgt)
+    if tgt is not None:
+        blank = is_blank(src), is_blank(tgt)
+        if all(blank):
+            return "both sides blank"
+        if any(blank):
+            return "source blank" if blank[0] else "target blank"
+        if limits is not None and any(_has_more_words(side, limits.words) for side in sides):
+            return f"longer than {quantity(limits.words, 'word')}"
+    if limits is not None and any(len(side) > limits.characters for side in sides):
+        return f"longer than {quantity(limits.characters, 'character')}"
+    return None
+
+
+def _has_more_words(line: str, words: int) -> bool:
+    return len(line) > 2 * words and len(line.split()) > words  # a short line needs no split
+
+
+def _test_in_dev(
+    hashes: Mapping[str, set[int]], held_out: Mapping[str, Sequence[Pair]]
+) -> SharedPairs:
+    """Return how many test pairs are in dev, also with their sides exchanged.
+
+    Args:
+        hashes: of the pairs of each set that should not be in another one.
+        held_out: all pairs of each set.
+    """
+    dev: set[int] = set()
+    test: set[int] = set()
+    for name, of_set in hashes.items():
+        if name.partition(".")[0] == "test":
+            test |= of_set
+        else:  # a test set may be of the other direction
+            dev |= of_set | {pair_hash(tgt, src) for src, tgt in held_out[name]}
+    pairs = len(dev & test)
+    return SharedPairs(pairs, pairs / max(1, len(test)))
