@@ -88,31 +88,18 @@ class Check:
 # ---------------------------------------------------------------- pairs
 
 
-def _same(src: str, tgt: str) -> bool:
-    return src == tgt
-
-
 def _much_longer(src: str, tgt: str) -> bool:
     short, long = sorted((len(src), len(tgt)))
     return tgt != "" and long > 3 * short + 10
-
-
-def _is_bpe(src: str, tgt: str) -> bool:
-    return "@@ " in src or "@@ " in tgt
 
 
 def _has_escapes(src: str, tgt: str) -> bool:
     return ("&" in src or "&" in tgt) and any(map(_ESCAPE.search, (src, tgt)))
 
 
-def _has_space_before_stop(src: str, tgt: str) -> bool:
-    ends = src[-1:] in _ENDS or tgt[-1:] in _ENDS
-    return ends and any(map(_SPACE_BEFORE_STOP.search, (src, tgt)))
-
-
-def _lacks_space_before_mark(src: str, tgt: str) -> bool:
-    ends = src[-1:] in _ENDS or tgt[-1:] in _ENDS
-    return ends and any(map(_NO_SPACE_BEFORE_MARK.search, (src, tgt)))
+def _at_end(pattern: re.Pattern[str]) -> Callable[[str, str], bool]:
+    """Return whether a side ends as a pattern; the last character decides for most lines."""
+    return lambda *sides: any(line[-1:] in _ENDS and pattern.search(line) for line in sides)
 
 
 def _pair_check(
@@ -357,7 +344,7 @@ CHECKS = [
     ),
     _pair_check(
         "same text on both sides",
-        _same,
+        lambda src, tgt: src == tgt,
         0.1,
         "with the same text on both sides",
         "check that the two files are different, and remove untranslated pairs",
@@ -371,7 +358,7 @@ CHECKS = [
     ),
     _pair_check(
         "already BPE-encoded (@@)",
-        _is_bpe,
+        lambda src, tgt: "@@ " in src or "@@ " in tgt,
         0.001,
         "containing @@, like text that is already BPE-encoded",
         "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
@@ -387,7 +374,7 @@ CHECKS = [
     ),
     _pair_check(
         ALREADY_TOKENIZED,
-        _has_space_before_stop,
+        _at_end(_SPACE_BEFORE_STOP),
         0.3,
         "with a space before the last full stop, like tokenized text",
         "set data.tokenized=true if the corpus is Moses-tokenized",
@@ -395,7 +382,7 @@ CHECKS = [
     ),
     _pair_check(
         NOT_TOKENIZED,
-        _lacks_space_before_mark,
+        _at_end(_NO_SPACE_BEFORE_MARK),
         0.3,
         "without a space before the last punctuation mark, although data.tokenized is true",
         "set data.tokenized=false if the corpus is plain text",

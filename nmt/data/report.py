@@ -27,20 +27,23 @@ class Kind(NamedTuple):
         unit: a part of a split.
         sides: adjective of each side.
         both: after "with text".
+        blank: after "all pairs".
+        monolingual: whether this is text of one language.
     """
 
     unit: str
     sides: dict[str, str]
     both: str
+    blank: str
+    monolingual: bool
 
-    @property
-    def monolingual(self) -> bool:
-        """Whether this is text of one language."""
-        return self is TEXT
-
-
-PAIRS = Kind("pair", {"src": "source ", "tgt": "target "}, " on both sides")
-TEXT = Kind("line", {"src": "", "tgt": ""}, "")
+    @classmethod
+    def of(cls, monolingual: bool) -> Kind:
+        """Return the kind of text of one language, or of pairs."""
+        if monolingual:
+            return cls("line", {"src": "", "tgt": ""}, "", "are blank", True)
+        sides = {"src": "source ", "tgt": "target "}
+        return cls("pair", sides, " on both sides", "have a blank side", False)
 
 
 @dataclass
@@ -190,6 +193,11 @@ class SplitReport:
         """Return the filters and how many pairs each dropped, as text."""
         return ", ".join(f"{reason}: {f.count:,}" for reason, f in self.dropped.items())
 
+    def why_empty(self) -> str:
+        """Return why no pair with text is left."""
+        empty = "all lines are blank" if self.blank else "the files are empty"
+        return self.describe_drops() or empty
+
 
 @dataclass
 class Overlap:
@@ -280,7 +288,7 @@ class CorpusReport:
     @property
     def kind(self) -> Kind:
         """Return what the splits consist of: pairs, or lines of text of one language."""
-        return PAIRS if all(split.blank is None for split in self.splits.values()) else TEXT
+        return Kind.of(any(split.blank is not None for split in self.splits.values()))
 
     def to_json(self) -> str:
         """Return JSON text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,19 +19,13 @@ from nmt.data.bitext import Bitext, CorpusFiles
 from nmt.data.checks import PAIR_CHECKS
 from nmt.data.convert import Converted, pairs_in_form
 from nmt.data.language_codes import base_language
-from nmt.data.languages import (
-    LanguageProfile,
-    Profiles,
-    check_languages,
-    check_text_languages,
-)
+from nmt.data.languages import LanguageProfile, Profiles, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
 from nmt.data.report import (
-    PAIRS,
-    TEXT,
     CorpusForm,
     CorpusReport,
     Finding,
+    Kind,
     LanguageFindings,
     OtherForm,
     Overlap,
@@ -89,7 +83,7 @@ def read_corpora(
         UserError: a split has no pair with text on both sides, or no training pair is left, in all
             entries or in one.
     """
-    data = recipe.data
+    data, kind = recipe.data, Kind.of(not recipe.translates)
     held_out: dict[str, list[Pair]] = {}
     checks: dict[str, SplitCheck] = {}
     for name, corpus in files.held_out.items():
@@ -98,7 +92,11 @@ def read_corpora(
         held_out[name] = [pair for pair, _ in both]
         list(check.passed(corpus, both))  # all lines of a set stay
         if not check.kept:
-            raise _empty_set(name, corpus, check)
+            raise UserError(
+                f"no {kind.unit} has text{kind.both} ({check.report().why_empty()})",
+                at=f"data.{name} ({corpus})",
+                fix="scores need text: check the files",
+            )
     hashes = {name: check.comparable for name, check in checks.items()}
     recurring = [
         RecurringTexts({name: (pair[side] for pair in held_out[name]) for name in held_out})
@@ -115,22 +113,19 @@ def read_corpora(
         before = train.pairs
         text.add(corpus, train.passed(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
-            what = "all pairs have a blank side or are too long"
-            if corpus.monolingual:
-                what = "all lines are blank or too long"
+            too_few = f"all {kind.unit}s {kind.blank} or are too long"
             raise UserError(
-                what if train.pairs > before else "the files are empty",
+                too_few if train.pairs > before else "the files are empty",
                 at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
                 fix="check the files, data.max_len and data.max_pieces, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
-    check_all = check_languages if recipe.translates else check_text_languages
     report = CorpusReport(
         splits={"train": train.report(), **{name: c.report() for name, c in checks.items()}},
         overlap=train.overlap(),
         test_in_dev=_test_in_dev(hashes, held_out),
         languages=LanguageFindings(
-            *check_all(
+            *check_languages(
                 train.profiles,
                 {name: c.profiles[name] for name, c in checks.items()},
                 {name: corpus.langs for name, corpus in corpora.items()},
@@ -165,7 +160,7 @@ def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bo
         )
         text.add(corpus, usable)
     if not any(text.sizes):
-        kind = TEXT if corpora[0].monolingual else PAIRS
+        kind = Kind.of(corpora[0].monolingual)
         raise UserError(
             f"no {kind.unit} has text{kind.both}",
             at=f"segment.learn_from ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
@@ -193,30 +188,14 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
     return found
 
 
-def _empty_set(name: str, corpus: Bitext, check: SplitCheck) -> UserError:
-    at = f"data.{name} ({corpus})"
-    if corpus.monolingual:
-        return UserError("no line has text", at=at, fix="check the file")
-    drops = check.report().describe_drops() or "the files are empty"
-    return UserError(
-        f"no pair has text on both sides ({drops})",
-        at=at,
-        fix="scores need a source and a reference: check the two files",
-    )
-
-
 def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
-        paths = [path for text in files.train for path in text.sides[:1]]
-        unit, to_check = "pair", "the files, data.max_len and data.max_pieces"
-        if train.blank is not None:
-            unit, to_check = "line with text", "the files and data.max_pieces"
-        empty = "all lines are blank" if train.blank else "the files are empty"
+        kind = Kind.of(files.train[0].monolingual)
         raise UserError(
-            f"no training {unit} is left ({train.describe_drops() or empty})",
-            at=f"data.train ({', '.join(map(str, paths))}{', ...' if unit == 'pair' else ''})",
-            fix=f"check {to_check}",
+            f"no training {kind.unit} is left ({train.why_empty()})",
+            at=f"data.train ({', '.join(map(str, files.train))})",
+            fix="check the files, data.max_len and data.max_pieces",
         )
 
 
@@ -258,9 +237,7 @@ class SplitCheck:
         self.forms: list[CorpusForm] = []
         self.other_form: dict[str, OtherForm] = {}
         self.sentences: Counter[int] = Counter()
-        self.profiles: defaultdict[str, Profiles] = defaultdict(
-            lambda: (LanguageProfile(), LanguageProfile())
-        )
+        self.profiles: dict[str, Profiles] = {}
         self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
         self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
 
@@ -278,6 +255,8 @@ class SplitCheck:
         monolingual = corpus.monolingual
         if monolingual:
             self.blank = self.blank or 0
+        sides = range(1 if monolingual else 2)
+        profiles = self.profiles.setdefault(corpus.name, tuple(LanguageProfile() for _ in sides))
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
         for number, ((src, tgt), original) in enumerate(pairs, 1):
@@ -297,7 +276,11 @@ class SplitCheck:
             if not (self.limits or (monolingual and is_short(src))):
                 self.comparable.add(key)
             if form.kept <= PROFILED_PAIRS or not key % PROFILED_ONE_IN:
-                self._profile(corpus, src, tgt)
+                for profile, line in zip(profiles, (src, tgt), strict=False):
+                    profile.add(line)
+                if self.limits and not monolingual:
+                    count = len(split_sentences(src, base_language(corpus.langs[0])))
+                    self.sentences[count] += 1
             self._compare(key, src, tgt, place)
             if both_ways:
                 self._compare(pair_hash(tgt, src), tgt, src, place)
@@ -347,12 +330,6 @@ class SplitCheck:
         for side, line in zip(("src", "tgt"), pair, strict=True):
             if in_line := changes(line):
                 self.other_form.setdefault(side, OtherForm()).add(in_line, place)
-
-    def _profile(self, corpus: Bitext, src: str, tgt: str) -> None:
-        for profile, line in zip(self.profiles[corpus.name], (src, tgt), strict=True):
-            profile.add(line)
-        if self.limits and not corpus.monolingual:
-            self.sentences[len(split_sentences(src, base_language(corpus.langs[0])))] += 1
 
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""

@@ -139,7 +139,7 @@ def test_another_language_is_a_warning(tmp_path: Path):
     english = ["the quick brown fox jumps over the lazy dog in the green garden"] * 30
     other = ["zwölf große boxkämpfer jagen viktor quer über den sylter deich"] * 30
     p = prepared(tmp_path, train=english, dev=other, data={"checks": "warn"})
-    assert any("dev: the text has only" in w for w in p.report.warnings)
+    assert any("dev: the en side has only" in w for w in p.report.warnings)
     greek = ["ξεσκεπάζω την ψυχοφθόρα βδελυγμία του κόσμου"] * 30
     p = prepared(tmp_path, train=greek, dev=greek, data={"checks": "warn"})
     assert any("only 0% of the letters of the en side are Latin" in w for w in p.report.warnings)
@@ -148,8 +148,8 @@ def test_another_language_is_a_warning(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("train", b"", "no training line with text is left (the files are empty)"),
-        ("train", b"\n \n", "no training line with text is left (all lines are blank)"),
+        ("train", b"", "no training line is left (the files are empty)"),
+        ("train", b"\n \n", "no training line is left (all lines are blank)"),
         ("dev", b"", "no line has text"),
         ("dev", b"\n\n", "no line has text"),
         ("dev", "caf\xe9\n".encode("latin-1"), "dev.en:1: not UTF-8"),
