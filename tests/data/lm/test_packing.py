@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.packing import (
+from nmt.data.lm.packing import (
     CausalText,
     TextBatch,
     TokenStream,

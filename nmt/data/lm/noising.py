@@ -12,7 +12,7 @@ import numpy as np
 
 from nmt.data.batches import Batch, SelectedPairs, collate
 from nmt.data.buckets import GPU_BUCKETS
-from nmt.data.packing import PackedText, TokenStream, full_line_blocks
+from nmt.data.lm.packing import PackedText, TokenStream, full_line_blocks
 from nmt.data.segmenters import Segmenter
 from nmt.data.vocab import EOS, SPECIALS, Vocab
 

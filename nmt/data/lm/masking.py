@@ -11,7 +11,7 @@ import torch
 
 from nmt.data.batches import join
 from nmt.data.buckets import Bucket
-from nmt.data.packing import PackedText, TextBatch, TokenStream, full_line_blocks
+from nmt.data.lm.packing import PackedText, TextBatch, TokenStream, full_line_blocks
 from nmt.data.vocab import SPECIALS
 from nmt.model.layout import Layout
 

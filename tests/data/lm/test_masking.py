@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.masking import MaskedText, count_chosen, mask_tokens
+from nmt.data.lm.masking import MaskedText, count_chosen, mask_tokens
 from nmt.data.vocab import EOS, UNK
-from tests.data.test_packing import random_lines, stream_of
+from tests.data.lm.test_packing import random_lines, stream_of
 
 MASK = 60
 TYPES = np.arange(4, 60)

@@ -1,0 +1,1 @@
+"""Language models: blocks of a text, masks, and noise."""
