@@ -23,6 +23,7 @@ from nmt.data.bitext import Split
 from nmt.data.encoded import Side
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.model.base import ModelBase
+from nmt.model.cpu.attention import use_kernels
 from nmt.run.results import format_number
 from nmt.runtime.device import autocast
 from nmt.scoring import Score
@@ -151,6 +152,8 @@ class Task(ABC, Generic[ModelT, BatchT]):
         allowed = torch.from_numpy(vocab.types_of(self.predicted))
         model = self.empty_model(self.recipe, len(vocab), allowed)
         model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
+        if self.device.type == "cpu":
+            use_kernels(model)
         return model
 
     @property

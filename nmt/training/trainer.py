@@ -24,7 +24,6 @@ from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
 from nmt.model.cpu import kernels
-from nmt.model.cpu.attention import use_kernels
 from nmt.run.checkpoint import (
     Checkpoint,
     TrainState,
@@ -134,7 +133,6 @@ class Trainer:
         if recipe.graphs == "auto" and device.type == "cuda" and not shard:
             self.use_cuda_graphs(CudaCapture())
         if device.type == "cpu":
-            use_kernels(self.parallel.complete)
             kernels.load()  # before the first validation, so that all compute the same
         self.interval = LogInterval(state)
         self.progress = Progress(recipe, state, task.has_test)
