@@ -11,14 +11,13 @@ import pytest
 import nmt
 from data_prep import CORPORA
 from nmt.cli import completion
-from nmt.cli.main import commands, importers, main
+from nmt.cli.main import commands, importers, main, program
 from nmt.cli.parsers import _Help
 from tests import words
 from tests.cli.test_startup import run
 
-ALL = commands()
-
 ROOT = Path(__file__).parents[2]
+ALL = commands()
 LINES = 48  # of a screen
 
 
@@ -136,9 +135,9 @@ def test_zsh_gets_a_completion(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_shortened_help_names_existing_options() -> None:
-    for name in ALL:
+    for name, (module, _) in ALL.items():
         if name != "import":
-            parser = __import__(f"nmt.cli.{name}", fromlist=["parser"]).parser()
+            parser = program(module).parser()
             names = {action.dest for action in parser._actions}
             for action in parser._actions:
                 if isinstance(action, _Help):

@@ -23,12 +23,13 @@ COMMANDS = [
 ]  # fmt: skip
 SECONDS = 1.5  # CPU time; an idle machine needs a third of it, importing torch alone more
 PROGRAM = """
-import sys
-from nmt.cli.main import commands, program
+import importlib, sys
+from nmt.cli.main import commands
 name, *sys.argv[1:] = sys.argv[1:]
+module = commands()[name][0] if name in commands() else f"nmt.cli.{name}"
 code = 0
 try:
-    code = program(commands()[name][0]).main()
+    code = importlib.import_module(module).main()
 except SystemExit as stop:
     code = stop.code
 print(f"{code} {' '.join({'torch', 'numba', 'sacremoses', 'sacrebleu'} & sys.modules.keys())}")

@@ -415,7 +415,8 @@ def test_a_set_that_a_run_lacks_has_no_section(several_sets, folder, tmp_path):
 def test_the_training_text_of_several_sets_is_read_once(several_sets, folder, monkeypatch):
     read = []
     monkeypatch.setattr(
-        "nmt.scoring.systems.Systems.training_counts", lambda of: read.append(of) or Counter("a")
+        "nmt.apps.report.outputs.training_counts",
+        lambda systems: read.append(systems) or Counter("a"),
     )
     render(read_runs([folder / "first"]))
     assert len(read) == 1
