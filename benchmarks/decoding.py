@@ -113,8 +113,15 @@ def _setup(args: argparse.Namespace) -> tuple[Transformer, list[np.ndarray], int
         t = Translator.load(args.run, "cpu")
         with open(args.input, encoding="utf-8") as file:
             lines = [line.strip() for line, _ in zip(file, range(args.sentences), strict=False)]
-        sources = [np.array(t.vocab.ids(t.segmenter.encode(line, t.src))) for line in lines]
-        return t.model.eval(), [ids for ids in sources if len(ids)], t.decode.max_len_offset
+        sources = [
+            np.array(t.codec.vocab.ids(t.codec.segmenter.encode(line, t.codec.src)))
+            for line in lines
+        ]
+        return (
+            t.transformer.eval(),
+            [ids for ids in sources if len(ids)],
+            t.info.decode.max_len_offset,
+        )
     model = Transformer(
         ModelConfig(dim=256, ffn_dim=1024, heads=4, enc_layers=3, dec_layers=3), 8000
     )

@@ -31,6 +31,9 @@ from nmt.config.load import load_recipe
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
+from nmt.decoding.codec import TextCodec
+from nmt.decoding.engine import ModelInfo
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
@@ -93,8 +96,9 @@ def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: b
     baseline = baseline_recipe(recipe).model_copy(update={"precision": "fp32"})
     loop = EagerLoop(baseline, prepared, device, random_order)
     twin = Transformer(model_config(baseline.model), len(prepared.vocab)).to(device)
-    parts = prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt, recipe.decode
-    translator = Translator(twin, *parts, device, workers=all_cores())
+    codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
+    engine = TorchEngine(twin, codec, device, workers=all_cores())
+    translator = Translator(engine, codec, ModelInfo(recipe.decode))
 
     def score(split: EvalSet) -> Evaluation:
         loop.model.copy_to(twin)

@@ -150,7 +150,7 @@ def test_without_a_logit_mask_no_translation_has_a_tag(corpus, tmp_path):
     recipe = recipe_for(corpus, train={"validate_every": 1, "max_validations": 1})
     assert train.main([recipe, f"out={run}", "model.logit_mask=false"]) == 0
     translator = Translator.load(run, "cpu")
-    [tag] = translator.vocab.reserved_ids
+    [tag] = translator.codec.vocab.reserved_ids
     with torch.no_grad():
         translator.transformer.out_bias[tag] = 100.0  # the most likely type of all
     texts = translator.translate(["1 2 3"], tag="<es>")

@@ -342,7 +342,7 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
         is_done = is_complete(args.output, signature, args.force)
     else:
         output_format = OutputFormat(corpus.line_format(translator))
-        settings = {"run": args.run, "checkpoint": translator.source, **signature}
+        settings = {"run": args.run, "checkpoint": translator.info.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
         is_done = args.resume and corpus.is_complete(signature)
     name = args.output
@@ -416,13 +416,13 @@ def _signature(
             exclude={"batch_tokens", "reverse_weight", "reverse_tag", "stop_rule", "split"}
         ),
         "scores": args.scores,
-        "precision": translator.precision,
+        "precision": translator.engine.precision,
         **form,
         **({"json": True} if args.json else {}),
     }
     reverse = translator.reverse if args.reverse and options.reverse_weight else None
     chosen |= {
-        "reverse_model": None if reverse is None else reverse.model_hash(),
+        "reverse_model": None if reverse is None else reverse.engine.model_hash(),
         "reverse_weight": None if reverse is None else options.reverse_weight,
         "reverse_tag": options.reverse_tag,
         "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
@@ -430,8 +430,8 @@ def _signature(
     }
     if options_of_files := _parallel_options(args):
         chosen["files"] = options_of_files
-    device = str(translator.device).partition(":")[0]
-    return file_signature(translator.model_hash(), device, chosen, *inputs)
+    device = str(translator.engine.device).partition(":")[0]
+    return file_signature(translator.engine.model_hash(), device, chosen, *inputs)
 
 
 class Written(NamedTuple):
@@ -466,8 +466,8 @@ def _write(
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
     """Print that a model which always saw a tag gets input without one."""
-    if options.tag is None and translator.always_tagged:
-        tags = ", ".join(f'"{tag}"' for tag in translator.vocab.tags)
+    if options.tag is None and translator.info.always_tagged:
+        tags = ", ".join(f'"{tag}"' for tag in translator.codec.vocab.tags)
         print(
             "note: all training data of this model had a tag before the source, and this input has "
             f"none; choose one with --tag: {tags}",

@@ -108,9 +108,13 @@ class HalvingBatcher:
         self.max_batch_size = sys.maxsize
 
     def map(
-        self, work: Callable[[range], Result], lengths: Sequence[int], max_size: int
+        self,
+        work: Callable[[Sequence[Item]], Result],
+        items: Sequence[Item],
+        lengths: Sequence[int],
+        max_size: int,
     ) -> Generator[tuple[range, Result], None, None]:
-        """Yield the indices of each batch, and ``work`` of them.
+        """Yield the indices of each batch, and ``work`` of its items.
 
         When it halves batches for the first time, it prints a note on standard error.
 
@@ -128,7 +132,7 @@ class HalvingBatcher:
         while first < len(lengths):
             batch = next_batch(first, lengths, min(max_size, self.max_batch_size))
             try:
-                result = work(batch)
+                result = work(items[batch.start : batch.stop])
             except torch.OutOfMemoryError as error:
                 if len(batch) == 1:
                     raise MachineError(

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -148,15 +148,31 @@ class UnknownPieces:
 class TextCodec:
     """Converts between text and ids for one pair of languages.
 
+    Args:
+        usual: what the lines of the training data are like.
+        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
+
     Attributes:
         unknown: counts over all source text so far.
-        usual: what the lines of the training data are like.
     """
 
-    def __init__(self, segmenter: Segmenter, vocab: Vocab, src: str, tgt: str) -> None:
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        vocab: Vocab,
+        src: str,
+        tgt: str,
+        usual: UsualLine = UsualLine(),  # noqa: B008  it cannot change
+        tag_targets: Mapping[str, str] = {},
+    ) -> None:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
-        self.unknown, self.usual = UnknownPieces(), UsualLine()
+        self.usual, self.tag_targets = usual, tag_targets
+        self.unknown = UnknownPieces()
         self._others: dict[str, TextCodec] = {}  # of other target languages
+
+    def for_tag(self, tag: str | None) -> TextCodec:
+        """Return the codec of the language that a model translates to after a tag, or without."""
+        return self.for_target(self.tag_targets.get(tag or "", self.tgt))
 
     def for_target(self, tgt: str) -> TextCodec:
         """Return the codec of another target language, which counts unknown pieces here."""

@@ -31,6 +31,7 @@ from nmt.decoding.codec import (
     Translation,
     too_long,
 )
+from nmt.decoding.engine import EncodedPair, Engine, TokenScores
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
@@ -42,20 +43,6 @@ from nmt.model.transformer import Transformer
 MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in memory
 
 
-@dataclass(frozen=True)
-class TokenScores:
-    """The result for one given target.
-
-    Attributes:
-        log_probs: of each token, including EOS.
-        aligned: for each piece, the index of the source piece with the highest attention; empty if
-            not requested.
-    """
-
-    log_probs: list[float]
-    aligned: list[int]
-
-
 class EncodedPairs:
     """Encoded sentences and their targets, as a corpus to make batches from.
 
@@ -63,7 +50,7 @@ class EncodedPairs:
         pairs: source ids and target ids of each pair, without EOS, and its line number.
     """
 
-    def __init__(self, pairs: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> None:
+    def __init__(self, pairs: Sequence[EncodedPair]) -> None:
         self._pairs = pairs
         self.src_len = np.array([len(src) for src, _, _ in pairs], dtype=np.int64)
         self.tgt_len = np.array([len(tgt) for _, tgt, _ in pairs], dtype=np.int64)
@@ -112,10 +99,9 @@ def forced_decode(
     if batcher.device.type == "cpu":
         kernels.load_if_worthwhile(int(longest.sum()))
 
-    def score_batch(indices: range) -> list[TokenScores]:
+    def score_batch(rows: Sequence[int]) -> list[TokenScores]:
         stop()
-        rows = order[indices.start : indices.stop]
-        batch = collate(pairs, rows).to(batcher.device)
+        batch = collate(pairs, np.array(rows)).to(batcher.device)
         with contextlib.ExitStack() as stack:
             attention = stack.enter_context(_recorded_attention(model)) if options.align else []
             logits = model(*batch.inputs)
@@ -124,7 +110,7 @@ def forced_decode(
         of_tokens = iter(log_probs[:, 0].tolist())
         aligned = _aligned_pieces(attention, batch, tagged=options.tag is not None)
         results = []
-        for place, row in enumerate(rows.tolist()):
+        for place, row in enumerate(rows):
             length = int(pairs.tgt_len[row])
             of_row = list(itertools.islice(of_tokens, length + 1))
             if not all(map(math.isfinite, of_row)):
@@ -134,7 +120,8 @@ def forced_decode(
 
     results: list[TokenScores] = [TokenScores([], [])] * len(order)
     lengths = (2 * longest[order]).tolist()
-    for indices, scores in batcher.map(score_batch, lengths, options.batch_tokens):
+    batches = batcher.map(score_batch, order.tolist(), lengths, options.batch_tokens)
+    for indices, scores in batches:
         for row, one in zip(order[indices.start : indices.stop], scores, strict=True):
             results[row] = one
         progress(len(indices))
@@ -159,10 +146,9 @@ class AttentionMap:
 
 @torch.no_grad()
 def attention_maps(
-    model: Transformer | Ensemble,
+    model: Transformer,
     codec: TextCodec,
     pairs: Sequence[tuple[str, str]],
-    device: torch.device,
     tag: str | None,
     src: str | None,
 ) -> list[AttentionMap]:
@@ -171,7 +157,6 @@ def attention_maps(
     Args:
         model: in eval mode.
         pairs: source and target, plain text; not blank.
-        device: of the model.
         tag: what each source begins with, the first of the source pieces; None = nothing.
         src: language of the sources; None = that of the model.
     """
@@ -183,7 +168,7 @@ def attention_maps(
         tgt_ids = np.array(codec.vocab.ids(tgt_pieces), np.int64)
         encoded = EncodedPairs([(src_ids, tgt_ids, number)])
         with _recorded_attention(model) as attention:
-            batch = collate(encoded, np.zeros(1, dtype=np.int64)).to(device)
+            batch = collate(encoded, np.zeros(1, dtype=np.int64)).to(model.allowed.device)
             model(*batch.inputs)
         weights = torch.stack(attention).mean(0)[0].float().cpu().numpy()
         eos = codec.vocab.pieces([EOS])
@@ -239,21 +224,18 @@ def _aligned_pieces(attention: Sequence[Tensor], batch: Batch, tagged: bool) -> 
 
 
 def add_scores_and_alignment(
-    model: Transformer | Ensemble,
+    engine: Engine,
     codec: TextCodec,
     parts: Sequence[Sequence[SearchInput]],
     hypotheses: Sequence[Sequence[list[Hypothesis]]],
     options: SearchOptions,
-    batcher: HalvingBatcher,
     stop: Callable[[], None],
 ) -> list[list[Translation]]:
     """Return the translations of some lines, with log-probabilities by token and alignment.
 
     Args:
-        model: in eval mode.
         parts: of each line, none for a blank one.
         hypotheses: of each line and part, best first.
-        batcher: of the device that computes.
         stop: called before each batch; may raise an exception to stop.
     """
     pairs = [
@@ -262,7 +244,7 @@ def add_scores_and_alignment(
         for part, ranks in zip(*of_line, strict=True)
         for one in ranks
     ]
-    scores = iter(forced_decode(model, EncodedPairs(pairs), options, batcher, stop=stop))
+    scores = iter(engine.score(pairs, options, stop))
     results = []
     for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
@@ -313,11 +295,10 @@ def _with_scores(
 
 
 def score_pairs(
-    model: Transformer | Ensemble,
+    engine: Engine,
     codec: TextCodec,
     pairs: Sequence[tuple[int, tuple[str | None, str | None]]],
     options: SearchOptions,
-    batcher: HalvingBatcher,
     progress: Callable[[int], None],
 ) -> list[Translation]:
     """Score each target as the translation of its source.
@@ -328,9 +309,7 @@ def score_pairs(
     translate the source in parts, and the parts of the target are not known.
 
     Args:
-        model: in eval mode.
         pairs: line number, and source and target; None = this side has ended.
-        batcher: of the device that computes.
         progress: called with the number of lines, as they are scored.
 
     Raises:
@@ -348,7 +327,7 @@ def score_pairs(
         if pieces is not None and all(pieces)
     ]
     progress(len(pairs) - len(usable))
-    scores = iter(forced_decode(model, EncodedPairs(usable), options, batcher, progress))
+    scores = iter(engine.score(usable, options, progress=progress))
     results = []
     for (_, (_, target)), pieces in zip(pairs, segmented, strict=True):
         assert target is not None

@@ -15,11 +15,11 @@ class NonFiniteScores(ArithmeticError):
     """Raised when a model gives NaN or infinite scores to a sentence.
 
     Attributes:
-        number: index of the sentence in its batch; the line number where targets are given.
+        number: from ``beam_search``, the index of the sentence; from an engine, its line number.
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"the scores of {number} are not finite")
+        super().__init__(number)
         self.number = number
 
 

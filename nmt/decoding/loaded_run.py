@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from nmt.config.model import model_config
-from nmt.config.recipe import Recipe
 from nmt.data.report import usual_line
-from nmt.data.segmenters import Segmenter, load_segmenter, segmenter_hash
+from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
-from nmt.decoding.codec import text_hash
+from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.engine import ModelInfo
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import MODEL, load_checkpoint, require_fit, shapes_of
@@ -22,28 +21,11 @@ from nmt.run.folder import RunFolder
 from nmt.runtime.files import read_text
 
 
-@dataclass(frozen=True)
-class LoadedRun:
-    """The contents of a run folder that translation needs.
+def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, ModelInfo]:
+    """Load a checkpoint of a run, in eval mode, on the CPU.
 
-    Attributes:
-        path: the run folder.
-        model: in eval mode, on the CPU.
-        checkpoint: the folder of the checkpoint.
-        usual: what the lines of the training data are like.
-    """
-
-    path: Path
-    recipe: Recipe
-    model: Transformer
-    segmenter: Segmenter
-    vocab: Vocab
-    checkpoint: Path
-    usual: UsualLine
-
-
-def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
-    """Load a checkpoint of a run: best, latest, or a name such as u001500.
+    Args:
+        checkpoint: best, latest, or a name such as u001500.
 
     Raises:
         UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
@@ -76,7 +58,9 @@ def load_run(run: str | Path, checkpoint: str) -> LoadedRun:
             fix="restore the files that nmt-train wrote",
         )
     usual = saved.state.usual_line or _usual_line(folder)
-    return LoadedRun(folder.path, recipe, model.eval(), segmenter, vocab, saved.path, usual)
+    codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt, usual, recipe.tag_targets)
+    info = ModelInfo(recipe.decode, str(saved.path), recipe.always_tagged, recipe.sources)
+    return model.eval(), codec, info
 
 
 def _usual_line(run: RunFolder) -> UsualLine:
@@ -98,23 +82,27 @@ def _usual_line(run: RunFolder) -> UsualLine:
         ) from error
 
 
-def check_same_text(runs: Sequence[LoadedRun]) -> None:
+def check_same_text(runs: Sequence[str | Path], codecs: Sequence[TextCodec]) -> None:
     """Check that the ids of all runs have the same meaning.
 
     Raises:
         UserError: two runs differ in languages, vocabulary or segmenter.
     """
-    first = runs[0]
-    for other in runs[1:]:
-        for name, what, of_run in (
-            ("config.yaml", "languages", lambda run: (run.recipe.src, run.recipe.tgt)),
-            ("vocab.txt", "contents", lambda run: run.vocab.hash),
-            ("segmenter.json", "contents", lambda run: segmenter_hash(run.segmenter)),
+    first = codecs[0]
+    for run, codec in zip(runs[1:], codecs[1:], strict=True):
+        for name, what, same in (
+            ("config.yaml", "languages", (codec.src, codec.tgt) == (first.src, first.tgt)),
+            ("vocab.txt", "contents", codec.vocab.hash == first.vocab.hash),
+            (
+                "segmenter.json",
+                "contents",
+                segmenter_hash(codec.segmenter) == segmenter_hash(first.segmenter),
+            ),
         ):
-            if of_run(first) != of_run(other):
+            if not same:
                 raise UserError(
                     f"its {what} differ from those of the first run, so the runs cannot form an "
                     "ensemble",
-                    at=str(other.path / name),
+                    at=str(Path(run) / name),
                     fix="give runs with the same prepared data, or a single run",
                 )

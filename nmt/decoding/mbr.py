@@ -9,16 +9,14 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from nmt.decoding.codec import SearchInput, Translation
+from typing import Any
 
 # text -> its n-grams; (n-grams of a hypothesis, of a reference) -> score from 0 to 100
 Extract = Callable[[str], Any]
 Compare = Callable[[Any, Any], float]
 
 
+@functools.cache
 def chrf(tgt: str) -> tuple[Extract, Compare]:
     """Return the two halves of sentence-level chrF2, equal to ``CHRF().sentence_score``."""
     from sacrebleu.metrics import CHRF
@@ -37,6 +35,7 @@ def chrf(tgt: str) -> tuple[Extract, Compare]:
     return extract, compare
 
 
+@functools.cache
 def bleu(tgt: str) -> tuple[Extract, Compare]:
     """Return the two halves of sentence-level BLEU with effective order.
 
@@ -68,45 +67,24 @@ def bleu(tgt: str) -> tuple[Extract, Compare]:
 UTILITIES = {"chrf": chrf, "bleu": bleu}
 
 
-class MbrRanker:
-    """Ranks translations of a sentence by expected utility.
+def rank(texts: Sequence[str], utility: str, tgt: str) -> list[int]:
+    """Return the indices of the distinct texts, highest expected utility first.
 
-    sacreBLEU would extract the n-grams of both texts for each of the n^2 pairs. This class extracts
-    those of each text once.
+    Equal utilities keep the order of the texts. sacreBLEU would extract the n-grams of both texts
+    for each of the n^2 pairs. This function extracts those of each text once.
 
     Args:
+        texts: candidates for one input.
         utility: a key of UTILITIES.
         tgt: language of the texts.
-        stop: called before each input; may raise an exception to stop.
     """
+    from nmt.scoring.language import language_of_text
 
-    def __init__(self, utility: str, tgt: str, stop: Callable[[], None] = lambda: None) -> None:
-        from nmt.scoring.language import language_of_text
-
-        self._halves = functools.cache(UTILITIES[utility])
-        self._language = functools.partial(language_of_text, tgt)
-        self._stop = stop
-
-    def rank_inputs(
-        self, inputs: Sequence[SearchInput], candidates: Sequence[Sequence[Translation]]
-    ) -> list[list[int]]:
-        """Return the indices of the distinct candidates of each input, best first."""
-        orders = []
-        for of_input in candidates:
-            self._stop()
-            orders.append(self.rank([one.text for one in of_input]))
-        return orders
-
-    def rank(self, texts: Sequence[str]) -> list[int]:
-        """Return the indices of the distinct texts, highest expected utility first.
-
-        Equal utilities keep the order of the texts.
-        """
-        extract, compare = self._halves(self._language(texts))
-        counts = Counter(texts)
-        grams = {text: extract(text) for text in counts}
-        utility = {
-            text: sum(n * compare(grams[text], grams[ref]) for ref, n in counts.items())
-            for text in counts
-        }
-        return sorted(map(texts.index, counts), key=lambda index: -utility[texts[index]])
+    extract, compare = UTILITIES[utility](language_of_text(tgt, texts))
+    counts = Counter(texts)
+    grams = {text: extract(text) for text in counts}
+    utility_of = {
+        text: sum(n * compare(grams[text], grams[ref]) for ref, n in counts.items())
+        for text in counts
+    }
+    return sorted(map(texts.index, counts), key=lambda index: -utility_of[texts[index]])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,101 +24,94 @@ from nmt.decoding.codec import (
     Translation,
     too_long,
 )
+from nmt.decoding.engine import EncodedPair, ModelInfo
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 
-if TYPE_CHECKING:
-    from nmt.decoding.translator import Translator
 
+def rank(
+    inputs: Sequence[SearchInput],
+    candidates: Sequence[Sequence[Translation]],
+    codec: TextCodec,
+    reverse: TextCodec,
+    options: SearchOptions,
+    score: Callable[[Sequence[EncodedPair]], list[float]],
+) -> list[list[int]]:
+    """Return the indices of the candidates of each input, best first.
 
-class NoisyChannelRanker:
-    """Ranks translations of a line by ``score(y | x) + weight * score(x | y)``.
+    They are ranked by ``score(y | x) + weight * score(x | y)``. A part of a sentence keeps the
+    order of the search, and so does an input that the reverse model cannot score, because the
+    source or a candidate is too long.
 
     Args:
-        reverse: the model of the reverse direction.
+        candidates: of each input, best first.
         codec: of the model that translates, for the target language.
-        options: ``reverse_weight``, ``reverse_tag``, ``src``, ``length_alpha``, ``batch_tokens``.
-        stop: called between batches; may raise an exception to stop.
-
-    Raises:
-        UserError: the reverse model does not fit.
+        reverse: codec of the reverse model.
+        options: ``reverse_weight``, ``reverse_tag`` and ``src``.
+        score: returns the score of each target given its source, by the reverse model.
     """
-
-    def __init__(
-        self,
-        reverse: Translator,
-        codec: TextCodec,
-        options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.reverse, self.codec, self._stop = reverse, codec, stop
-        self.weight, self.src = options.reverse_weight, options.src or codec.src
-        _check_reverse(reverse, self.src, codec, options.reverse_tag)
-        self._reverse_codec = reverse.codec.for_target(self.src)
-        self._options = options.model_copy(update={"tag": options.reverse_tag, "align": False})
-
-    def rank(
-        self, inputs: Sequence[SearchInput], candidates: Sequence[Sequence[Translation]]
-    ) -> list[list[int]]:
-        """Return the indices of the candidates of each input, best first.
-
-        A part of a sentence keeps the order of the search, and so does an input that the reverse
-        model cannot score, because the source or a candidate is too long.
-
-        Args:
-            candidates: of each input, best first.
-        """
-        encoded = [
-            self._encode(part.line, part.text, of_part) if part.text else []
-            for part, of_part in zip(inputs, candidates, strict=True)
-        ]
-        pairs = [pair for of_part in encoded for pair in of_part if len(pair[0])]
-        scores = iter(self.reverse.score_ids(pairs, self._options, self._stop))
-        orders = []
-        for of_part, texts in zip(encoded, candidates, strict=True):
-            total = [text.score for text in texts]
-            for index, (source, _, _) in enumerate(of_part):
-                # an empty translation has no pieces from which a source could follow
-                total[index] += self.weight * next(scores) if len(source) else -math.inf
-            orders.append(sorted(range(len(texts)), key=lambda index: -total[index]))
-        return orders
-
-    def _encode(
-        self, number: int, line: str, candidates: Sequence[Translation]
-    ) -> list[tuple[np.ndarray, np.ndarray, int]]:
-        """Return the ids of each candidate and of its source; none if one is too long."""
-        codec = self._reverse_codec
-        texts = [self._text(candidate) for candidate in candidates]
-        if len(texts) < 2 or any(map(too_long, (line, *texts))):
-            return []
-        target = np.array(codec.vocab.ids(codec.target_pieces(line)), np.int64)
-        sources = [codec.source_pieces(text, self.codec.tgt) for text in texts]
-        if max(len(target), *map(len, sources)) > MAX_SOURCE_PIECES:
-            return []
-        tag = codec.tag_ids(self._options.tag)
-        return [
-            (np.concatenate([tag, np.array(codec.vocab.ids(source), np.int64)]), target, number)
-            if source
-            else (np.array([], np.int64), target, number)
-            for source in sources
-        ]
-
-    def _text(self, candidate: Translation) -> str:
-        """Return a candidate in the form of the reverse model's training text."""
-        segmenter = self.codec.segmenter
-        if segmenter.moses.tokenized:
-            return segmenter.decode_tokenized(candidate.pieces, self.codec.tgt)
-        return candidate.text
+    reverse = reverse.for_target(options.src or codec.src)
+    encoded = [
+        _encode(part, of_part, codec, reverse, options.reverse_tag) if part.text else []
+        for part, of_part in zip(inputs, candidates, strict=True)
+    ]
+    scores = iter(score([pair for of_part in encoded for pair in of_part if len(pair[0])]))
+    orders = []
+    for of_part, texts in zip(encoded, candidates, strict=True):
+        total = [text.score for text in texts]
+        for index, (source, _, _) in enumerate(of_part):
+            # an empty translation has no pieces from which a source could follow
+            total[index] += options.reverse_weight * next(scores) if len(source) else -math.inf
+        orders.append(sorted(range(len(texts)), key=lambda index: -total[index]))
+    return orders
 
 
-def _check_reverse(reverse: Translator, src: str, codec: TextCodec, tag: str | None) -> None:
+def _encode(
+    part: SearchInput,
+    candidates: Sequence[Translation],
+    codec: TextCodec,
+    reverse: TextCodec,
+    tag: str | None,
+) -> list[EncodedPair]:
+    """Return the ids of each candidate and of its source; none if one is too long."""
+    texts = [_text(candidate, codec) for candidate in candidates]
+    if len(texts) < 2 or any(map(too_long, (part.text, *texts))):
+        return []
+    target = np.array(reverse.vocab.ids(reverse.target_pieces(part.text)), np.int64)
+    sources = [reverse.source_pieces(text, codec.tgt) for text in texts]
+    if max(len(target), *map(len, sources)) > MAX_SOURCE_PIECES:
+        return []
+    mark = reverse.tag_ids(tag)
+    return [
+        (np.concatenate([mark, np.array(reverse.vocab.ids(source), np.int64)]), target, part.line)
+        if source
+        else (np.array([], np.int64), target, part.line)
+        for source in sources
+    ]
+
+
+def _text(candidate: Translation, codec: TextCodec) -> str:
+    """Return a candidate in the form of the reverse model's training text."""
+    if codec.segmenter.moses.tokenized:
+        return codec.segmenter.decode_tokenized(candidate.pieces, codec.tgt)
+    return candidate.text
+
+
+def check_reverse(
+    reverse: TextCodec, info: ModelInfo, codec: TextCodec, options: SearchOptions
+) -> None:
     """Check the languages, the tag and the text of a reverse model.
+
+    Args:
+        reverse, info: of the reverse model.
+        codec: of the model that translates, for the target language.
+        options: ``reverse_tag`` and ``src``.
 
     Raises:
         UserError: it translates other languages, lacks the tag or needs one, or only one of both
             models was trained on tokenized text.
     """
-    at = reverse.source
+    at, tag, src = info.source, options.reverse_tag, options.src or codec.src
     tags = ", ".join(reverse.vocab.tags) or "none"
     if tag is not None and tag not in reverse.vocab.tags:
         raise UserError(
@@ -127,14 +119,14 @@ def _check_reverse(reverse: Translator, src: str, codec: TextCodec, tag: str | N
             at=at,
             fix="choose one of its tags, or leave reverse_tag out",
         )
-    if tag is None and reverse.always_tagged:
+    if tag is None and info.always_tagged:
         raise UserError(
             f"the reverse model always saw a tag before its source; its tags: {tags}",
             at=at,
             fix=f"choose the tag for {src} with reverse_tag, --reverse-tag on the command line",
         )
-    known = set(map(base_language, [reverse.src, *reverse.sources]))
-    target = reverse.target_of(tag)
+    known = set(map(base_language, [reverse.src, *info.sources]))
+    target = reverse.for_tag(tag).tgt
     if base_language(codec.tgt) not in known or base_language(target) != base_language(src):
         raise UserError(
             f"the reverse model translates {reverse.src} to {target}, but it must translate "

@@ -1,29 +1,22 @@
-"""Translate text with a run folder, or with a model in training."""
+"""Translate text: from lines to encoded sentences, an engine that searches, and back to lines."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import functools
 import itertools
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from nmt.data.vocab import BOS, PAD, UNK, Vocab
-from nmt.decoding.batching import HalvingBatcher, balanced_batches, read_chunks, without_first
-from nmt.decoding.codec import (
-    BLANK,
-    SearchInput,
-    TextCodec,
-    Translation,
-    UnknownPieces,
-    text_hash,
-)
+from nmt.decoding import mbr, noisy_channel
+from nmt.decoding.batching import read_chunks, without_first
+from nmt.decoding.codec import BLANK, SearchInput, TextCodec, Translation, UnknownPieces
 from nmt.decoding.constraints import LineConstraints, require_list, with_constraints
+from nmt.decoding.engine import EncodedPair, Engine, ModelInfo
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
-from nmt.decoding.mbr import MbrRanker
-from nmt.decoding.noisy_channel import NoisyChannelRanker
 from nmt.decoding.options import (
     DEFAULT_REVERSE_WEIGHT,
     SearchOptions,
@@ -35,94 +28,36 @@ from nmt.run.folder import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
 
-    from nmt.config.recipe import DecodeConfig, Recipe
-    from nmt.data.segmenters import Segmenter
-    from nmt.decoding.ensemble import Ensemble
     from nmt.model.transformer import Transformer
 
-Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
-# inputs, candidates of each -> their indices, best first
-Ranking: TypeAlias = Callable[
-    [Sequence[SearchInput], Sequence[Sequence[Translation]]], list[list[int]]
-]
-BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
-
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
-MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
 
 
 class Translator:
-    """A model that translates text, with its segmenter and vocabulary.
+    """A model that translates text.
 
-    Load it with ``Translator.load``. The options of every method are the fields of
-    ``nmt.decoding.options.SearchOptions``; docs/search-options.md explains them. The recipe's
-    ``decode`` keys are the defaults. In fp32, batch size and order of the lines do not change the
-    text; in bf16 and fp16, sums depend on the shape of a matrix.
+    Load it with ``Translator.load`` or ``nmt.load_translator``. The options of every method are the
+    fields of ``nmt.decoding.options.SearchOptions``; docs/search-options.md explains them. The
+    recipe's ``decode`` keys are the defaults. In fp32, batch size and order of the lines do not
+    change the text; in bf16 and fp16, sums depend on the shape of a matrix.
 
-    Attributes:
-        recipe: recipe of the run, or of the first run of an ensemble; None = not known.
-        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
-        always_tagged: whether a tag was before each source of the training data.
-        sources: source languages of the training data; empty = not known.
+    Args:
+        engine: the weights, and the library that computes with them.
+        codec: the segmenter and the vocabulary.
+        info: what else is known of the model.
         reverse: model of the reverse direction, which chooses among the candidates of a search;
             None = the best hypothesis of the search is the translation.
     """
 
-    recipe: Recipe | None = None
-    tag_targets: Mapping[str, str] = {}
-    always_tagged = False
-    sources: Sequence[str] = ()
-    reverse: Translator | None = None
-
     def __init__(
         self,
-        model: Transformer | Ensemble,
-        segmenter: Segmenter,
-        vocab: Vocab,
-        src: str,
-        tgt: str,
-        decode: DecodeConfig,
-        device: torch.device,
-        precision: str = "fp32",
-        source: str | None = None,
-        workers: int = 1,
+        engine: Engine,
+        codec: TextCodec,
+        info: ModelInfo,
+        reverse: Translator | None = None,
     ) -> None:
-        """
-        Args:
-            precision: number format of matrix products with weights.
-            source: origin of the weights, for errors; None = a model in training.
-            workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux.
-                They live as long as this object if the weights cannot change, else for one call.
-        """
-        from nmt.decoding.worker_pool import WorkerPool
-
-        self._init_text(segmenter, vocab, src, tgt, decode, precision, source, workers)
-        self.model, self.device = model, device
-        self._allowed_ids = model.allowed.nonzero()[:, 0]
-        self._search_batcher = HalvingBatcher(device)
-        self._forced_batcher = HalvingBatcher(device)
-        self._pool: WorkerPool[Job, list[list[Hypothesis]]] = WorkerPool()
-
-    def _init_text(
-        self,
-        segmenter: Segmenter,
-        vocab: Vocab,
-        src: str,
-        tgt: str,
-        decode: DecodeConfig,
-        precision: str,
-        source: str | None,
-        workers: int,
-    ) -> None:
-        """Set the attributes that do not need a torch model, which other engines lack."""
-        from nmt.decoding.worker_pool import check_workers
-
-        self.segmenter, self.vocab, self.decode = segmenter, vocab, decode
-        self.src, self.tgt = src, tgt
-        self.codec = TextCodec(segmenter, vocab, src, tgt)
-        self.precision, self.source, self.workers = precision, source, check_workers(workers)
+        self.engine, self.codec, self.info, self.reverse = engine, codec, info, reverse
 
     @classmethod
     def load(
@@ -165,67 +100,39 @@ class Translator:
 
         from nmt.decoding.ensemble import Ensemble
         from nmt.decoding.loaded_run import check_same_text, load_run
+        from nmt.decoding.torch_engine import TorchEngine
         from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
         resolved = resolve_device(device)
         precision = resolve_precision(precision, resolved)
         if note := emulation_note(precision, resolved):
             print(f"note: {note}", file=sys.stderr)
-        loaded = [load_run(one, checkpoint) for one in runs]
-        check_same_text(loaded)
-        models = [one.model.to(resolved).prepare_for_inference(DTYPES[precision]) for one in loaded]
-        first = loaded[0]
-        translator = cls(
-            models[0] if len(models) == 1 else Ensemble(models),
-            first.segmenter,
-            first.vocab,
-            first.recipe.src,
-            first.recipe.tgt,
-            first.recipe.decode,
-            resolved,
-            precision,
-            source=", ".join(str(one.checkpoint) for one in loaded),
-            workers=workers,
+        loaded, codecs, infos = zip(*(load_run(one, checkpoint) for one in runs), strict=True)
+        check_same_text(runs, codecs)
+        models = [one.to(resolved).prepare_for_inference(DTYPES[precision]) for one in loaded]
+        model = models[0] if len(models) == 1 else Ensemble(models)
+        source = ", ".join(str(info.source) for info in infos)
+        return cls(
+            TorchEngine(model, codecs[0], resolved, precision, workers),
+            codecs[0],
+            replace(infos[0], source=source),
+            None if reverse is None else cls.load(reverse, device, precision=precision),
         )
-        translator.recipe, translator.tag_targets = first.recipe, first.recipe.tag_targets
-        translator.always_tagged = first.recipe.always_tagged
-        translator.sources, translator.codec.usual = first.recipe.sources, first.usual
-        if reverse is not None:
-            translator.reverse = Translator.load(reverse, device, precision=precision)
-        return translator
 
     @property
     def transformer(self) -> Transformer:
-        """Return the model of a translator that is not an ensemble."""
+        """Return the model of a translator that searches with torch and is not an ensemble."""
+        from nmt.decoding.torch_engine import TorchEngine
         from nmt.model.transformer import Transformer
 
-        assert isinstance(self.model, Transformer)
-        return self.model
-
-    @property
-    def text_hash(self) -> str:
-        """Return the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
-        return text_hash(self.vocab, self.segmenter)
+        assert isinstance(self.engine, TorchEngine)
+        assert isinstance(self.engine.model, Transformer)
+        return self.engine.model
 
     @property
     def unknown(self) -> UnknownPieces:
         """Return the counts of source pieces so far that the model does not know."""
         return self.codec.unknown
-
-    def target_of(self, tag: str | None) -> str:
-        """Return the language that the model translates to after a tag; None = without one."""
-        return self.tag_targets.get(tag or "", self.tgt)
-
-    def _codec_of(self, options: SearchOptions) -> TextCodec:
-        return self.codec.for_target(self.target_of(options.tag))
-
-    def model_hash(self) -> str:
-        """Return the SHA-256 of the weights, the vocabulary and the segmenter."""
-        digest = hashlib.sha256(self.text_hash.encode())
-        for name, tensor in self.model.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.cpu().numpy().tobytes())
-        return digest.hexdigest()
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
         """Return the best translation of each line; blank lines stay blank.
@@ -316,8 +223,7 @@ class Translator:
         ready: Callable[[], bool],
         stop: Callable[[], None],
     ) -> Iterator[list[Translation]]:
-        codec = self._codec_of(options)
-        rank = self._ranking(codec, options, stop)
+        codec = self.codec.for_tag(options.tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
         chunks = read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready, skip)
         for chunk, finished in chunks:
@@ -328,16 +234,10 @@ class Translator:
             ]
             report(sum(not of_line for of_line in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
-            found = self.search(inputs, options, stop, report)
-            if rank is not None:
-                candidates = [
-                    codec.decode_line([of_part], [part])
-                    for of_part, part in zip(found, inputs, strict=True)
-                ]
-                found = [
-                    [of_part[index] for index in order[: options.n_best]]
-                    for of_part, order in zip(found, rank(inputs, candidates), strict=True)
-                ]
+            with self._finite_scores():
+                found = self.engine.search(inputs, options, stop, report)
+            if options.reranks:
+                found = self._rerank(inputs, found, codec, options, stop)
             results = iter(found)
             hypotheses = [[next(results) for _ in of_line] for of_line in parts]
             if options.align or options.token_scores:
@@ -345,21 +245,40 @@ class Translator:
 
                 with self._finite_scores():
                     translations = add_scores_and_alignment(
-                        self.model, codec, parts, hypotheses, options, self._forced_batcher, stop
+                        self.engine, codec, parts, hypotheses, options, stop
                     )
             else:
                 translations = list(map(codec.decode_line, hypotheses, parts))
             yield from itertools.islice(translations, finished, None)
 
-    def _ranking(
-        self, codec: TextCodec, options: SearchOptions, stop: Callable[[], None]
-    ) -> Ranking | None:
-        """Return what orders the candidates of lines; None = the search does."""
+    def _rerank(
+        self,
+        inputs: Sequence[SearchInput],
+        hypotheses: Sequence[list[Hypothesis]],
+        codec: TextCodec,
+        options: SearchOptions,
+        stop: Callable[[], None],
+    ) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of each input by ``mbr`` or by the reverse model."""
+        candidates = [
+            codec.decode_line([ranks], [part])
+            for ranks, part in zip(hypotheses, inputs, strict=True)
+        ]
+        orders = []
         if options.mbr:
-            return MbrRanker(options.mbr, codec.tgt, stop).rank_inputs
-        if options.reverse_weight and self.reverse is not None:
-            return NoisyChannelRanker(self.reverse, codec, options, stop).rank
-        return None
+            for texts in candidates:
+                stop()
+                orders.append(mbr.rank([one.text for one in texts], options.mbr, codec.tgt))
+        else:
+            assert self.reverse is not None, "check_options requires it"
+            score = functools.partial(self.reverse.score_ids, options=options, stop=stop)
+            orders = noisy_channel.rank(
+                inputs, candidates, codec, self.reverse.codec, options, score
+            )
+        return [
+            [ranks[index] for index in order[: options.n_best]]
+            for ranks, order in zip(hypotheses, orders, strict=True)
+        ]
 
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
@@ -394,6 +313,11 @@ class Translator:
         The other arguments are those of ``stream``.
         """
         require_list("score([text], [translation])", sources=sources, targets=targets)
+        if not self.engine.can_score:
+            raise UserError(
+                f"engine {self.engine.name} cannot score given translations",
+                fix="pass a run folder, with --engine torch",
+            )
         check_scoring_options(options)
         checked = self.check_options(options)
         pairs = enumerate(itertools.zip_longest(sources, targets), 1)
@@ -414,42 +338,31 @@ class Translator:
         def characters(pair: tuple[int, tuple[str | None, str | None]]) -> int:
             return sum(len(side or "") for side in pair[1])
 
-        self.model.eval()
+        codec = self.codec.for_tag(options.tag)
         for chunk, finished in read_chunks(numbered, chunk_size, characters, ready, skip):
+            report = without_first(progress, finished)
             with self._finite_scores():
-                scored = score_pairs(
-                    self.model,
-                    self._codec_of(options),
-                    chunk,
-                    options,
-                    self._forced_batcher,
-                    without_first(progress, finished),
-                )
+                scored = score_pairs(self.engine, codec, chunk, options, report)
             yield from itertools.islice(scored, finished, None)
 
     def score_ids(
         self,
-        pairs: Sequence[tuple[np.ndarray, np.ndarray, int]],
+        pairs: Sequence[EncodedPair],
         options: SearchOptions,
         stop: Callable[[], None] = lambda: None,
     ) -> list[float]:
         """Return the score of each target given its source: log-probability / length penalty.
 
         Args:
-            pairs: ids of source and target, without EOS, and a line number for errors.
             options: ``length_alpha`` and ``batch_tokens``.
             stop: called between batches; may raise an exception to stop.
 
         Raises:
             RunError: scores are NaN or infinite.
         """
-        from nmt.decoding.forced import EncodedPairs, forced_decode
-
-        self.model.eval()
+        plain = options.model_copy(update={"align": False})
         with self._finite_scores():
-            found = forced_decode(
-                self.model, EncodedPairs(pairs), options, self._forced_batcher, stop=stop
-            )
+            found = self.engine.score(pairs, plain, stop)
         return [
             sum(one.log_probs) / length_penalty(len(one.log_probs), options.length_alpha)
             for one in found
@@ -473,7 +386,9 @@ class Translator:
         inputs = [SearchInput(ids, line) for line, ids in enumerate(sources, 1) if len(ids)]
         codec = self.codec if tgt is None else self.codec.for_target(tgt)
         results = [BLANK] * len(sources)
-        for one, hypotheses in zip(inputs, self.search(inputs, checked, stop), strict=True):
+        with self._finite_scores():
+            found = self.engine.search(inputs, checked, stop)
+        for one, hypotheses in zip(inputs, found, strict=True):
             results[one.line - 1] = codec.decode_line([hypotheses], [one])[0]
         return results
 
@@ -486,15 +401,15 @@ class Translator:
             constraints: names of the ``LineConstraints`` that ``stream`` is given.
 
         Raises:
-            UserError: an option that is not allowed, options that exclude each other, or a tag
-                or a source language that the model does not have.
+            UserError: an option that is not allowed or that the engine does not support, options
+                that exclude each other, or a tag or a source language that the model does not have.
         """
-        options = search_options(self.decode, given, constraints)
+        options, sources = search_options(self.info.decode, given, constraints), self.info.sources
         self.codec.tag_ids(options.tag)  # an unknown one is an error
-        if self.sources and options.src not in (None, *self.sources):
+        if sources and options.src not in (None, *sources):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
-                + ", ".join(self.sources),
+                + ", ".join(sources),
                 at="src",
                 fix="choose one of these, or leave src out",
             )
@@ -504,152 +419,15 @@ class Translator:
                     "reverse_weight requires a model of the reverse direction",
                     fix="load it with --reverse RUN, in Python with reverse=RUN",
                 )
-            NoisyChannelRanker(self.reverse, self._codec_of(options), options)  # checks the model
+            noisy_channel.check_reverse(
+                self.reverse.codec, self.reverse.info, self.codec.for_tag(options.tag), options
+            )
+        self.engine.check_options(options, constraints)
         return options
 
-    def search(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each input, best first; samples in the order of their draws.
-
-        Every search calls this method, which another engine replaces. Inputs are searched in
-        batches of similar length, the longest first.
-
-        Args:
-            stop: see ``stream``.
-            progress: called with the number of lines of each batch.
-
-        Raises:
-            MachineError: a single input does not fit in memory, or a worker process was ended.
-            RunError: the model's scores are NaN or infinite.
-        """
-        from nmt.decoding.worker_pool import CAN_FORK
-        from nmt.model.cpu import kernels
-
-        if self.model.training:  # the call visits every module, which takes time for each sentence
-            self.model.eval()
-        order = sorted(range(len(inputs)), key=lambda row: (-len(inputs[row].ids), row))
-        results: list[list[Hypothesis]] = [[] for _ in inputs]
-        ordered = [inputs[row] for row in order]
-        sizes = [(len(one.ids) + 1) * options.beam for one in ordered]
-        on_cpu = self.device.type == "cpu"
-        if on_cpu:
-            kernels.load_if_worthwhile(sum(sizes))
-        large = len(inputs) > 1 and sum(sizes) >= MIN_PARALLEL_SIZE
-        parallel = large and on_cpu and self.workers > 1 and CAN_FORK
-        search_batches = self._search_in_workers if parallel else self._search_in_turn
-        batches = search_batches(ordered, sizes, options, stop)
-        with contextlib.closing(batches):
-            for batch, hypotheses in batches:
-                rows = order[batch.start : batch.stop]
-                for row, of_row in zip(rows, hypotheses, strict=True):
-                    results[row] = of_row
-                progress(sum(inputs[row].part == 0 for row in rows))
-        return results
-
-    def _search_in_workers(
-        self,
-        inputs: Sequence[SearchInput],
-        sizes: Sequence[int],
-        options: SearchOptions,
-        stop: Callable[[], None],
-    ) -> BatchResults:
-        """Yield the indices and hypotheses of each batch; each worker process searches one."""
-        from nmt.model.cpu import kernels
-
-        kernels.load()  # once, not in each process
-        batches = balanced_batches(sizes, options.batch_tokens, self.workers)
-        jobs = [(inputs[batch.start : batch.stop], options) for batch in batches]
-        keep = bool(self.model.for_inference)
-        results = self._pool.map(
-            self._search_job,
-            jobs,
-            self.workers if keep else min(self.workers, len(jobs)),
-            known=(self.model, self.codec),
-            keep=keep,
-            stop=stop,
-        )
-        with contextlib.closing(results):
-            yield from zip(batches, results, strict=True)
-
-    def _search_job(self, job: Job) -> list[list[Hypothesis]]:
-        return self._search_batch(*job, stop=lambda: None)  # the parent kills the worker instead
-
-    def _search_in_turn(
-        self,
-        inputs: Sequence[SearchInput],
-        sizes: Sequence[int],
-        options: SearchOptions,
-        stop: Callable[[], None],
-    ) -> BatchResults:
-        """Yield the indices and hypotheses of each batch; halve batches when memory is short."""
-
-        def search(batch: range) -> list[list[Hypothesis]]:
-            return self._search_batch(inputs[batch.start : batch.stop], options, stop)
-
-        return self._search_batcher.map(search, sizes, options.batch_tokens)
-
-    def _search_batch(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Callable[[], None],
-    ) -> list[list[Hypothesis]]:
-        """Search a batch with the model: plain, constrained or sampled, as the options say."""
-        import torch
-
-        from nmt.data.batches import collate_sources
-        from nmt.decoding.logits_processors import logits_processors
-        from nmt.decoding.search import beam_search
-        from nmt.decoding.strategies import selection_strategy
-
-        src, layout = collate_sources([one.ids for one in inputs])
-        layout = layout.to(self.device)
-        required = torch.tensor([one.required_length for one in inputs], device=self.device)
-        max_len = (layout.lengths + options.max_len_offset).maximum(required)
-        processors = logits_processors(
-            inputs, options, max_len, lambda: self._codec_of(options).strings
-        )
-        strategy = selection_strategy(inputs, options, max_len, processors)
-        # a plain search needs logits only of the types that the model can produce
-        types = None if processors or strategy is not None else self._allowed_ids
-        # without model.logit_mask, a model could produce the tags of sources, and MASK
-        reserved = [token for token in self.vocab.reserved_ids if self.model.allowed[token]]
-        forbidden = [PAD, BOS, *reserved] if options.allow_unk else [PAD, BOS, UNK, *reserved]
-        diverse = options.groups > 1  # the best of a group may be the second best of all
-        with torch.no_grad(), self._finite_scores(inputs):
-            state = self.model.start_decoding(
-                src.to(self.device), layout, options.beam, int(max_len.max()), types
-            )
-            results = beam_search(
-                state,
-                options.beam,
-                max_len,
-                options.length_alpha,
-                torch.tensor(forbidden, device=self.device),
-                options.beam if diverse else options.wanted,
-                processors,
-                strategy,
-                # each sample is a group: all start, and none displaces another
-                options.beam if options.sample else options.groups,
-                types,
-                stop,
-                options.stop_rule,
-            )
-        if diverse:
-            return [sorted(of, key=lambda h: -h.score)[: options.wanted] for of in results]
-        return results
-
     @contextlib.contextmanager
-    def _finite_scores(self, inputs: Sequence[SearchInput] | None = None) -> Iterator[None]:
+    def _finite_scores(self) -> Iterator[None]:
         """Turn NonFiniteScores into an error that names the line and the checkpoint.
-
-        Args:
-            inputs: the batch that is searched; None = the error has a line number.
 
         Raises:
             RunError: scores are NaN or infinite; ``Diverged`` if the model is in training.
@@ -657,13 +435,15 @@ class Translator:
         try:
             yield
         except NonFiniteScores as error:
-            line = error.number if inputs is None else inputs[error.number].line
-            kind = Diverged if self.source is None else RunError
-            raise kind(
-                f"the scores of line {line} are not finite: the weights hold NaN or are too large",
-                at=self.source,
-                fix="train with a lower learning rate, or clip gradients"
-                if self.source is None
-                else "choose another checkpoint of the run with --checkpoint"
-                + ("" if self.precision == "fp32" else ", or use --precision fp32"),
+            source = self.info.source
+            fix = "train with a lower learning rate, or clip gradients"
+            if source is not None:
+                fix = "choose another checkpoint of the run with --checkpoint"
+                if self.engine.precision != "fp32":
+                    fix += ", or use --precision fp32"
+            raise (Diverged if source is None else RunError)(
+                f"the scores of line {error.number} are not finite: the weights hold NaN or are "
+                "too large",
+                at=source,
+                fix=fix,
             ) from error

@@ -1,4 +1,4 @@
-"""Translate with CTranslate2: a search over encoded sentences, and the Translator that uses it."""
+"""Translate with CTranslate2: the engine, and the Translator of an exported folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from nmt.data.segmenters import load_segmenter
 from nmt.data.sentences import UsualLine
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.batching import greedy_batches
-from nmt.decoding.codec import SearchInput, Translation
+from nmt.decoding.codec import SearchInput, TextCodec, text_hash
+from nmt.decoding.engine import ModelInfo, TokenScores
 from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
+from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, UserError
-from nmt.export.metadata import read_metadata, verify_files
+from nmt.export.metadata import Metadata, read_metadata, verify_files
 from nmt.export.spec import (
     SPECIALS,
     check_supported,
@@ -48,8 +50,8 @@ SUPPORTED_OPTIONS = {
 BY_LOG_PROB = 1e-9
 
 
-class CTranslate2Search:
-    """Beam search by CTranslate2, with the results of a search by this toolkit: hypotheses as ids.
+class CTranslate2Engine:
+    """Beam search by CTranslate2; see ``nmt.decoding.engine.Engine``. It cannot score.
 
     CTranslate2 stops searching a sentence when K hypotheses have ended (stop rule count). This
     class ranks them by the requested length penalty.
@@ -62,20 +64,34 @@ class CTranslate2Search:
 
     Args:
         folder: contains CTranslate2's model.
-        vocab: the vocabulary of the folder.
-        suppressed: tokens that must not be produced, in addition to UNK.
+        codec: of the vocabulary and the segmenter of the folder.
+        metadata: of the folder.
         device: auto, cpu, cuda or cuda:N.
-        workers: batches that are searched at the same time on a CPU.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+        weights_hash: SHA-256 of the model.
     """
 
+    name = "ctranslate2"
+    precision = "fp32"  # that of the stored weights is part of their hash
+    can_score = False
+
     def __init__(
-        self, folder: Path, vocab: Vocab, suppressed: Sequence[str], device: str, workers: int = 1
+        self,
+        folder: Path,
+        codec: TextCodec,
+        metadata: Metadata,
+        device: str,
+        workers: int = 1,
+        weights_hash: str = "",
     ) -> None:
         library = require_ctranslate2()
+        workers, vocab = check_workers(workers), codec.vocab
         kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
+        self._hash = f"{text_hash(vocab, codec.segmenter)} {weights_hash}"
+        self.largest_offset = largest_offset(metadata.decode_config)
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
-        self.suppressed = [[token] for token in suppressed]
+        self.suppressed = [[token] for token in metadata.suppressed_tokens]
         self.ahead = 2 * workers  # batches, so that no thread waits for the next one
         # several translators of one thread each are faster than one of several threads
         self.translator = library.Translator(
@@ -86,35 +102,67 @@ class CTranslate2Search:
             intra_threads=max(1, num_threads() // workers),
         )
 
-    def search(
-        self,
-        sources: Sequence[np.ndarray],
-        options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-    ) -> list[list[Hypothesis]]:
-        """Return the n best hypotheses of each sentence, best first.
+        self.device: str = self.translator.device  # cpu or cuda: torch is not loaded
 
-        Args:
-            sources: ids of each sentence without EOS.
-            stop: called before each batch; may raise an exception to stop.
+    def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
+        """Check that CTranslate2 supports the options of a call.
 
         Raises:
-            MachineError: CTranslate2 failed, for example because memory is short.
-            NonFiniteScores: a sentence has a score that is NaN.
+            UserError: it does not support one of them, or not its value.
         """
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        by_length = sorted(range(len(sources)), key=lambda row: -len(sources[row]))
+        unsupported = [
+            name.replace("_", "-")
+            for name, field in SearchOptions.model_fields.items()
+            if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
+        ]
+        unsupported += sorted(constraints)
+        if options.stop_rule == "bound" and options.beam > 1:
+            unsupported.append("stop-rule bound")
+        if unsupported:
+            raise UserError(
+                f"engine ctranslate2 does not support {', '.join(unsupported)}",
+                fix="leave the option out, or translate a run folder with --engine torch",
+            )
+        if options.max_len_offset > self.largest_offset:
+            raise UserError(
+                "engine ctranslate2 does not support a max-len-offset above "
+                f"{self.largest_offset:,} with this model",
+                fix="give a smaller one, or translate a run folder with --engine torch",
+            )
+
+    def model_hash(self) -> str:
+        """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
+        return self._hash
+
+    def score(self, *arguments: Any, **options: Any) -> list[TokenScores]:
+        """Raise an error: CTranslate2 does not score given translations here."""
+        raise NotImplementedError
+
+    def search(
+        self,
+        inputs: Sequence[SearchInput],
+        options: SearchOptions,
+        stop: Callable[[], None] = lambda: None,
+        progress: Callable[[int], None] = lambda lines: None,
+    ) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of each input, best first.
+
+        ``stop`` is called before each batch, ``progress`` at the end.
+        """
+        results: list[list[Hypothesis]] = [[] for _ in inputs]
+        by_length = sorted(range(len(inputs)), key=lambda row: -len(inputs[row].ids))
         beyond_limit = defaultdict(list)
-        batches = iter(_batches(sources, by_length, options))
-        for row in self._search(sources, batches, options, results, stop):
-            beyond_limit[len(sources[row])].append(row)
-        batches = (b for rows in beyond_limit.values() for b in _batches(sources, rows, options))
-        self._search(sources, batches, options, results, stop)
+        batches = iter(_batches(inputs, by_length, options))
+        for row in self._search(inputs, batches, options, results, stop):
+            beyond_limit[len(inputs[row].ids)].append(row)
+        batches = (b for rows in beyond_limit.values() for b in _batches(inputs, rows, options))
+        self._search(inputs, batches, options, results, stop)
+        progress(sum(one.part == 0 for one in inputs))
         return [hypotheses[: options.wanted] for hypotheses in results]
 
     def _search(
         self,
-        sources: Sequence[np.ndarray],
+        inputs: Sequence[SearchInput],
         batches: Iterator[Sequence[int]],
         options: SearchOptions,
         results: list[list[Hypothesis]],
@@ -127,17 +175,17 @@ class CTranslate2Search:
         while True:
             for batch in itertools.islice(batches, self.ahead - len(pending)):
                 stop()
-                longest = len(sources[batch[0]])
+                longest = len(inputs[batch[0]].ids)
                 pending.append(
-                    (batch, self._submit([sources[row] for row in batch], longest, options))
+                    (batch, self._submit([inputs[row].ids for row in batch], longest, options))
                 )
             if not pending:
                 return beyond_limit
             batch, futures = pending.popleft()
-            longest = len(sources[batch[0]])
+            longest = len(inputs[batch[0]].ids)
             for row, future in zip(batch, futures, strict=True):
                 try:
-                    length, result = len(sources[row]), future.result()
+                    length, result = len(inputs[row].ids), future.result()
                 except RuntimeError as error:
                     raise MachineError(
                         f"CTranslate2 failed: {error}",
@@ -148,7 +196,7 @@ class CTranslate2Search:
                 if length < longest and max(map(len, result.hypotheses)) >= limit:
                     beyond_limit.append(row)
                 else:
-                    results[row] = self._rank(row, result, options)
+                    results[row] = self._rank(inputs[row].line, result, options)
 
     def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
         return self.translator.translate_batch(
@@ -166,7 +214,7 @@ class CTranslate2Search:
             return_end_token=True,
         )
 
-    def _rank(self, row: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
+    def _rank(self, line: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
@@ -174,7 +222,7 @@ class CTranslate2Search:
             finished = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
             if math.isnan(log_prob):
-                raise NonFiniteScores(row)
+                raise NonFiniteScores(line)
             # if fewer hypotheses than beams exist, the other beams hold masked tokens
             if log_prob > MASKED_LOGIT / 2:
                 ids = ids[: len(ids) - finished]
@@ -182,133 +230,21 @@ class CTranslate2Search:
         return sorted(hypotheses, key=lambda h: -h.score)
 
 
-class ExportedTranslator(Translator):
-    """A Translator that searches with CTranslate2; text and options are handled as without it.
-
-    Args:
-        folder: an exported folder, which may be deleted afterwards.
-        device: auto, cpu, cuda or cuda:N.
-        source: where the weights are from, for errors.
-        workers: batches that are searched at the same time on a CPU, each by a thread.
-
-    Raises:
-        UserError: the folder is damaged.
-    """
-
-    def __init__(self, folder: Path, device: str, source: str, workers: int) -> None:
-        weights = verify_files(folder)
-        metadata, decode = read_metadata(folder)
-        decode = decode.model_copy(update={"stop_rule": "count"})  # the only one of CTranslate2
-        segmenter, vocab = load_segmenter(folder), Vocab.load(folder)
-        precision = "fp32"  # that of the stored weights is part of the hash
-        self._init_text(
-            segmenter, vocab, metadata.src, metadata.tgt, decode, precision, source, workers
-        )
-        self.tag_targets, self.always_tagged = metadata.tag_targets, metadata.always_tagged
-        self.sources, self.codec.usual = metadata.sources, UsualLine(**metadata.usual_line)
-        self.engine = _open(folder, vocab, metadata.suppressed_tokens, device, workers)
-        self.device = self.engine.translator.device  # cpu or cuda, as text: torch is not loaded
-        if metadata.quantization:
-            print(
-                f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
-                f"in {self.engine.translator.compute_type} on this {self.device}",
-                file=sys.stderr,
-            )
-        self._model_hash = f"{self.text_hash} {weights}"
-
-    def search(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each input, best first, from CTranslate2."""
-        with self._finite_scores(inputs):
-            results = self.engine.search([one.ids for one in inputs], options, stop)
-        progress(sum(one.part == 0 for one in inputs))
-        return results
-
-    def model_hash(self) -> str:
-        """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
-        return self._model_hash
-
-    def score_stream(self, *texts: Any, **options: Any) -> Iterator[Translation]:
-        """Raise a UserError: CTranslate2 does not score given translations here."""
-        raise UserError(
-            "engine ctranslate2 cannot score given translations",
-            fix="pass a run folder, with --engine torch",
-        )
-
-    def check_options(
-        self, given: dict[str, Any], constraints: Set[str] = frozenset()
-    ) -> SearchOptions:
-        """Return the options of one call.
-
-        Raises:
-            UserError: CTranslate2 does not support one of them, or not its value.
-        """
-        options = super().check_options(given, constraints)
-        unsupported = [
-            name.replace("_", "-")
-            for name, field in SearchOptions.model_fields.items()
-            if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
-        ]
-        unsupported += sorted(constraints)
-        if options.stop_rule == "bound" and options.beam > 1:
-            unsupported.append("stop-rule bound")
-        if unsupported:
-            raise UserError(
-                f"engine ctranslate2 does not support {', '.join(unsupported)}",
-                fix="leave the option out, or translate a run folder with --engine torch",
-            )
-        if options.max_len_offset > (largest := largest_offset(self.decode)):
-            raise UserError(
-                f"engine ctranslate2 does not support a max-len-offset above {largest:,} with this "
-                "model",
-                fix="give a smaller one, or translate a run folder with --engine torch",
-            )
-        return options
-
-
-def open_exported(
-    runs: Sequence[str | Path],
-    device: str,
-    checkpoint: str,
-    precision: str,
-    workers: int,
-) -> Translator:
-    """Return what ``load_exported`` returns, for the arguments of ``load_translator``.
-
-    Raises:
-        UserError: several folders, or a precision, which CTranslate2 does not support here; or an
-            error of ``load_exported``.
-    """
-    if not runs:
-        raise UserError("no folder is given", fix="give one")
-    if len(runs) > 1:
-        raise UserError(
-            "CTranslate2 does not support ensembles",
-            fix="pass one folder, or only run folders from nmt-train",
-        )
-    if precision != "fp32":
-        raise UserError(
-            "--precision is not supported with CTranslate2",
-            fix="run nmt-export with --quantization, and translate with the exported folder",
-        )
-    return load_exported(runs[0], device, checkpoint, workers)
-
-
 def load_exported(
-    path: str | Path, device: str = "auto", checkpoint: str = "best", workers: int = 1
+    path: str | Path,
+    device: str = "auto",
+    checkpoint: str = "best",
+    workers: int = 1,
+    reverse: Translator | None = None,
 ) -> Translator:
-    """Return the translator of an exported folder, or of a run folder after a temporary export.
+    """Return a translator that searches with CTranslate2.
 
     Args:
-        path: a folder that nmt-export or nmt-train wrote.
+        path: a folder that nmt-export wrote; or a run folder, for a temporary export.
         device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
         checkpoint: of a run folder.
         workers: batches that are searched at the same time on a CPU, each by a thread.
+        reverse: see ``Translator``.
 
     Raises:
         UserError: CTranslate2 is not installed or does not support the model, or the folder is
@@ -322,39 +258,56 @@ def load_exported(
                 at="--checkpoint",
                 fix="pass --checkpoint to nmt-export, or translate the run folder",
             )
-        return ExportedTranslator(Path(path), device, str(path), workers)
+        return _load(Path(path), device, str(path), workers, reverse)
     original = Translator.load(path, "cpu", checkpoint)
     check_supported(original.transformer.config)
     with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
         from nmt.export.folder import write_folder
 
         write_folder(original, Path(folder), None)
-        assert original.source is not None
-        translator = ExportedTranslator(Path(folder), device, original.source, workers)
-    translator.recipe = original.recipe
-    return translator
+        return _load(Path(folder), device, original.info.source, workers, reverse)
 
 
-def _batches(
-    sources: Sequence[np.ndarray], rows: Sequence[int], options: SearchOptions
-) -> list[Sequence[int]]:
-    """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
-    sizes = [(len(sources[row]) + 1) * options.beam for row in rows]
-    return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]
-
-
-def _open(
-    folder: Path, vocab: Vocab, suppressed: Sequence[str], device: str, workers: int
-) -> CTranslate2Search:
+def _load(
+    folder: Path, device: str, source: str | None, workers: int, reverse: Translator | None
+) -> Translator:
+    """Return the translator of an exported folder, which may be deleted afterwards."""
+    weights_hash = verify_files(folder)
+    metadata = read_metadata(folder)
+    codec = TextCodec(
+        load_segmenter(folder),
+        Vocab.load(folder),
+        metadata.src,
+        metadata.tgt,
+        UsualLine(**metadata.usual_line),
+        metadata.tag_targets,
+    )
     try:
         tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
-        search = CTranslate2Search(folder, vocab, suppressed, device, workers)
-        if tokens != search.tokens:
+        engine = CTranslate2Engine(folder, codec, metadata, device, workers, weights_hash)
+        if tokens != engine.tokens:
             raise ValueError("vocab.txt and shared_vocabulary.json differ")
-        return search
     except (OSError, ValueError, RuntimeError, RecursionError) as error:
         raise UserError(
             f"CTranslate2's model cannot be read: {error}",
             at=str(folder),
             fix="export the run again with nmt-export",
         ) from error
+    if metadata.quantization:
+        print(
+            f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
+            f"in {engine.translator.compute_type} on this {engine.device}",
+            file=sys.stderr,
+        )
+    # the only stop rule of CTranslate2
+    decode = metadata.decode_config.model_copy(update={"stop_rule": "count"})
+    info = ModelInfo(decode, source, metadata.always_tagged, metadata.sources)
+    return Translator(engine, codec, info, reverse)
+
+
+def _batches(
+    inputs: Sequence[SearchInput], rows: Sequence[int], options: SearchOptions
+) -> list[Sequence[int]]:
+    """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
+    sizes = [(len(inputs[row].ids) + 1) * options.beam for row in rows]
+    return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]

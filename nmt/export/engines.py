@@ -7,6 +7,7 @@ takes a third of the time for a single sentence.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import NmtError, UserError
-from nmt.export.backend import CTranslate2Search, ExportedTranslator, open_exported
+from nmt.export.backend import CTranslate2Engine, load_exported
 from nmt.export.metadata import read_metadata, verify_files
 from nmt.export.spec import largest_offset
 from nmt.run.folder import is_export
@@ -43,14 +44,23 @@ SAME_RESULT = {
 }
 
 
-class AutoTranslator(Translator):
-    """A Translator of a run folder that lets CTranslate2 search where that is equal and faster.
+class AutoEngine:
+    """Searches with CTranslate2 where that is equal and faster, and elsewhere with torch.
 
     The export is made when it is first needed, and kept in the cache of the user.
+
+    Args:
+        translator: of a run folder, with torch.
     """
 
-    _faster: CTranslate2Search | None = None
-    _tried = False
+    name = f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
+    can_score = True
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator, self._torch = translator, translator.engine
+        self.device, self.precision = self._torch.device, self._torch.precision
+        self.check_options, self.model_hash = self._torch.check_options, self._torch.model_hash
+        self.score = self._torch.score
 
     def search(
         self,
@@ -60,53 +70,50 @@ class AutoTranslator(Translator):
         progress: Callable[[int], None] = lambda lines: None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
-        fits = options.max_len_offset <= largest_offset(self.decode)
-        engine = self._engine() if fits and finds_the_same(inputs, options) else None
-        if engine is None:
-            return super().search(inputs, options, stop, progress)
-        with self._finite_scores(inputs):
-            results = engine.search([one.ids for one in inputs], options, stop)
-        progress(sum(one.part == 0 for one in inputs))
-        return results
+        fits = options.max_len_offset <= largest_offset(self._translator.info.decode)
+        faster = self._ctranslate2 if fits and finds_the_same(inputs, options) else None
+        return (faster or self._torch).search(inputs, options, stop, progress)
 
-    def _engine(self) -> CTranslate2Search | None:
-        """Return CTranslate2 with this model, or None if that is impossible; say which, once."""
-        if not self._tried:
-            self._tried = True
-            try:
-                self._faster = self._export()
-                print(f"note: engine ctranslate2 for {WHERE_SAME}", file=sys.stderr)
-            except (NmtError, OSError, RuntimeError) as error:
-                reason = error.what if isinstance(error, NmtError) else str(error)
-                print(f"note: engine torch, because {reason}", file=sys.stderr)
-        return self._faster
+    @functools.cached_property
+    def _ctranslate2(self) -> CTranslate2Engine | None:
+        """CTranslate2 with this model, or None if that is impossible; says which, once."""
+        try:
+            engine = self._export()
+            print(f"note: engine ctranslate2 for {WHERE_SAME}", file=sys.stderr)
+            return engine
+        except (NmtError, OSError, RuntimeError) as error:
+            reason = error.what if isinstance(error, NmtError) else str(error)
+            print(f"note: engine torch, because {reason}", file=sys.stderr)
+            return None
 
-    def _export(self) -> CTranslate2Search:
+    def _export(self) -> CTranslate2Engine:
         """Return CTranslate2 with the cached export, which is made if it is missing.
 
         Raises:
             NmtError: CTranslate2 is not installed or does not support the model or the device.
         """
-        from nmt.decoding.ensemble import Ensemble
+        from nmt.decoding.torch_engine import TorchEngine
         from nmt.export.folder import export
+        from nmt.model.transformer import Transformer
 
-        if isinstance(self.model, Ensemble):
+        translator, engine = self._translator, self._torch
+        if not (isinstance(engine, TorchEngine) and isinstance(engine.model, Transformer)):
             raise UserError("CTranslate2 does not support ensembles")
-        if self.device.type != "cpu" or self.precision != "fp32":
+        if engine.device.type != "cpu" or engine.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
-        digest = hashlib.sha256(f"{nmt.__version__} {self.model_hash()}".encode())
-        for settings in (asdict(self.model.config), self.decode.model_dump()):
+        digest = hashlib.sha256(f"{nmt.__version__} {engine.model_hash()}".encode())
+        for settings in (asdict(engine.model.config), translator.info.decode.model_dump()):
             digest.update(json.dumps(settings).encode())
         folder = cache_folder() / digest.hexdigest()[:32]
         if not _is_intact(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             try:
-                export(self, folder, force=is_export(folder))
+                export(translator, folder, force=is_export(folder))
             except (UserError, FileExistsError):
                 if not _is_intact(folder):  # otherwise another process was faster
                     raise
-        suppressed = read_metadata(folder)[0].suppressed_tokens
-        return CTranslate2Search(folder, self.vocab, suppressed, "cpu", self.workers)
+        metadata = read_metadata(folder)
+        return CTranslate2Engine(folder, translator.codec, metadata, "cpu", engine.workers)
 
 
 def _is_intact(folder: Path) -> bool:
@@ -174,24 +181,25 @@ def load_translator(
     runs = [run] if isinstance(run, str | Path) else run
     exported = [one for one in runs if is_export(Path(one))]
     if engine == "ctranslate2" or (exported and engine != "torch"):
-        loaded = None if reverse is None else Translator.load(reverse, device)
-        translator = open_exported(runs, device, checkpoint, precision, workers)
-        translator.reverse = loaded
-        return translator
+        if len(runs) != 1:
+            raise UserError(
+                "CTranslate2 does not support ensembles" if runs else "no folder is given",
+                fix="pass one folder, or only run folders from nmt-train",
+            )
+        if precision != "fp32":
+            raise UserError(
+                "--precision is not supported with CTranslate2",
+                fix="run nmt-export with --quantization, and translate with the exported folder",
+            )
+        back = None if reverse is None else Translator.load(reverse, device)
+        return load_exported(runs[0], device, checkpoint, workers, back)
     if exported:
         raise UserError(
             "an exported folder has no weights for torch",
             at=str(exported[0]),
             fix="pass the run folder from nmt-train, or choose engine ctranslate2",
         )
-    kind = AutoTranslator if engine == "auto" else Translator
-    return kind.load(runs, device, checkpoint, precision, workers, reverse)
-
-
-def engine_name(translator: Translator) -> str:
-    """Return the engine of a translator, for people."""
-    if isinstance(translator, ExportedTranslator):
-        return "ctranslate2"
-    if isinstance(translator, AutoTranslator):
-        return f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
-    return "torch"
+    translator = Translator.load(runs, device, checkpoint, precision, workers, reverse)
+    if engine != "auto":
+        return translator
+    return Translator(AutoEngine(translator), translator.codec, translator.info, translator.reverse)

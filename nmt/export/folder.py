@@ -72,8 +72,8 @@ def export(
 
 def write_folder(translator: Translator, folder: Path, quantization: str | None) -> None:
     """Write the exported files of a model into an empty folder."""
-    model, vocab, segmenter = translator.transformer, translator.vocab, translator.segmenter
-    decode = translator.decode
+    model, codec, info = translator.transformer, translator.codec, translator.info
+    vocab, segmenter, decode = codec.vocab, codec.segmenter, info.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
     types = vocab.pieces(range(len(SPECIALS), len(vocab)))
     positions = LONGEST_SOURCE + largest_offset(decode)
@@ -82,12 +82,12 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     spec.save(str(folder))
     vocab.save(folder)
     save_segmenter(segmenter, folder)
-    sources = list(translator.sources or [translator.src])
-    languages = {translator.src, translator.tgt, *sources, *translator.tag_targets.values()}
+    sources = list(info.sources or [codec.src])
+    languages = {codec.src, codec.tgt, *sources, *codec.tag_targets.values()}
     metadata = Metadata(
         version=nmt.__version__,
-        src=translator.src,
-        tgt=translator.tgt,
+        src=codec.src,
+        tgt=codec.tgt,
         quantization=quantization,
         decode=decode.model_dump(),
         suppressed_tokens=[]
@@ -102,11 +102,11 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         },
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
         tags=vocab.tags,
-        tag_targets=dict(translator.tag_targets),
-        always_tagged=translator.always_tagged,
+        tag_targets=dict(codec.tag_targets),
+        always_tagged=info.always_tagged,
         sources=sources,
         rules={lang: base_language(lang) for lang in sorted(languages)},
-        usual_line=asdict(translator.codec.usual),
+        usual_line=asdict(codec.usual),
     )
     (folder / EXPORT_FILE).write_text(
         json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"

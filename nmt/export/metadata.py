@@ -62,9 +62,14 @@ class Metadata:
     rules: dict[str, str] = field(default_factory=dict)
     usual_line: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def decode_config(self) -> DecodeConfig:
+        """Return ``decode`` as the recipe's part."""
+        return DecodeConfig.model_validate(self.decode)
 
-def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
-    """Return the contents of nmt.json, and its decode settings as a DecodeConfig.
+
+def read_metadata(folder: Path) -> Metadata:
+    """Return the contents of nmt.json.
 
     Raises:
         UserError: the file is damaged, or another version wrote other settings into it.
@@ -73,7 +78,8 @@ def read_metadata(folder: Path) -> tuple[Metadata, DecodeConfig]:
     try:
         values = json.loads(read_text(path))
         metadata = Metadata(**values)
-        return metadata, DecodeConfig.model_validate(metadata.decode)
+        metadata.decode_config  # noqa: B018  an error if it is damaged
+        return metadata
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(
             f"cannot be read: {str(error).splitlines()[0]}",

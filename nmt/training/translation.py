@@ -17,6 +17,9 @@ from nmt.data.batches import Batch, collate, make_batches
 from nmt.data.buckets import buckets_for
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import EvalSet
+from nmt.decoding.codec import TextCodec
+from nmt.decoding.engine import ModelInfo
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
@@ -141,15 +144,9 @@ class Translation(Task[Transformer, Batch]):
     def _translator(self, model: Transformer) -> Translator:
         """Return a translator of this model; keep it, because it learns which batch sizes fit."""
         found = self._last_translator
-        if found is None or found.model is not model:
-            found = self._last_translator = Translator(
-                model,
-                self.prepared.segmenter,
-                self.prepared.vocab,
-                self.recipe.src,
-                self.recipe.tgt,
-                self.recipe.decode,
-                self.device,
-                workers=all_cores(),
-            )
+        if found is None or found.transformer is not model:
+            recipe, prepared = self.recipe, self.prepared
+            codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
+            engine = TorchEngine(model, codec, self.device, workers=all_cores())
+            found = self._last_translator = Translator(engine, codec, ModelInfo(recipe.decode))
         return found

@@ -95,9 +95,9 @@ def evaluate(
             raise Stopped
 
     tgt, model = split.langs[1], translator.transformer.eval()
-    nll, smoothed, tokens = _losses(model, split.corpus, recipe, translator.device, check)
+    nll, smoothed, tokens = _losses(model, split.corpus, recipe, check)
     sources = [split.corpus.src(row) for row in range(len(split.corpus))]
-    segmenter, moses = translator.segmenter, translator.segmenter.moses
+    segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
     hypotheses = translator.translate_ids(sources, check, tgt)
     texts = [h.text for h in hypotheses]
     words = [
@@ -118,7 +118,7 @@ def evaluate(
         *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
         tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
     ]
-    unk = translator.vocab.pieces([UNK])[0]
+    unk = translator.codec.vocab.pieces([UNK])[0]
     return TranslationEvaluation(
         scores,
         perplexity(nll / tokens),
@@ -135,7 +135,6 @@ def _losses(
     model: Transformer,
     corpus: EncodedCorpus,
     recipe: Recipe,
-    device: torch.device,
     check: Callable[[], None],
 ) -> tuple[float, float, int]:
     """Return the sums of cross-entropy and smoothed loss over non-blank pairs, and their tokens.
@@ -150,7 +149,7 @@ def _losses(
         corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
     ):
         check()
-        batch = collate(corpus, rows[batch_rows]).to(device)
+        batch = collate(corpus, rows[batch_rows]).to(model.allowed.device)
         # a type that the training targets lack is UNK to the model
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         sums = label_smoothed_loss(

@@ -18,6 +18,7 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConf
 from nmt.data.segmenters import Segmenter
 from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
+from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.export.backend import load_exported
 from tests.decoding.untrained import learned
@@ -182,7 +183,7 @@ def test_the_exported_program_translates_like_the_toolkit(
 ) -> None:
     """It prints the text of our own search and imports no module of this toolkit."""
     translator = made(words=text_of(kind), logit_mask=kind != "whitespace")
-    translator.decode = translator.decode.model_copy(update={"beam": 1})
+    translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
     controls = [LINES[0].replace(" ", char, 1) for char in "\r\t\0\x85"]
@@ -205,7 +206,7 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = made(words=text_of(kind))
-    translator.decode = translator.decode.model_copy(update={"beam": 1})
+    translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     translator.codec.usual = UsualLine(2)
     folder = tmp_path / "model"
     assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0

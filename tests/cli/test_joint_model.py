@@ -209,7 +209,7 @@ def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
 
     pytest.importorskip("ctranslate2")
     export(translator, tmp_path / "model")
-    assert nmt.load_translator(tmp_path / "model").target_of("<2fr>") == "fr"
+    assert nmt.load_translator(tmp_path / "model").codec.for_tag("<2fr>").tgt == "fr"
     program = runpy.run_path(str(tmp_path / "model" / "translate.py"))
     alone = program["Translator"](tmp_path / "model", device="cpu")
     found = SimpleNamespace(hypotheses=[["l&apos;", "homme"]])

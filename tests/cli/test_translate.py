@@ -35,6 +35,7 @@ from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
 from nmt.decoding.batching import read_chunks
 from nmt.decoding.codec import Translation, UnknownPieces
+from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions, as_flag, search_options
 from nmt.errors import Terminated, UserError
 from nmt.export.folder import export
@@ -57,12 +58,12 @@ class Translator:
     def load(*args):
         return Translator()
 
-    device, precision, always_tagged = "cpu", "fp32", False
+    engine = types.SimpleNamespace(
+        device="cpu", precision="fp32", model_hash=lambda: "capitals"
+    )
+    info = types.SimpleNamespace(always_tagged=False)
     unknown = types.SimpleNamespace(share=0.0, lines=7, lines_all_unknown=0)
     codec = types.SimpleNamespace(usual=types.SimpleNamespace(sentences=None))
-
-    def model_hash(self):
-        return "capitals"
 
     def check_options(self, given, constraints):
         return search_options(DecodeConfig(), given, constraints)
@@ -459,14 +460,10 @@ def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
 class Capitals:
     """A translator that returns each line in capitals and fails at "fail"."""
 
-    device = "cpu"
-    precision = "fp32"
-    always_tagged = False
+    engine = SimpleNamespace(device="cpu", precision="fp32", model_hash=lambda: "capitals")
+    info = ModelInfo(DecodeConfig())
     unknown = UnknownPieces()
     codec = SimpleNamespace(usual=UsualLine())
-
-    def model_hash(self) -> str:
-        return "capitals"
 
     def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
         return search_options(DecodeConfig(), given, constraints)

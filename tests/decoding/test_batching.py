@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -88,7 +89,7 @@ def test_one_long_sentence_does_not_shrink_the_other_batches() -> None:
 def test_batches_are_halved_until_they_fit(capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[int] = []
 
-    def work(batch: range) -> list[int]:
+    def work(batch: Sequence[int]) -> list[int]:
         asked.append(len(batch))
         if len(batch) > 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -96,7 +97,7 @@ def test_batches_are_halved_until_they_fit(capsys: pytest.CaptureFixture[str]) -
 
     batcher = HalvingBatcher(torch.device("cpu"))
     for _ in range(2):
-        results = list(batcher.map(work, [3] * 16, 1000))
+        results = list(batcher.map(work, range(16), [3] * 16, 1000))
         assert [list(batch) for batch, _ in results] == [result for _, result in results]
         assert list(itertools.chain.from_iterable(batch for batch, _ in results)) == list(range(16))
     assert asked == [16, 8, 4, 4, 4, 4, 4, 4, 4, 4]
@@ -104,4 +105,4 @@ def test_batches_are_halved_until_they_fit(capsys: pytest.CaptureFixture[str]) -
         capsys.readouterr().err == "note: out of memory on cpu; continuing with smaller batches\n"
     )
     with pytest.raises(MachineError, match=r"one sentence .* has 99 tokens"):
-        list(HalvingBatcher(torch.device("cpu")).map(lambda batch: work(range(6)), [99], 1000))
+        list(HalvingBatcher(torch.device("cpu")).map(lambda item: work(range(6)), [1], [99], 1000))

@@ -138,9 +138,11 @@ def test_unknown_pieces_of_the_source_are_counted(translator: Translator) -> Non
     lines = ["pan", "", "Ω", "☃☃ Ω", "o can ☃", "the"]
     translator.translate(lines)
     unknown = translator.unknown
-    pieces = [translator.segmenter.encode(line, "gl") for line in lines if line]
-    source = translator.vocab.types_of("src")
-    count = sum(i == 3 or not source[i] for line in pieces for i in translator.vocab.ids(line))
+    pieces = [translator.codec.segmenter.encode(line, "gl") for line in lines if line]
+    source = translator.codec.vocab.types_of("src")
+    count = sum(
+        i == 3 or not source[i] for line in pieces for i in translator.codec.vocab.ids(line)
+    )
     assert (unknown.pieces, unknown.unknown) == (sum(map(len, pieces)), count)
     assert (unknown.lines, unknown.lines_with_unknown, unknown.lines_all_unknown) == (5, 4, 3)
     assert unknown.first == [3, 4, 6]

@@ -193,7 +193,7 @@ def test_translations_satisfy_their_constraints(
     ]
     found = list(translator.stream(lines, beam=beam, n_best=1, **given))
     assert len(found) == len(lines)
-    segmenter = translator.segmenter
+    segmenter = translator.codec.segmenter
 
     def words(text: str) -> str:
         return "".join(map(segmenter.surface, segmenter.encode(text, "en")))
@@ -324,7 +324,7 @@ def test_every_unknown_phrase_is_produced(
         ((best,),) = translator.stream(
             ["pan"], prefix=[prefix], require=[phrases], beam=beam, allow_unk=allow_unk
         )
-        output = spaced("".join(map(translator.segmenter.surface, best.pieces)))
+        output = spaced("".join(map(translator.codec.segmenter.surface, best.pieces)))
         assert output.startswith(f" {prefix}")
         for phrase in phrases:
             assert spaced(phrase) in output, (output, phrases)
@@ -377,9 +377,11 @@ def test_a_forbidden_phrase_that_the_segmenter_removes_is_an_error(
 ) -> None:
     """Models with other normalization rules than those that nmt learns remove characters."""
     translator = untrained()
-    encode = translator.segmenter.encode
+    encode = translator.codec.segmenter.encode
     monkeypatch.setattr(
-        translator.segmenter, "encode", lambda line, lang: encode(line.replace("\u200b", ""), lang)
+        translator.codec.segmenter,
+        "encode",
+        lambda line, lang: encode(line.replace("\u200b", ""), lang),
     )
     with pytest.raises(UserError, match=r"forbid_all: .*removes all"):
         translator.translate(["pan"], forbid_all=["\u200b"])
@@ -388,7 +390,7 @@ def test_a_forbidden_phrase_that_the_segmenter_removes_is_an_error(
 def test_phrases_of_bytes_are_found_like_others() -> None:
     config = SentencePieceConfig(vocab_size=330, byte_fallback=True)
     translator = untrained(segment=config)
-    segmenter, strings = translator.segmenter, translator.codec.strings
+    segmenter, strings = translator.codec.segmenter, translator.codec.strings
 
     def contains(text: str, phrase: str) -> bool:
         string = f" {strings.join(segmenter.encode(text, 'en')).strip(' ')} "

@@ -13,10 +13,9 @@ from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding import codec as codec_module
 from nmt.decoding import forced as forced_module
-from nmt.decoding.batching import HalvingBatcher
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import EncodedPairs, forced_decode, word_alignment
-from nmt.decoding.mbr import UTILITIES, MbrRanker
+from nmt.decoding.forced import word_alignment
+from nmt.decoding.mbr import UTILITIES, rank
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -32,7 +31,7 @@ def translator() -> Translator:
 
 
 def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
-    return translator.vocab.ids(translator.segmenter.encode(clean_line(line), lang))
+    return translator.codec.vocab.ids(translator.codec.segmenter.encode(clean_line(line), lang))
 
 
 # ---------------------------------------------------------------- log-probabilities by token
@@ -63,7 +62,7 @@ def test_log_probabilities_of_a_line_in_parts(
     long = " ".join(LINES)
     (best,) = translator.n_best([long], 1, token_scores=True, align=True)[0]
     assert sum(best.token_log_probs) == pytest.approx(best.log_prob, abs=1e-3)
-    words = translator.segmenter.moses.tokenize(long, "gl")
+    words = translator.codec.segmenter.moses.tokenize(long, "gl")
     assert max(i for i, _ in best.alignment) > len(words) // 2  # also in later parts
     assert max(i for i, _ in best.alignment) < len(words)
 
@@ -77,7 +76,7 @@ def test_outputs_of_the_search_get_the_scores_of_the_search(translator: Translat
         (line, of_line[0])
         for line, of_line in zip(LINES, translator.n_best(LINES, 1), strict=True)
         if of_line[0].finished
-        and translator.segmenter.encode(of_line[0].text, "en") == of_line[0].pieces
+        and translator.codec.segmenter.encode(of_line[0].text, "en") == of_line[0].pieces
     ]
     assert pairs
     scored = translator.score([line for line, _ in pairs], [h.text for _, h in pairs])
@@ -92,10 +91,12 @@ def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator: Transl
     targets = ["the dog", "I see the old cat, sir.", "señor pan", "it is", "x", "the the the"]
     scored = translator.score(LINES, targets, length_alpha=1.0, batch_tokens=30)
     again = translator.score(LINES[::-1], targets[::-1], length_alpha=1.0)[::-1]
-    known = translator.vocab.types_of("tgt")
+    known = translator.codec.vocab.types_of("tgt")
     for line, target, s, other in zip(LINES, targets, scored, again, strict=True):
         ids = encoded(translator, target, "en")
-        rows = log_probs(translator.model, batch_of([[*encoded(translator, line), EOS]], [ids]))
+        rows = log_probs(
+            translator.transformer, batch_of([[*encoded(translator, line), EOS]], [ids])
+        )
         tokens = [i if known[i] else UNK for i in [*ids, EOS]]
         expected = [float(rows[place, token]) for place, token in enumerate(tokens)]
         np.testing.assert_allclose(s.token_log_probs, expected, atol=1e-4)
@@ -124,7 +125,7 @@ def test_blank_lines_long_lines_and_missing_lines(
 
 def test_an_ensemble_of_equal_models_equals_the_model(translator: Translator) -> None:
     twice = untrained()
-    twice.model = Ensemble([twice.transformer, twice.transformer])
+    twice.engine.model = Ensemble([twice.transformer, twice.transformer])
     found, expected = (
         t.n_best(LINES, 3, token_scores=True, align=True) for t in (twice, translator)
     )
@@ -139,11 +140,11 @@ def test_an_ensemble_of_equal_models_equals_the_model(translator: Translator) ->
 def test_an_ensemble_computes_the_mean_of_the_probabilities() -> None:
     members = [untrained(seed=seed) for seed in (2, 3)]
     both = untrained()
-    both.model = Ensemble([member.transformer for member in members])
+    both.engine.model = Ensemble([member.transformer for member in members])
     (best,) = both.n_best([LINES[0]], 1, token_scores=True)[0]
-    ids = both.vocab.ids(best.pieces)
+    ids = both.codec.vocab.ids(best.pieces)
     batch = batch_of([[*encoded(both, LINES[0]), EOS]], [ids])
-    mean = np.mean([np.exp(log_probs(m.model, batch).numpy()) for m in members], axis=0)
+    mean = np.mean([np.exp(log_probs(m.transformer, batch).numpy()) for m in members], axis=0)
     tokens = [*ids, EOS][: len(best.token_log_probs)]
     expected = [math.log(mean[place, token]) for place, token in enumerate(tokens)]
     np.testing.assert_allclose(best.token_log_probs, expected, atol=1e-4)
@@ -182,12 +183,11 @@ def test_attention_weights_are_those_of_the_forward_pass(translator: Translator)
 def test_a_piece_is_never_aligned_to_padding_and_the_batch_does_not_matter(
     translator: Translator,
 ) -> None:
-    batcher, model = HalvingBatcher(translator.device), translator.transformer.eval()
     sources = [np.array([5, 6, 7, 8]), np.array([9, 5])]
     targets = [np.array([8, 5]), np.array([5, 9, 5])]
-    pairs = EncodedPairs(list(zip(sources, targets, [1, 2], strict=True)))
+    pairs = list(zip(sources, targets, [1, 2], strict=True))
     together, apart, plain = (
-        forced_decode(model, pairs, SearchOptions(batch_tokens=size, align=align), batcher)
+        translator.engine.score(pairs, SearchOptions(batch_tokens=size, align=align))
         for size, align in ((4096, True), (1, True), (4096, False))
     )
     assert [f.aligned for f in together] == [f.aligned for f in apart]
@@ -206,9 +206,9 @@ def test_words_are_linked_if_any_of_their_pieces_are() -> None:
 
 def test_alignments_stay_within_the_words_of_both_sides(translator: Translator) -> None:
     for line, of_line in zip(LINES, translator.n_best(LINES, 2, align=True), strict=True):
-        source = translator.segmenter.moses.tokenize(line, "gl")
+        source = translator.codec.segmenter.moses.tokenize(line, "gl")
         for h in of_line:
-            words = translator.segmenter.decode_tokenized(h.pieces, "en").split()
+            words = translator.codec.segmenter.decode_tokenized(h.pieces, "en").split()
             assert {j for _, j in h.alignment} == set(range(len(words)))
             assert {i for i, _ in h.alignment} <= set(range(len(source)))
 
@@ -229,7 +229,7 @@ def test_utilities_equal_the_sentence_scores_of_sacrebleu(name: str) -> None:
             assert compare(extract(hyp), extract(ref)) == pytest.approx(value, abs=1e-9)
     for hyp in total:
         total[hyp] = sum(metric.sentence_score(hyp, [ref]).score for ref in TEXTS)
-    ranked = [TEXTS[place] for place in MbrRanker(name, "en").rank(TEXTS)]
+    ranked = [TEXTS[place] for place in rank(TEXTS, name, "en")]
     assert sorted(ranked) == sorted(total)
     values = [total[text] for text in ranked]
     assert values == sorted(values, reverse=True)
@@ -243,7 +243,7 @@ def test_mbr_outputs_the_candidate_most_similar_to_the_others(
     found = translator.n_best(LINES, 2, mbr="chrf", candidates=6, **options)
     for of_line, chosen in zip(candidates, found, strict=True):
         texts = [h.text for h in of_line]
-        expected = [texts[place] for place in MbrRanker("chrf", "en").rank(texts)][:2]
+        expected = [texts[place] for place in rank(texts, "chrf", "en")][:2]
         assert [h.text for h in chosen] == expected
     assert translator.translate(["", *LINES], mbr="bleu", candidates=4)[0] == ""
     with pytest.raises(UserError, match=r"candidates \(8\) must not exceed beam \(4\)"):

@@ -109,7 +109,6 @@ def test_each_sentence_is_ranked_by_a_reverse_model() -> None:
     both = translator()
     both.reverse = untrained(seed=4)
     both.reverse.codec.src, both.reverse.codec.tgt = "en", "gl"
-    both.reverse.src, both.reverse.tgt = "en", "gl"
     options: dict[str, Any] = {"reverse_weight": 3.0, "candidates": 6}
     alone = [best[0] for best in both.stream(SENTENCES, **options)]
     assert both.translate([LINE], **options) == [joined(alone)]

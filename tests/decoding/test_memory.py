@@ -31,7 +31,7 @@ def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
     def search(inputs: Sequence[SearchInput], options: Any, stop: Any) -> list[list[Hypothesis]]:
         return [[Hypothesis([5, 6], -1.0, -1.0, True)] * options.n_best for _ in inputs]
 
-    monkeypatch.setattr(translator, "_search_batch", search)
+    monkeypatch.setattr(translator.engine, "_search_batch", search)
     return translator
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmt.cli import translate as command
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.data.vocab import tag_piece
-from nmt.decoding.codec import MAX_SOURCE_PIECES
+from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from tests.decoding.untrained import LINES, PAIRS, learned, untrained
+from tests.decoding.untrained import LINES, PAIRS, learned, translator_of, untrained
 from tests.export.cases import run_folder
 
 
@@ -30,9 +30,7 @@ def model(
     pieces = [piece for tag in tags for piece in tag_piece(tag)]
     vocab = vocab.with_counts(Counter(pieces), Counter(), pieces)
     made = untrained(seed, words=(segmenter, vocab))
-    return Translator(
-        made.model, made.segmenter, made.vocab, src, tgt, made.decode, torch.device("cpu")
-    )
+    return translator_of(made.transformer, TextCodec(segmenter, vocab, src, tgt), made.info.decode)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +113,7 @@ def test_given_translations_have_scores_that_do_not_need_the_reverse_model(
     plain: Translator,
 ) -> None:
     both, back = model("gl", "en", 3), model("en", "gl", 4)
-    back.always_tagged = True
+    back.info = replace(back.info, always_tagged=True)
     both.reverse = back
     assert both.score(["o can"], ["the dog"]) == plain.score(["o can"], ["the dog"])
 
@@ -147,7 +145,7 @@ def test_tokenized_text_reaches_the_reverse_model_as_tokens() -> None:
     (candidates,) = plain.n_best([line], 6)
     sums = []
     for one in candidates:
-        words = plain.segmenter.decode_tokenized(one.pieces, "en")
+        words = plain.codec.segmenter.decode_tokenized(one.pieces, "en")
         sums.append(one.score + 5 * back.score([words], [line])[0].score)
     plain.reverse = back
     chosen = plain.translate([line], candidates=6, reverse_weight=5)
@@ -156,7 +154,7 @@ def test_tokenized_text_reaches_the_reverse_model_as_tokens() -> None:
 
 def test_a_tag_chooses_the_language_of_the_reverse_model(plain: Translator) -> None:
     back = model("en", "es", 7, tags=("<2gl>",))
-    back.tag_targets = {"<2gl>": "gl"}
+    back.codec.tag_targets = {"<2gl>": "gl"}
     both = model("gl", "en", seed=3)
     both.reverse = back
     with pytest.raises(UserError, match="translates en to es, but it must translate en to gl"):
@@ -176,7 +174,7 @@ def test_a_tag_chooses_the_language_of_the_reverse_model(plain: Translator) -> N
         ({"src": "es"}, {}, "translates es to gl, but it must translate en to gl"),
         ({"tgt": "pt"}, {}, "translates en to pt, but it must translate en to gl"),
         ({}, {"reverse_tag": "<2gl>"}, "no tag <2gl>; its tags: none"),
-        ({"always_tagged": True}, {}, "always saw a tag before its source"),
+        ({}, {}, "always saw a tag before its source"),
         ({}, {"mbr": "bleu", "reverse_weight": 1}, "mbr cannot be combined with reverse_weight"),
         ({}, {"candidates": 4, "n_best": 5}, "must not exceed candidates"),
         ({}, {"reverse_weight": -1}, "reverse_weight: -1 is not"),
@@ -187,7 +185,8 @@ def test_a_reverse_model_or_options_that_do_not_fit_are_errors(
 ) -> None:
     both, back = model("gl", "en", 3), model("en", "gl", 4)
     for name, value in change.items():
-        setattr(back, name, value)
+        setattr(back.codec, name, value)
+    back.info = replace(back.info, always_tagged="always saw" in message)
     both.reverse = back
     with pytest.raises(UserError, match=message) as caught:
         both.stream(LINES, **options)

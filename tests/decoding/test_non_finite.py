@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import torch
 
 from nmt.cli.translate import main
 from nmt.decoding.codec import SearchInput
-from nmt.decoding.loaded_run import load_run
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, UserError
 from nmt.export.backend import load_exported
 from nmt.export.folder import export
+from nmt.run.folder import RunFolder
 from tests.decoding.untrained import LINES, untrained
 from tests.export.cases import made, run_folder
 
@@ -25,8 +26,8 @@ def broken(value: float, for_inference: bool = False) -> Translator:
     translator = untrained()
     break_weights(translator, value)
     if for_inference:
-        translator.model.prepare_for_inference(torch.float32)
-    translator.source = "runs/x/checkpoints/u000007"
+        translator.transformer.prepare_for_inference(torch.float32)
+    translator.info = replace(translator.info, source="runs/x/checkpoints/u000007")
     return translator
 
 
@@ -65,7 +66,7 @@ def test_non_finite_scores_are_an_error(call: str, value: float, for_inference: 
 
 def test_a_model_in_training_has_diverged() -> None:
     translator = broken(float("nan"))
-    translator.source = None
+    translator.info = replace(translator.info, source=None)
     with pytest.raises(Diverged, match="not finite") as caught:
         translator.translate(LINES)
     assert "learning rate" in str(caught.value.fix)
@@ -74,11 +75,11 @@ def test_a_model_in_training_has_diverged() -> None:
 def test_the_error_names_the_line_with_non_finite_scores() -> None:
     """One broken embedding breaks only the lines that contain it."""
     translator = untrained()
-    row = translator.vocab.ids(translator.segmenter.encode("señor", "gl"))[0]
+    row = translator.codec.vocab.ids(translator.codec.segmenter.encode("señor", "gl"))[0]
     with torch.no_grad():
         translator.transformer.embed.weight[row] = float("nan")
     # both sides share the table, so break a type that the target side lacks
-    translator.model.allowed[row] = False
+    translator.transformer.allowed[row] = False
     with pytest.raises(RunError, match="line 3 "):
         translator.translate(["pan", "pan", "señor", "pan"])
 
@@ -97,7 +98,7 @@ def test_the_command_names_the_checkpoint(
     assert main(argv) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    name = load_run(run, "best").checkpoint.name
+    name = RunFolder(run).best()
     assert f"{run}/checkpoints/{name}: the scores of line 1 are not finite" in err
 
 

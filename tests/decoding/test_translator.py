@@ -20,13 +20,14 @@ from nmt.decoding import codec as codec_module
 from nmt.decoding import translator as translator_module
 from nmt.decoding.codec import BLANK, Translation, part_ends
 from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.model.cpu import kernels
 from nmt.model.incremental import DecodeState
 from nmt.model.layout import Layout
 from tests.decoding.exhaustive import Prefix, Scores, slow_beam_search
-from tests.decoding.untrained import LINES, untrained
+from tests.decoding.untrained import LINES, translator_of, untrained
 from tests.model_cases import batch_of, log_probs
 
 BLANKS = ["", "  ", "\t", "\u00a0", "\u3000 ", "\u200b", "\ufeff", "\r"]
@@ -47,7 +48,9 @@ def translator() -> Translator:
 
 
 def ids_of(translator: Translator, line: str) -> list[int]:
-    return translator.vocab.ids(translator.segmenter.encode(clean_line(line), translator.src))
+    return translator.codec.vocab.ids(
+        translator.codec.segmenter.encode(clean_line(line), translator.codec.src)
+    )
 
 
 def full_forward(translator: Translator, sources: Sequence[list[int]]) -> Scores:
@@ -56,7 +59,7 @@ def full_forward(translator: Translator, sources: Sequence[list[int]]) -> Scores
     @functools.cache
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
         batch = batch_of([[*sources[sentence], EOS]], [list(prefix)])
-        return log_probs(translator.model, batch)[-1].double().numpy()
+        return log_probs(translator.transformer, batch)[-1].double().numpy()
 
     return scores
 
@@ -74,20 +77,20 @@ def assert_close(found: Sequence[Translation], expected: Sequence[Translation]) 
 
 
 def test_a_search_without_logits_of_impossible_types_finds_the_same(translator):
-    allowed = translator.model.allowed
+    allowed = translator.transformer.allowed
     assert int((~allowed).sum()) > 8
     seen = []
-    start_decoding = type(translator.model).start_decoding
+    start_decoding = type(translator.transformer).start_decoding
 
     def spy(self, src, layout, beam, max_len, types=None):
         seen.append(types)
         return start_decoding(self, src, layout, beam, max_len, types)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(translator.model), "start_decoding", spy)
+        patch.setattr(type(translator.transformer), "start_decoding", spy)
         found = translator.n_best(LINES, 2)
         assert seen[0].equal(allowed.nonzero()[:, 0])
-        patch.setattr(translator, "_allowed_ids", None)  # None = logits of all types
+        patch.setattr(translator.engine, "_allowed_ids", None)  # None = logits of all types
         for of_line, expected in zip(found, translator.n_best(LINES, 2), strict=True):
             assert_close(of_line, expected)
         assert seen[-1] is None
@@ -102,7 +105,7 @@ def test_cached_search_equals_re_running_the_prefix(translator: Translator, beam
         expected = slow_beam_search(
             scores, sentence, beam, len(source) + 1 + 4, 0.6, (PAD, BOS, UNK)
         )
-        pieces = [translator.vocab.pieces(ids) for ids, *_ in expected]
+        pieces = [translator.codec.vocab.pieces(ids) for ids, *_ in expected]
         assert [h.pieces for h in of_line] == pieces
         assert [h.finished for h in of_line] == [e[3] for e in expected]
         np.testing.assert_allclose([h.score for h in of_line], [e[2] for e in expected], rtol=1e-4)
@@ -113,8 +116,10 @@ def test_scores_are_the_log_probability_of_the_output(translator: Translator) ->
     seen = set()
     for line, of_line in zip(LINES, translator.n_best(LINES, 4), strict=True):
         for h in of_line:
-            ids = translator.vocab.ids(h.pieces)
-            rows = log_probs(translator.model, batch_of([[*ids_of(translator, line), EOS]], [ids]))
+            ids = translator.codec.vocab.ids(h.pieces)
+            rows = log_probs(
+                translator.transformer, batch_of([[*ids_of(translator, line), EOS]], [ids])
+            )
             tokens = [*ids, EOS] if h.finished else ids
             log_prob = sum(float(rows[place, token]) for place, token in enumerate(tokens))
             assert h.log_prob == pytest.approx(log_prob, abs=1e-4)
@@ -141,16 +146,16 @@ def test_text_is_detokenized(translator: Translator) -> None:
     """No marks of the segmentation remain."""
     for of_line in translator.n_best(LINES, 4):
         for h in of_line:
-            assert h.text == translator.segmenter.decode(h.pieces, "en")
+            assert h.text == translator.codec.segmenter.decode(h.pieces, "en")
             assert "@@" not in h.text
             assert not {"<unk>", "<s>", "</s>", "<pad>"} & set(h.pieces)
 
 
 def test_unk_is_produced_only_if_allowed(translator: Translator) -> None:
     likely = untrained(eos_bias=0.0)
-    assert likely.model.out_bias is not None
+    assert likely.transformer.out_bias is not None
     with torch.no_grad():
-        likely.model.out_bias[UNK] += 9.0
+        likely.transformer.out_bias[UNK] += 9.0
     assert "<unk>" in likely.translate(["pan"], allow_unk=True)[0]
     assert "<unk>" not in likely.translate(["pan"])[0]
 
@@ -159,8 +164,10 @@ def test_a_beam_larger_than_the_target_types_produces_no_masked_type(
     translator: Translator,
 ) -> None:
     """Types that only the source side has are impossible, not just unlikely."""
-    possible = set(translator.vocab.pieces(np.flatnonzero(translator.vocab.types_of("tgt"))))
-    beam = len(translator.vocab) + 5
+    possible = set(
+        translator.codec.vocab.pieces(np.flatnonzero(translator.codec.vocab.types_of("tgt")))
+    )
+    beam = len(translator.codec.vocab) + 5
     (found,) = translator.n_best(["pan"], beam, max_len_offset=1, beam=beam)
     assert len(found) > 20
     for h in found:
@@ -175,11 +182,9 @@ def test_a_beam_larger_than_the_target_types_ignores_the_padding_of_logits(
     """The output projection rounds 62 types up to 64 columns, fewer than the beam."""
     monkeypatch.setattr(kernels, "_compiled", kernels.load() if compiled else None)
     few = untrained(segment=SentencePieceConfig(vocab_size=330, byte_fallback=True))
-    few.model.allowed[:] = False
-    few.model.allowed[:62] = True
-    few = Translator(
-        few.model, few.segmenter, few.vocab, "gl", "en", few.decode, torch.device("cpu")
-    )
+    few.transformer.allowed[:] = False
+    few.transformer.allowed[:62] = True
+    few = translator_of(few.transformer, few.codec, few.info.decode)
     (found,) = few.n_best(["pan"], 70, max_len_offset=1)
     assert len(found) == 70
     assert all(h.log_prob > -1e4 for h in found)
@@ -237,14 +242,14 @@ def test_skipped_lines_do_not_change_others_whose_scores_depend_on_the_batch(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, skip: int
 ) -> None:
     """As those in bf16 do: sums of products depend on the shape of a matrix."""
-    search = Translator._search_batch
+    search = TorchEngine._search_batch
 
-    def by_batch(self: Translator, inputs: Any, *others: Any) -> list[list[Hypothesis]]:
-        found = search(self, inputs, *others)
+    def by_batch(self: TorchEngine, inputs: Any, **others: Any) -> list[list[Hypothesis]]:
+        found = search(self, inputs, **others)
         return [[replace(one, log_prob=len(inputs) + inputs[0].line) for one in of] for of in found]
 
     monkeypatch.setattr(translator_module, "CHUNK_SIZE", 4)
-    monkeypatch.setattr(Translator, "_search_batch", by_batch)
+    monkeypatch.setattr(TorchEngine, "_search_batch", by_batch)
     lines = [LINES[n % len(LINES)] for n in range(12)]
     reported: list[int] = []
     expected = list(translator.stream(lines))
@@ -333,7 +338,7 @@ def limit_memory(
 ) -> list[int]:
     """Let larger batches run out of memory; return the list of requested sizes."""
     asked: list[int] = []
-    start_decoding = translator.model.start_decoding
+    start_decoding = translator.transformer.start_decoding
 
     def limited(src: torch.Tensor, layout: Layout, *sizes: int) -> DecodeState:
         asked.append(layout.shape[0])
@@ -341,7 +346,7 @@ def limit_memory(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return start_decoding(src, layout, *sizes)
 
-    monkeypatch.setattr(translator.model, "start_decoding", limited)
+    monkeypatch.setattr(translator.transformer, "start_decoding", limited)
     return asked
 
 
@@ -442,7 +447,7 @@ def test_a_long_line_is_translated_in_parts_with_a_note(
     expected = translator.translate(LINES[:2])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
-    strings = [translator.segmenter.surface(p) for p in translator.codec.source_pieces(long)]
+    strings = [translator.codec.segmenter.surface(p) for p in translator.codec.source_pieces(long)]
     ends = part_ends(strings, 20)
     count = len(ends)
     assert count > 2

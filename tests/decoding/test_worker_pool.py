@@ -21,13 +21,13 @@ import pytest
 import torch
 from numba.core.compiler_lock import global_compiler_lock
 
-from nmt.decoding import translator as translator_module
+from nmt.decoding import torch_engine as engine_module
 from nmt.decoding import worker_pool as worker_pool_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import WorkerPool, all_cores
 from nmt.errors import MachineError, UserError
-from tests.decoding.untrained import LINES, untrained
+from tests.decoding.untrained import LINES, translator_of, untrained
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked only on Linux")
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ MANY = [*LINES * 4, "", "pan"]
 
 @pytest.fixture(autouse=True)
 def no_process_or_file_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(translator_module, "MIN_PARALLEL_SIZE", 0)
+    monkeypatch.setattr(engine_module, "MIN_PARALLEL_SIZE", 0)
     before = torch.get_num_threads()
     gc.collect()
     open_files = os.listdir("/proc/self/fd")
@@ -54,18 +54,18 @@ def running() -> set[int | None]:
 
 def with_workers(seed: int = 2) -> Translator:
     translator = untrained(seed)
-    translator.workers = 2
+    translator.engine.workers = 2
     return translator
 
 
 @contextlib.contextmanager
 def in_this_process(translator: Translator) -> Iterator[None]:
-    translator.workers = 1
+    translator.engine.workers = 1
     try:
         yield
         assert running() == set()
     finally:
-        translator.workers = 2
+        translator.engine.workers = 2
 
 
 def mapped(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
@@ -125,9 +125,7 @@ def test_a_library_call_does_not_fork_unless_asked(monkeypatch: pytest.MonkeyPat
 def test_a_wrong_number_of_workers_is_an_error(workers: Any) -> None:
     one = untrained()
     with pytest.raises(UserError, match=r"workers: .* from 1 to 1024"):
-        Translator(
-            one.model, one.segmenter, one.vocab, "gl", "en", one.decode, one.device, workers=workers
-        )
+        translator_of(one.transformer, one.codec, one.info.decode, workers)
 
 
 def test_all_cores_is_what_the_system_and_torch_allow(
@@ -143,14 +141,14 @@ def test_all_cores_is_what_the_system_and_torch_allow(
 
 def test_workers_are_kept_if_the_weights_cannot_change() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     first = translator.translate(MANY)
     processes = running()
     assert len(processes) == 2
     assert translator.translate(MANY) == first
     assert len(translator.translate(MANY, beam=2, length_alpha=0.0)) == len(first)
     assert running() == processes
-    translator.workers = 3
+    translator.engine.workers = 3
     assert translator.translate(MANY) == first
     assert len(running()) == 3
     assert not running() & processes
@@ -160,7 +158,7 @@ def test_an_ensemble_keeps_its_workers_if_no_model_can_change() -> None:
     models = [with_workers(seed).transformer for seed in (2, 3)]
     models[0].prepare_for_inference(torch.float32)
     translator = with_workers()
-    translator.model = Ensemble(models)
+    translator.engine.model = Ensemble(models)
     translator.translate(MANY)
     assert running() == set()
     models[1].prepare_for_inference(torch.float32)
@@ -173,7 +171,7 @@ def test_the_next_call_sees_changed_weights() -> None:
     before = translator.translate(MANY)
     assert running() == set()
     with torch.no_grad():
-        for parameter in translator.model.parameters():
+        for parameter in translator.transformer.parameters():
             parameter.mul_(-1.0)
     after = translator.translate(MANY)
     with in_this_process(translator):
@@ -182,7 +180,7 @@ def test_the_next_call_sees_changed_weights() -> None:
 
 def test_workers_that_ended_while_idle_are_started_again() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     before = running()
     for process in before:
@@ -197,14 +195,14 @@ def test_workers_that_ended_while_idle_are_started_again() -> None:
 
 def test_workers_follow_autocast_and_the_model_of_the_caller() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     translator.translate(MANY)
     processes = running()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         translator.translate(MANY)
         assert not running() & processes
     processes = running()
-    translator.model = with_workers(3).model
+    translator.engine.model = with_workers(3).transformer
     found = translator.translate(MANY)
     assert not running() & processes
     assert found == with_workers(3).translate(MANY)
@@ -216,7 +214,7 @@ class Failed(Exception):
 
 def test_a_call_works_while_the_exception_of_another_is_handled() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
 
     def fail(lines: int) -> None:
@@ -231,7 +229,7 @@ def test_a_call_works_while_the_exception_of_another_is_handled() -> None:
 
 def test_a_call_within_a_call_works() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     inner = []
 
@@ -266,7 +264,7 @@ def test_workers_in_use_are_not_used_by_another_call() -> None:
 
 def test_a_deep_copy_has_its_own_workers() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     expected = translator.translate(MANY)
     twin = copy.deepcopy(translator)
     assert twin.translate(MANY) == expected
@@ -275,7 +273,7 @@ def test_a_deep_copy_has_its_own_workers() -> None:
 
 def test_threads_do_not_disturb_each_other() -> None:
     translator = with_workers()
-    translator.model.prepare_for_inference(torch.float32)
+    translator.transformer.prepare_for_inference(torch.float32)
     lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
     found: dict[int, list[str]] = {}
 

@@ -10,6 +10,10 @@ import torch
 from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.segmenters import Segmenter, learn_segmenter
 from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.codec import TextCodec
+from nmt.decoding.engine import ModelInfo
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
@@ -66,4 +70,12 @@ def untrained(
         assert model.out_bias is not None
         model.out_bias[EOS] += eos_bias
     settings = DecodeConfig(**{"max_len_offset": 4, **decode})
-    return Translator(model, segmenter, vocab, "gl", "en", settings, torch.device("cpu"))
+    return translator_of(model, TextCodec(segmenter, vocab, "gl", "en"), settings)
+
+
+def translator_of(
+    model: Transformer | Ensemble, codec: TextCodec, decode: DecodeConfig, workers: int = 1
+) -> Translator:
+    """Return a translator that searches with torch on a CPU, as a model in training has it."""
+    engine = TorchEngine(model, codec, torch.device("cpu"), workers=workers)
+    return Translator(engine, codec, ModelInfo(decode))

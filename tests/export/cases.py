@@ -28,11 +28,12 @@ from nmt.data.report import (
 )
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.decoding.codec import TextCodec, text_hash
 from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import TrainState, save_checkpoint
 from nmt.run.lifecycle import TrainingFolder
-from tests.decoding.untrained import learned
+from tests.decoding.untrained import learned, translator_of
 from tests.model_cases import NORM_NAMES
 
 CORPUS = Path(__file__).parents[2] / "../shared/data/ted-gl-en"
@@ -115,30 +116,34 @@ def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: An
             parameter *= 3
         if model.out_bias is not None:
             model.out_bias[EOS] += 5
-    decode = DecodeConfig(max_len_offset=4)
-    return Translator(model.eval(), segmenter, vocab, "gl", "en", decode, torch.device("cpu"))
+    codec = TextCodec(segmenter, vocab, "gl", "en")
+    return translator_of(model.eval(), codec, DecodeConfig(max_len_offset=4))
 
 
 def run_folder(translator: Translator, path: Path) -> Path:
     """Write a run folder with this model as its only checkpoint."""
-    config = dataclasses.asdict(translator.model.config)
+    config, codec = dataclasses.asdict(translator.transformer.config), translator.codec
     text = yaml.safe_dump(
         {
-            "src": translator.src,
-            "tgt": translator.tgt,
+            "src": codec.src,
+            "tgt": codec.tgt,
             "data": {"train": "train", "dev": "dev"},
-            "segment": {"kind": translator.segmenter.kind},
+            "segment": {"kind": codec.segmenter.kind},
             "model": {key: "none" if value is None else value for key, value in config.items()},
-            "decode": translator.decode.model_dump(),
+            "decode": translator.info.decode.model_dump(),
         }
     )
     recipe = recipe_from_text(text, "recipe")
     with TrainingFolder(path, recipe) as run:
-        translator.vocab.save(path)
-        save_segmenter(translator.segmenter, path)
-        state = TrainState(1, best_update=1, text_hash=translator.text_hash)
-        save_checkpoint(run, state, translator.model.state_dict(), {}, keep=1)
-        if (usual := translator.codec.usual).sentences is not None:
+        codec.vocab.save(path)
+        save_segmenter(codec.segmenter, path)
+        state = TrainState(
+            1,
+            best_update=1,
+            text_hash=text_hash(codec.vocab, codec.segmenter),
+        )
+        save_checkpoint(run, state, translator.transformer.state_dict(), {}, keep=1)
+        if (usual := codec.usual).sentences is not None:
             train = SplitReport(9, 9, {}, {}, 0, {}, sentences={usual.sentences: 9})
             lengths = {"src": Lengths(100, 1, 1, 1, 1), "tgt": Lengths(100, 1, 1, 1, 1)}
             report = CorpusReport({"train": train}, {}, SharedPairs(0, 0), LanguageFindings([], []))
@@ -159,7 +164,7 @@ def their_search(
     """
     src, layout = collate_sources(sources)
     limits = (layout.lengths + offset).tolist()
-    state = translator.model.start_decoding(src, layout, beam, max(limits))
+    state = translator.transformer.start_decoding(src, layout, beam, max(limits))
     total = torch.full((len(sources), beam), -torch.inf)
     total[:, 0] = 0
     tokens = torch.full((len(sources), beam), BOS)

@@ -11,18 +11,21 @@ import pytest
 
 from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS
-from nmt.decoding.codec import MAX_SOURCE_PIECES
+from nmt.decoding.codec import MAX_SOURCE_PIECES, SearchInput
+from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.backend import CTranslate2Search, ExportedTranslator
+from nmt.export.backend import CTranslate2Engine, load_exported
 from nmt.export.folder import export
+from nmt.export.metadata import read_metadata
 from tests.export.cases import ids, made, their_search
 
 pytest.importorskip("ctranslate2")
 pytestmark = pytest.mark.cpu
 SOURCES = [source for source, _ in ids()[:40]]
+INPUTS = [SearchInput(source) for source in SOURCES]
 
 
 @pytest.fixture(scope="module")
@@ -31,20 +34,20 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> CTranslate2Search:
+def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> CTranslate2Engine:
     folder = tmp_path_factory.mktemp("export") / "model"
     export(translator, folder)
-    return CTranslate2Search(folder, translator.vocab, [], "cpu")
+    return CTranslate2Engine(folder, translator.codec, read_metadata(folder), "cpu")
 
 
 @pytest.mark.parametrize("ngram", [0, 2])
 def test_greedy_search_equals_the_torch_search(
-    translator: Translator, engine: CTranslate2Search, ngram: int
+    translator: Translator, engine: CTranslate2Engine, ngram: int
 ) -> None:
     options = {"beam": 1, "max_len_offset": 3, "no_repeat_ngram": ngram}
     ours = translator.translate_ids(SOURCES, **options)
-    found = engine.search(SOURCES, SearchOptions(**options))
-    assert [translator.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
+    found = engine.search(INPUTS, SearchOptions(**options))
+    assert [translator.codec.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
     assert [f.finished for (f,) in found] == [h.finished for h in ours]
     assert {f.finished for (f,) in found} == {True, False}
 
@@ -52,19 +55,19 @@ def test_greedy_search_equals_the_torch_search(
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize(("beam", "offset"), [(2, 20), (5, 3), (8, 20)])
 def test_beam_search_equals_the_torch_search_by_count(
-    translator: Translator, engine: CTranslate2Search, beam: int, offset: int, alpha: float
+    translator: Translator, engine: CTranslate2Engine, beam: int, offset: int, alpha: float
 ) -> None:
     options = {"beam": beam, "max_len_offset": offset, "length_alpha": alpha, "allow_unk": True}
     ours = translator.translate_ids(SOURCES, stop_rule="count", **options)
-    found = engine.search(SOURCES, SearchOptions(**options))
-    assert [translator.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
+    found = engine.search(INPUTS, SearchOptions(**options))
+    assert [translator.codec.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
 
 
 @pytest.mark.parametrize("alpha", [0.6, 1.5])
 def test_hypotheses_are_ranked_by_the_requested_penalty(
-    translator: Translator, engine: CTranslate2Search, alpha: float
+    translator: Translator, engine: CTranslate2Engine, alpha: float
 ) -> None:
-    found = engine.search(SOURCES, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
+    found = engine.search(INPUTS, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
     theirs = their_search(translator, SOURCES, 4, 3, power=0)
     for ours, expected in zip(found, theirs, strict=True):
         numbers = [(row, x, float(x / length_penalty(len(row), alpha))) for row, x in expected]
@@ -78,24 +81,24 @@ def test_hypotheses_are_ranked_by_the_requested_penalty(
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("offset", [1, 3, 20])
 def test_results_do_not_depend_on_batches_or_order(
-    engine: CTranslate2Search, beam: int, offset: int
+    engine: CTranslate2Engine, beam: int, offset: int
 ) -> None:
     """Some hypotheses end before their length limit, some at it."""
     options = SearchOptions(beam=beam, max_len_offset=offset)
     order = list(range(len(SOURCES)))
     Random(1).shuffle(order)
-    together = engine.search(SOURCES, options)
+    together = engine.search(INPUTS, options)
     alone = options.model_copy(update={"batch_tokens": 1})
-    apart = engine.search([SOURCES[i] for i in order], alone)
+    apart = engine.search([INPUTS[i] for i in order], alone)
     assert [together[i][0].ids for i in order] == [of_one[0].ids for of_one in apart]
     assert {f.finished for (f,) in together} == {True, False}
 
 
-def test_options_reach_the_search(translator: Translator, engine: CTranslate2Search) -> None:
-    (none,) = engine.search(SOURCES[:1], SearchOptions(length_alpha=0, n_best=2))
+def test_options_reach_the_search(translator: Translator, engine: CTranslate2Engine) -> None:
+    (none,) = engine.search(INPUTS[:1], SearchOptions(length_alpha=0, n_best=2))
     assert len(none) == 2
     assert [f.score for f in none] == [f.log_prob for f in none]
-    short = engine.search(SOURCES, SearchOptions(max_len_offset=1))
+    short = engine.search(INPUTS, SearchOptions(max_len_offset=1))
     lengths = [len(f.ids) + f.finished - len(s) for s, (f,) in zip(SOURCES, short, strict=True)]
     assert max(lengths) == 2
 
@@ -105,9 +108,9 @@ def test_the_longest_output_has_positions(tmp_path: Path, offset: int) -> None:
     """Of the longest source with a tag, for a model that always repeats one piece."""
     translator = made(dim=4, heads=1, enc_layers=1, dec_layers=1)
     translator.transformer.out_bias.data[ids()[0][1][0]] = 100
-    translator.decode = DecodeConfig(max_len_offset=offset)
+    translator.info = ModelInfo(DecodeConfig(max_len_offset=offset))
     export(translator, tmp_path / "model")
-    exported = ExportedTranslator(tmp_path / "model", "cpu", "", workers=1)
+    exported = load_exported(tmp_path / "model", "cpu")
     largest = max(1534, offset)
     source = np.full(MAX_SOURCE_PIECES + 1, EOS + 2)
     (found,) = exported.translate_ids([source], beam=1, max_len_offset=largest)
@@ -119,16 +122,17 @@ def test_the_longest_output_has_positions(tmp_path: Path, offset: int) -> None:
 
 def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path: Path) -> None:
     translator = made()
-    translator.model.allowed[:] = False
-    translator.model.allowed[[EOS, 7]] = True
+    translator.transformer.allowed[:] = False
+    translator.transformer.allowed[[EOS, 7]] = True
     export(translator, tmp_path / "model")
-    engine = CTranslate2Search(tmp_path / "model", translator.vocab, [], "cpu")
-    (found,) = engine.search(SOURCES[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
+    metadata = read_metadata(tmp_path / "model")
+    engine = CTranslate2Engine(tmp_path / "model", translator.codec, metadata, "cpu")
+    (found,) = engine.search(INPUTS[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
 
 
-def test_a_search_can_be_stopped_between_two_batches(engine: CTranslate2Search) -> None:
+def test_a_search_can_be_stopped_between_two_batches(engine: CTranslate2Engine) -> None:
     """CTranslate2 cannot cancel a batch, so at most a few are submitted ahead."""
     submitted, submit = 0, engine._submit
 
@@ -142,10 +146,10 @@ def test_a_search_can_be_stopped_between_two_batches(engine: CTranslate2Search) 
             raise TimeoutError
 
     options = SearchOptions(batch_tokens=1)
-    expected = [best.ids for (best,) in engine.search(SOURCES, SearchOptions())]
+    expected = [best.ids for (best,) in engine.search(INPUTS, SearchOptions())]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_submit", count)
         with pytest.raises(TimeoutError):
-            engine.search(SOURCES, options, stop)
+            engine.search(INPUTS, options, stop)
         assert submitted == 5
-    assert [best.ids for (best,) in engine.search(SOURCES, options)] == expected
+    assert [best.ids for (best,) in engine.search(INPUTS, options)] == expected

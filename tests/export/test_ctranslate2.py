@@ -51,7 +51,7 @@ class Exported:
         self.engine = ctranslate2.Translator(
             str(folder), inter_threads=1, intra_threads=1, compute_type=compute
         )
-        types = translator.vocab.pieces(range(len(SPECIALS), len(translator.vocab)))
+        types = translator.codec.vocab.pieces(range(len(SPECIALS), len(translator.codec.vocab)))
         self.tokens = [*SPECIALS, *types]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
 
@@ -83,7 +83,7 @@ class Exported:
 def check_log_probs(translator: Translator, exported: Exported) -> None:
     sources, targets = (list(side) for side in zip(*ids(), strict=True))
     batch = batch_of([[*row, EOS] for row in sources], targets)
-    ours = log_probs(translator.model, batch).gather(1, batch.tgt_out[:, None])[:, 0].numpy()
+    ours = log_probs(translator.transformer, batch).gather(1, batch.tgt_out[:, None])[:, 0].numpy()
     theirs = exported.score(sources, targets)
     assert len(ours) == sum(map(len, targets)) + COUNT
     np.testing.assert_allclose(theirs, ours, rtol=0, atol=5e-5)
@@ -120,7 +120,7 @@ def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
     CTranslate2's default epsilon of 1e-6 would be as large as their mean square.
     """
     translator = made(norm_place="post", fixnorm=False, bias=False)
-    *gains, _ = (p for name, p in translator.model.named_parameters() if name.endswith(".g"))
+    *gains, _ = (p for name, p in translator.transformer.named_parameters() if name.endswith(".g"))
     with torch.no_grad():
         for gain in gains:
             gain *= 1e-3
@@ -140,7 +140,7 @@ def test_quantized_weights_are_small_and_close_to_fp32(
     other = Exported(translator, tmp_path / "other", "float32", quantization=kind)
     difference = other.score(sources, targets) - exact.score(sources, targets)
     assert np.abs(difference).mean() <= bound
-    numbers = sum(p.numel() for p in translator.model.parameters())
+    numbers = sum(p.numel() for p in translator.transformer.parameters())
     size = (tmp_path / "other" / "model.bin").stat().st_size
     assert size < 1.15 * numbers * weight + 2048 * 64 * position
 
@@ -160,7 +160,7 @@ def test_a_quantized_trained_model_still_translates_on_this_cpu(
     """
     translator = Translator.load(trained, "cpu")
     lines = lines_of_digits(200, seed=5, longest=LONGEST)
-    encode, number = translator.segmenter.encode, translator.vocab.ids
+    encode, number = translator.codec.segmenter.encode, translator.codec.vocab.ids
     sources = [np.array(number(encode(line, "gl"))) for line in lines]
     targets = [np.array(number(encode(reverse(line), "en"))) for line in lines]
     exact = Exported(translator, tmp_path / "exact")
@@ -174,8 +174,8 @@ def test_a_quantized_trained_model_still_translates_on_this_cpu(
 def test_equal_tables_are_stored_once(tmp_path: Path) -> None:
     translator = made(activation="relu2", ffn_dim=400)
     export(translator, tmp_path / "model")
-    numbers = sum(p.numel() for p in translator.model.parameters())
-    positions = 2048 * translator.model.config.dim
+    numbers = sum(p.numel() for p in translator.transformer.parameters())
+    positions = 2048 * translator.transformer.config.dim
     gains = 8 * 16 * 2  # ScaleNorm's g is exported as vectors
     size = (tmp_path / "model" / "model.bin").stat().st_size
     assert size < 4 * (numbers + positions + gains) + 10_000

@@ -16,6 +16,7 @@ from nmt.cli import export as command
 from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.codec import MAX_SOURCE_PIECES
+from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.backend import load_exported
@@ -34,7 +35,7 @@ def translator() -> Translator:
     # CTranslate2 gives the probability of UNK, and of EOS at the first position, to the others
     with torch.no_grad():
         translator.transformer.out_bias[[UNK, EOS]] -= torch.tensor([15.0, 5.0])
-    translator.decode = translator.decode.model_copy(update={"beam": 1})
+    translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     return translator
 
 
@@ -202,7 +203,7 @@ def test_a_reverse_model_chooses_among_the_candidates_of_an_exported_folder(
     run: Path, exported: Path, tmp_path: Path
 ) -> None:
     other = made(seed=3)
-    other.src, other.tgt = "en", "gl"
+    other.codec.src, other.codec.tgt = "en", "gl"
     folder = run_folder(other, tmp_path / "reverse")
     reverse = Translator.load(folder, "cpu")
     options = {"candidates": 4, "reverse_weight": 2}

@@ -83,7 +83,7 @@ def test_a_model_prepared_for_inference_translates_and_scores_as_before():
     layers = [m for m in prepared.transformer.modules() if isinstance(m, InferenceLinear)]
     assert len(layers) == 4 + 2 * 7  # encoder layer: qkv, out, fc1, fc2; decoder: q, kv, out too
     assert not any(isinstance(m, torch.nn.Linear) for m in prepared.transformer.modules())
-    assert prepared.model_hash() == plain.model_hash()
+    assert prepared.engine.model_hash() == plain.engine.model_hash()
     translations = plain.translate(LINES)
     assert prepared.translate(LINES) == translations
     for ours, theirs in zip(

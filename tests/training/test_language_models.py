@@ -413,7 +413,7 @@ def test_no_translation_has_the_mask_of_the_parent(tmp_path):
     translator = Translator.load(tmp_path / "run", "cpu")
     (tmp_path / "exported").mkdir()
     with torch.no_grad():  # the most likely type of all
-        translator.transformer.out_bias[translator.vocab.reserved_ids] = 100.0
+        translator.transformer.out_bias[translator.codec.vocab.reserved_ids] = 100.0
     assert "<mask>" not in translator.translate(["1 2 3"])[0]
     write_folder(translator, tmp_path / "exported", None)
     exported = load_translator(tmp_path / "exported", "cpu")

@@ -93,10 +93,9 @@ def heat_maps(
                 chosen.append(example)
                 pairs.append(pair)
         maps = attention_maps(
-            translator.model,
+            translator.transformer,
             codec,
             pairs[:SENTENCES],
-            translator.device,
             outputs.tag(run),
             src,
         )

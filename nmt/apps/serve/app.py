@@ -223,8 +223,8 @@ class Service:
         return JSONResponse(
             {
                 "model": name,
-                "src": options.get("src") or model.translator.src,
-                "tgt": model.translator.target_of(options.get("tag")),
+                "src": options.get("src") or model.translator.codec.src,
+                "tgt": model.translator.codec.for_tag(options.get("tag")).tgt,
                 "seconds": seconds,
                 "lines": results,
             }
@@ -293,7 +293,7 @@ class Service:
                 )
         options = model.translator.check_options(given)
         # mbr and groups enlarge the beam; the recipe's own beam is always allowed
-        largest = max(self.limits.beam, model.translator.decode.beam)
+        largest = max(self.limits.beam, model.translator.info.decode.beam)
         if options.beam > largest:
             raise Refused(
                 422,

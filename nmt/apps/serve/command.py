@@ -218,12 +218,12 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
 
 def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
     """Return the translator of a folder, ready for the first request, and its engine."""
-    from nmt.export.engines import engine_name, load_translator
+    from nmt.export.engines import load_translator
 
     translator = load_translator(
         path, args.device, args.checkpoint, args.precision, engine=args.engine
     )
-    engine = engine_name(translator)
+    engine = translator.engine.name
     if engine != "ctranslate2":
         from nmt.model.cpu import kernels
 

@@ -52,13 +52,13 @@ class ServedModel:
         """Return what a client needs to know of the model."""
         return {
             "name": self.name,
-            "src": self.translator.src,
-            "tgt": self.translator.tgt,
+            "src": self.translator.codec.src,
+            "tgt": self.translator.codec.tgt,
             "engine": self.engine,
-            "device": str(self.translator.device),
-            "precision": self.translator.precision,
-            "beam": self.translator.decode.beam,
-            "tags": self.translator.vocab.tags,
+            "device": str(self.translator.engine.device),
+            "precision": self.translator.engine.precision,
+            "beam": self.translator.info.decode.beam,
+            "tags": self.translator.codec.vocab.tags,
             "token_scores": self.scores,
             "align": self.align,
         }
@@ -101,7 +101,7 @@ class ServedModel:
 
     def _other_script(self, line: str, src: str | None) -> float:
         """Return the share of letters that no source language is written with; 0 = not known."""
-        languages = [src] if src else self.translator.sources or [self.translator.src]
+        languages = [src] if src else self.translator.info.sources or [self.translator.codec.src]
         scripts = [script_of(language) for language in languages]
         known = [script for script in scripts if script is not None]
         return 1 - script_share(line, " ".join(known)) if len(known) == len(scripts) else 0.0

@@ -87,7 +87,7 @@ def export_hub(
             corpora=_corpora(run),
             pairs=_training_pairs(report),
             warnings=[str(warning) for warning in report.get("warnings", [])],
-            packages=packages(translator.segmenter),
+            packages=packages(translator.codec.segmenter),
             quantization=quantization,
             license_id=license_id,
             code=code,

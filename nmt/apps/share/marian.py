@@ -113,14 +113,14 @@ def export_transformers(
 def _write(translator: Translator, folder: Path) -> None:
     model = translator.transformer
     config, weights = fold(model.state_dict(), model.config, model.allowed)
-    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + translator.decode.max_len_offset)
+    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + translator.info.decode.max_len_offset)
     converted = transformers_weights(config, weights, positions)
     tensors = {
         name: tensor.float().clone(memory_format=torch.contiguous_format)
         for name, tensor in converted.items()
     }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    vocab, decode = translator.vocab, translator.decode
+    vocab, decode = translator.codec.vocab, translator.info.decode
     generation = {
         "bos_token_id": BOS,
         "decoder_start_token_id": BOS,
@@ -134,8 +134,8 @@ def _write(translator: Translator, folder: Path) -> None:
     }
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": translator.src,
-        "target_lang": translator.tgt,
+        "source_lang": translator.codec.src,
+        "target_lang": translator.codec.tgt,
         "model_max_length": MAX_SOURCE_PIECES,
         "pad_token": SPECIAL_NAMES[PAD],
         "eos_token": SPECIAL_NAMES[EOS],
@@ -151,14 +151,14 @@ def _write(translator: Translator, folder: Path) -> None:
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
-    (content,) = translator.segmenter.files().values()
+    (content,) = translator.codec.segmenter.files().values()
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(content)
-    form = translator.segmenter.moses.form
+    form = translator.codec.segmenter.moses.form
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     readme = template.substitute(
-        src=translator.src,
-        tgt=translator.tgt,
+        src=translator.codec.src,
+        tgt=translator.codec.tgt,
         model_class=transformers_class(config)[0],
         length_alpha=f"{decode.length_alpha:g}",
         length_penalty=generation["length_penalty"],

@@ -158,7 +158,7 @@ class SyntheticCorpus:
         from nmt.run.folder import RunFolder, is_export
 
         run = Path(args.run[0])
-        trained = read_metadata(run)[0] if is_export(run) else RunFolder.open(run).recipe()
+        trained = read_metadata(run) if is_export(run) else RunFolder.open(run).recipe()
         given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
         thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
         # checked here, because it is part of a file name
@@ -217,7 +217,7 @@ class SyntheticCorpus:
         Translations are tokenized text if the training text of the run was, so that both sides of
         the corpus are in the form of that text.
         """
-        segmenter, lang = translator.segmenter, self._langs[1]
+        segmenter, lang = translator.codec.segmenter, self._langs[1]
         tokenized = segmenter.moses.tokenized
 
         def format_line(number: int, t: Translation) -> str:

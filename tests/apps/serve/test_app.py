@@ -105,7 +105,7 @@ def test_a_text_is_translated_line_by_line_by_the_named_model(client: TestClient
 
 
 def test_the_answer_names_the_languages_of_the_request(service: Service) -> None:
-    service.models["one"].translator.tag_targets = {"": "fr"}  # of text without a tag
+    service.models["one"].translator.codec.tag_targets = {"": "fr"}  # of text without a tag
     client = TestClient(service.guard, base_url=LOCAL)
     answer = client.post("/translate", json={"text": "o can", "src": "pt"}).json()
     assert (answer["src"], answer["tgt"]) == ("pt", "fr")

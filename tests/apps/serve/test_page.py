@@ -297,7 +297,7 @@ def test_scripts_from_right_to_left_are_shown_so(page: Page) -> None:
     pieces = TARGET.split()
     best = Translation(pieces, TARGET, -1.0, -1.0, True)
     translator.stream = lambda lines, **options: iter([[best]] * len(lines))
-    translator.tgt = "ar"
+    translator.codec.tgt = "ar"
     page.type(SOURCE)
     page.until(lambda: page.lines() == [TARGET])
     assert page.find(".box").get_attribute("lang") == "ar"

@@ -65,7 +65,7 @@ def test_transformers_computes_the_same(
     found = torch.cat(
         [rows[: len(t) + 1] for rows, t in zip(logits.log_softmax(-1), targets, strict=True)]
     )
-    expected = log_probs(translator.model, batch_of(sources, targets))
+    expected = log_probs(translator.transformer, batch_of(sources, targets))
     possible = expected > -1000  # masked types have about -1e4, and its rounding
     torch.testing.assert_close(found[possible], expected[possible], rtol=0, atol=1e-4)
     assert bool((found[~possible] < -1000).all())
@@ -73,7 +73,7 @@ def test_transformers_computes_the_same(
         LINES, sources, translator.translate(LINES, beam=1), strict=True
     ):
         inputs = tokenizer([line], return_tensors="pt")
-        limit = len(source) + translator.decode.max_len_offset
+        limit = len(source) + translator.info.decode.max_len_offset
         output = theirs.generate(**inputs, num_beams=1, max_new_tokens=limit)
         assert tokenizer.decode(output[0], skip_special_tokens=True) == translation
 

@@ -22,6 +22,7 @@ from nmt.cli import translate
 from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation, UnknownPieces
+from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.runtime import files
 
@@ -44,19 +45,17 @@ class Reversing:
     stop: Callable[[int], None] = lambda line: None
     translated: list[str] = field(default_factory=list)
 
-    device, precision, source, tgt = "cpu", "fp32", "run/checkpoints/u000001", "gl"
-    unknown, recipe, always_tagged = UnknownPieces(), None, False
-    codec = types.SimpleNamespace(usual=UsualLine())
+    engine = types.SimpleNamespace(device="cpu", precision="fp32", model_hash=lambda: "reversing")
+    info = ModelInfo(DecodeConfig(), "run/checkpoints/u000001")
+    unknown = UnknownPieces()
 
     @property
-    def segmenter(self) -> Any:
-        return types.SimpleNamespace(
+    def codec(self) -> Any:
+        segmenter = types.SimpleNamespace(
             moses=types.SimpleNamespace(tokenized=self.tokenized),
             decode_tokenized=lambda pieces, lang: " ".join(pieces),
         )
-
-    def model_hash(self) -> str:
-        return "reversing"
+        return types.SimpleNamespace(usual=UsualLine(), segmenter=segmenter)
 
     def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
         return search_options(DecodeConfig(), given, constraints)
