@@ -113,7 +113,7 @@ def test_keys_that_a_resumed_run_may_change_may_change(run):
 def test_a_checkpoint_without_the_recipe_loads_as_before(run):
     forget_recipe(run)
     edit(run, "beam: 2", "beam: 3")
-    assert load_translator(run).decode.beam == 3
+    assert load_translator(run).info.decode.beam == 3
 
 
 def test_best_names_a_checkpoint_by_its_weights(run, capsys):
@@ -220,7 +220,7 @@ def test_an_edited_export_is_used_without_its_hashes(model):
     with pytest.raises(UserError, match="delete SHA256SUMS"):
         load_translator(model, "cpu")
     (model / "SHA256SUMS").unlink()
-    assert load_translator(model, "cpu").decode.beam == 1
+    assert load_translator(model, "cpu").info.decode.beam == 1
     assert program(model).returncode == 0
 
 
