@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt import hooks
 from nmt.config.load import as_recipe
 from nmt.config.recipe import Recipe
@@ -18,11 +20,9 @@ from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
-from nmt.errors import Diverged, RunError, Terminated
+from nmt.errors import Diverged, MachineError, RunError, Terminated
 from nmt.run.checkpoint import (
-    TrainState,
     checkpoints_to_keep,
-    load_checkpoint,
     replace_damaged_best,
     shapes_of,
     space_needed,
@@ -46,7 +46,7 @@ from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, LiveView, Validation
-from nmt.training.resume import prepare_resumed, prepare_to_resume
+from nmt.training.resume import ResumedRun, prepare_resumed, read_run
 from nmt.training.stopping import just_validated
 from nmt.training.task import Stopped
 from nmt.training.tasks import make_task, model_without_memory
@@ -95,11 +95,11 @@ def train(
     resolved = as_recipe(recipe, overrides, variant)
     keep_freed_memory()
     with limit_processes(workers):
-        training = Training(resolved, resume=resume, fresh=fresh, quiet=quiet)
-        if training.finished is not None:
-            training.write_missing_report()
+        run = open_run(resolved, resume=resume, fresh=fresh)
+        if run.finished:
+            write_missing_report(run, quiet)
             return TrainingResult.read(resolved.out)
-        return training.run(on_validation=on_validation)
+        return Training(run, quiet=quiet).run(on_validation=on_validation)
 
 
 @dataclass(frozen=True)
@@ -170,53 +170,78 @@ class TrainingResult:
         return Translator.load(self.run)
 
 
-class Training:
-    """A training after all checks of recipe, data and machine; no run folder is written yet.
+def open_run(
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    fresh: bool = False,
+    world: World = World(),  # noqa: B008  it cannot change
+) -> TrainingFolder:
+    """Check the machine and the run folder of a training; nothing but a corpus is written.
 
     Args:
         recipe: complete, with a run folder.
         resume, fresh: see ``train``.
         world: the processes that train together; this is the main one.
+
+    Raises:
+        UserError: the recipe or the run folder is wrong.
+        MachineError: the device is missing or does not support the precision.
+    """
+    require_trackers(recipe.train)
+    _resolve_machine(recipe, world)
+    recipe = with_segment_of_parent(recipe, resume)
+    obtain_corpus(recipe)
+    return TrainingFolder(recipe.out, recipe, resume=resume, fresh=fresh)
+
+
+def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
+    """Return the device and the precision of a new run."""
+    device = world.local_device(resolve_device(recipe.device))
+    can_use_fp16 = recipe.train.shard != "full"
+    return device, resolve_precision(recipe.precision, device, can_use_fp16)
+
+
+def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
+    """Write the report of a finished run that was killed before it had one."""
+    if not run.report_file.exists():
+        with run, MetricsLog(run, console=not quiet) as log:
+            hooks.write_report(run, log)
+
+
+class Training:
+    """A training after all checks of recipe, data and machine; no run folder is written yet.
+
+    Args:
+        run: from ``open_run``; not finished.
+        world: the processes that train together; this is the main one.
         quiet: print nothing and draw nothing.
 
     Attributes:
-        finished: why the run to resume has already ended by its own rules; None = it has not ended,
-            and the following attributes exist.
         task: the task to train.
+        resumed: what a resumed run continues from; None = a new run.
         transfer: what a new run takes from its parent; None = without a parent.
         parameters: number of parameters of the model.
 
     Raises:
-        UserError: the recipe, the data or the run folder is wrong.
+        UserError: the data is wrong, or not that of the run to resume.
         MachineError: the device, the memory or the disk does not suffice.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
-        *,
-        resume: bool = False,
-        fresh: bool = False,
+        run: TrainingFolder,
         world: World = World(),  # noqa: B008  it cannot change
         quiet: bool = False,
     ) -> None:
-        self.world, self.quiet = world, quiet
-        require_trackers(recipe.train)
-        device = world.local_device(resolve_device(recipe.device))
-        can_use_fp16 = recipe.train.shard != "full"
-        precision = resolve_precision(recipe.precision, device, can_use_fp16)
-        recipe = with_segment_of_parent(recipe, resume)
-        obtain_corpus(recipe)
-        self.run_folder = TrainingFolder(recipe.out, recipe, resume=resume, fresh=fresh)
-        self.finished: str | None = None
-        if self.run_folder.finished:
-            self.finished = str(read_summary(self.run_folder).get("reason"))
-            return
+        self.run_folder, self.world, self.quiet = run, world, quiet
+        recipe = run.new_recipe
+        device, precision = _resolve_machine(recipe, world)
+        self.resumed: ResumedRun | None = None
         self.transfer: Transfer | None = None
-        if self.run_folder.resuming:
-            prepared, precision = prepare_to_resume(
-                recipe, self.run_folder, world.size, device, progress=not quiet
-            )
+        if run.resuming:
+            self.resumed = read_run(run, world.size, device, progress=not quiet)
+            prepared, precision = self.resumed.prepared, self.resumed.precision
             model = model_without_memory(recipe, len(prepared.vocab))
         else:
             parent = Parent.of(recipe)
@@ -233,13 +258,6 @@ class Training:
         if advice := hooks.advise(recipe, prepared, self.parameters):
             self._print(f"advice: {advice}")
         self.task = make_task(recipe, prepared, device, precision)
-
-    def write_missing_report(self) -> None:
-        """Write the report of a finished run that was killed before it had one."""
-        run = self.run_folder
-        if not run.report_file.exists():
-            with run, MetricsLog(run, console=not self.quiet) as log:
-                hooks.write_report(run, log)
 
     def describe(self) -> str:
         """Return the description of the training: parent, parameters, device and precision."""
@@ -305,16 +323,22 @@ class Training:
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
         """Build or resume the trainer, write what translation needs, and log what is trained."""
-        task, run, world = self.task, self.run_folder, self.world
+        task, run, world, resumed = self.task, self.run_folder, self.world, self.resumed
         for note in run.notes:
             log.text(f"note: {note}")
         if emulated := emulation_note(task.precision, task.device):
             log.text(f"note: {emulated}")
-        checkpoint = load_checkpoint(run, note=log.text) if run.resuming else None
-        if checkpoint is None:
+        if (run.checkpoints() if run.resuming else []) != (resumed.found if resumed else []):
+            raise MachineError(
+                "another training has changed this run meanwhile",
+                at=str(run.path),
+                fix="start the command again",
+            )
+        if resumed is None:
             self._begin(log)
         else:
-            self._continue(checkpoint.state, log)
+            self._continue(resumed, log)
+        checkpoint = None if resumed is None else resumed.checkpoint
         write_atomic(run.data_report_file, task.prepared.report.to_json())
         world.broadcast((task.recipe, task.precision, checkpoint, self.transfer))
         trainer = Trainer(
@@ -358,13 +382,16 @@ class Training:
         for line in self.transfer.lines:
             log.text(line)
 
-    def _continue(self, state: TrainState, log: MetricsLog) -> None:
-        """Note another precision than before, and replace the best checkpoint if it is damaged."""
-        recipe, before, precision = self.task.recipe, state.precision, self.task.precision
+    def _continue(self, resumed: ResumedRun, log: MetricsLog) -> None:
+        """Note what changes in a resumed run, and replace the best checkpoint if it is damaged."""
+        for note in resumed.notes:
+            log.text(note)
+        checkpoint, precision = resumed.checkpoint, self.task.precision
+        before = checkpoint.state.precision
         if before not in ("", precision):
             log.text(f"note: this run was trained in {before} and continues in {precision}")
-        model = model_without_memory(recipe, len(self.task.prepared.vocab))
-        replace_damaged_best(self.run_folder, state, shapes_of(model.state_dict()), log.text)
+        shapes, verified = shapes_of(checkpoint.model), checkpoint.path.name
+        replace_damaged_best(self.run_folder, checkpoint.state, shapes, log.text, verified)
 
     def _delete_results(self) -> None:
         """Delete what an earlier end wrote about its best checkpoint."""

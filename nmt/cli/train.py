@@ -81,13 +81,13 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     Errors of the recipe, the data and the machine are raised before the run folder is written.
     """
     recipe = recipe_of(args)
-    from nmt.session import Training
+    from nmt.session import Training, open_run, write_missing_report
 
     enable_gc()
-    training = Training(recipe, resume=args.resume, fresh=args.fresh, world=world)
-    if (reason := training.finished) is not None:
+    run = open_run(recipe, resume=args.resume, fresh=args.fresh, world=world)
+    if reason := run.finished:
         if not args.dry_run:
-            training.write_missing_report()
+            write_missing_report(run)
         if reason.startswith(("train.max_validations", "no better")):
             longer = "raise train.max_validations or train.stop_patience"
         else:  # by the learning rate, which a resumed run may not change
@@ -97,7 +97,9 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
             f"  -> to train longer, {longer}",
             file=sys.stderr,
         )
-    elif args.dry_run:
+        return
+    training = Training(run, world)
+    if args.dry_run:
         flags = [f"--{name}" for name in ("resume", "fresh") if getattr(args, name)]
         print(training.describe(), file=sys.stderr)
         print(f"ready to train; next: {_train_command(args, world.size, *flags)}", file=sys.stderr)

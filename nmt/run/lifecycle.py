@@ -57,13 +57,13 @@ class TrainingFolder(RunFolder):
 
     Args:
         path: the folder.
-        recipe: what the run trains.
+        new_recipe: what the run trains from now on.
         resume: continue from the newest checkpoint; without one, start a new run and note it.
         fresh: rename an existing run folder to ``NAME.old-1`` and start a new run.
 
     Attributes:
         resuming: training continues from the newest checkpoint.
-        finished: the run to resume has already ended by its own rules.
+        finished: why the run to resume has already ended by its own rules; empty = it has not.
         changes: the keys that a resumed run changes, each with ``old -> new``.
         notes: what to tell the user before training starts.
 
@@ -74,10 +74,10 @@ class TrainingFolder(RunFolder):
     """
 
     def __init__(
-        self, path: str | Path, recipe: Recipe, *, resume: bool = False, fresh: bool = False
+        self, path: str | Path, new_recipe: Recipe, *, resume: bool = False, fresh: bool = False
     ) -> None:
         super().__init__(path)
-        self._new_recipe, self._resume, self._fresh = recipe, resume, fresh
+        self.new_recipe, self._resume, self._fresh = new_recipe, resume, fresh
         self._check_writable()
         self.lock.refuse_if_held()
         self._check_state()
@@ -99,7 +99,7 @@ class TrainingFolder(RunFolder):
                 # in this order: the new recipe next to the old summary would be a finished run
                 with disk_errors(self.summary_file):
                     self.summary_file.unlink(missing_ok=True)
-                write_atomic(self.config_file, dump_recipe(self._new_recipe))
+                write_atomic(self.config_file, dump_recipe(self.new_recipe))
         except BaseException:
             self.lock.release()
             raise
@@ -125,7 +125,7 @@ class TrainingFolder(RunFolder):
 
     def _check_state(self) -> None:
         """Set the attributes from the content of the folder; see the class for errors."""
-        self.resuming = self.finished = False
+        self.resuming, self.finished = False, ""
         self.changes: dict[str, str] = {}
         self.notes: list[str] = []
         # a run has both; config.yaml alone may be a recipe that the user wrote
@@ -162,10 +162,11 @@ class TrainingFolder(RunFolder):
         self.resuming = True
         self.changes = self._changed_keys()
         self.notes += [f"resuming with {key}: {change}" for key, change in self.changes.items()]
-        self.finished = ended and not EXTENDS_RUN & self.changes.keys()
+        if ended and not EXTENDS_RUN & self.changes.keys():
+            self.finished = str(summary.get("reason"))
 
     def _changed_keys(self) -> dict[str, str]:
-        old, new = self.recipe(), self._new_recipe
+        old, new = self.recipe(), self.new_recipe
         changes, refused = changed_keys(old, new), refused_changes(old, new)
         if refused:
             raise UserError(

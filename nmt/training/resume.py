@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -33,14 +35,29 @@ MAX_HALVINGS = 16  # updates that fp16 may skip at first: the first loss scale i
 ANOTHER_FOLDER = "or train in another folder with out=PATH"
 
 
-def prepare_to_resume(
-    recipe: Recipe,
-    run: TrainingFolder,
-    processes: int,
-    device: torch.device,
-    progress: bool,
-) -> tuple[Prepared, str]:
-    """Return the corpora and the precision of a run to resume.
+@dataclass(frozen=True)
+class ResumedRun:
+    """A run to resume, after all checks.
+
+    Attributes:
+        checkpoint: the newest that is not damaged, with the optimizer state.
+        prepared: the corpora.
+        precision: resolved.
+        notes: why an older checkpoint than the newest is used; usually none.
+        found: all checkpoints of the run.
+    """
+
+    checkpoint: Checkpoint
+    prepared: Prepared
+    precision: str
+    notes: Sequence[str]
+    found: Sequence[Path]
+
+
+def read_run(
+    run: TrainingFolder, processes: int, device: torch.device, progress: bool
+) -> ResumedRun:
+    """Read and check a run to resume.
 
     Args:
         processes: number of processes that train together.
@@ -51,7 +68,8 @@ def prepare_to_resume(
             checkpoint are not those of this run.
         MachineError: the device lacks the run's precision.
     """
-    checkpoint = load_checkpoint(run, note=lambda text: None)  # nmt-train logs notes later
+    recipe, found, notes = run.new_recipe, run.checkpoints(), list[str]()
+    checkpoint = load_checkpoint(run, note=notes.append)
     state = checkpoint.state
     if "init.from" in run.changes:
         require_same_parent(recipe, run)
@@ -62,7 +80,7 @@ def prepare_to_resume(
     precision = resumed_precision(recipe.precision, before, device, can_use_fp16)
     prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
-    return prepared, precision
+    return ResumedRun(checkpoint, prepared, precision, notes, found)
 
 
 def require_same_update(state: TrainState, accumulate: int, processes: int, changed: bool) -> None:

@@ -293,7 +293,11 @@ def dev_scores(paths: Sequence[Path]) -> dict[str, float]:
 
 
 def replace_damaged_best(
-    run: RunFolder, state: TrainState, shapes: Shapes, note: Callable[[str], None]
+    run: RunFolder,
+    state: TrainState,
+    shapes: Shapes,
+    note: Callable[[str], None],
+    verified: str = "",
 ) -> None:
     """If the best checkpoint is damaged, make the best intact one the best.
 
@@ -304,9 +308,12 @@ def replace_damaged_best(
         state: of the training; ``best_update`` changes.
         shapes: of the model's tensors.
         note: receives what is wrong, and what is now the best.
+        verified: name of a checkpoint that was read already.
     """
 
     def problem_of(update: int) -> UserError | None:
+        if checkpoint_name(update) == verified:
+            return None
         return find_problem(run.checkpoints_dir / checkpoint_name(update), shapes)
 
     damaged = state.best_update
