@@ -18,7 +18,10 @@ from nmt.cli.train import main
 from nmt.data import report
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
+from nmt.run.checkpoint import Checkpoint, store
+from nmt.run.checkpoint import format as checkpoint_format
 from nmt.run.folder import RunFolder
+from nmt.run.lifecycle import TrainingFolder
 from nmt.run.results import read_summary, write_summary
 from nmt.runtime import files
 from nmt.training import resume
@@ -65,6 +68,35 @@ def resumed(here: Path, *more: str) -> int:
 def test_a_moved_corpus_changes_nothing(here):
     assert resumed(here) == 0  # with the paths of the copy
     assert not difference(result(here / "run"), result(here / "uninterrupted"))
+
+
+def test_the_newest_checkpoint_and_the_best_are_read_once(here, monkeypatch):
+    read: list[str] = []
+    monkeypatch.setattr(Trainer, "run", lambda trainer: 1 / 0)  # all reads come before
+    function = checkpoint_format.read_checkpoint
+
+    def reading(path: Path, with_optimizer: bool = True) -> Checkpoint:
+        read.append(path.name)
+        return function(path, with_optimizer)
+
+    for module in (store, checkpoint_format):
+        monkeypatch.setattr(module, "read_checkpoint", reading)
+    assert resumed(here) == 3
+    newest, best = RunFolder(here / "run").checkpoints()[-1].name, RunFolder(here / "run").best()
+    assert sorted(read) == sorted({newest, best})
+
+
+def test_a_run_that_another_training_continues_meanwhile_is_refused(here, monkeypatch, capsys):
+    enter = TrainingFolder.__enter__
+
+    def changed(run):
+        folder = run.checkpoints()[-1]
+        shutil.copytree(folder, folder.with_name("u000099"))
+        return enter(run)
+
+    monkeypatch.setattr(TrainingFolder, "__enter__", changed)
+    assert resumed(here) == MachineError.exit_code
+    assert "another training has changed this run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
