@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 
 from nmt.cli.train import main
-from nmt.data import report
+from nmt.data import checks
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
 from nmt.run.checkpoint import Checkpoint, store
@@ -135,7 +135,7 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
 
 
 def test_a_run_whose_corpus_fails_newer_checks_can_be_resumed(here, monkeypatch, capsys):
-    monkeypatch.setattr(report, "failures", lambda *args: ["dev: found"])
+    monkeypatch.setattr(checks, "failures", lambda *args: ["dev: found"])
     assert resumed(here) == 2
     assert "dev: found\n  -> fix the corpus, or set data.checks=warn" in capsys.readouterr().err
     assert resumed(here, "data.checks=warn") == 0
