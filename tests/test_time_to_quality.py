@@ -59,9 +59,9 @@ def test_weights_of_the_loop_can_be_copied_into_our_model(recipe, tmp_path):
     src, tgt_in, tgt_out = loop._padded(torch.arange(6).numpy())
     with torch.no_grad():
         theirs = loop.model(src, tgt_in)[tgt_out != 0]
-        assert not torch.allclose(twin(batch), theirs, atol=1e-2)
+        assert not torch.allclose(twin(*batch.inputs), theirs, atol=1e-2)
         loop.model.copy_to(twin)
-        assert torch.allclose(twin(batch), theirs, atol=1e-5)
+        assert torch.allclose(twin(*batch.inputs), theirs, atol=1e-5)
 
 
 def test_random_batches_hold_every_row_once_within_the_limit(recipe, tmp_path):

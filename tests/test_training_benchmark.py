@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.flops import flops_per_token, peak_flops
-from benchmarks.training.contenders import Torch, model_config
+from benchmarks.training.contenders import Torch, model_section
 from benchmarks.training.peers import PEERS
 from benchmarks.training.workload import Pair, Size, Workload
 
@@ -70,7 +70,7 @@ def test_flops_of_a_token_by_hand():
     attention = 2 * d * n * n + 2 * d * (n * n / 2 + n * n)
     by_hand = 6 * (2 * (weights + attention) + n * types * d) / n  # two layers of each
     lengths = np.array([n - 1])
-    config = model_config(Size(d, f, 4, 2))
+    config = model_section(Size(d, f, 4, 2))
     assert flops_per_token(config, types, lengths, lengths) == pytest.approx(by_hand)
 
 

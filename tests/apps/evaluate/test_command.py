@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from nmt.apps.evaluate.command import main
 from nmt.apps.evaluate.report import COLUMNS
@@ -162,9 +161,7 @@ def test_a_run_has_the_scores_that_its_training_logged(
     translator = SimpleNamespace(
         translate_ids=translate_ids,
         transformer=Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab)),
-        device=torch.device("cpu"),
-        segmenter=segmenter,
-        vocab=prepared.vocab,
+        codec=SimpleNamespace(segmenter=segmenter, vocab=prepared.vocab),
     )
     evaluation = evaluate(translator, prepared.test[0], recipe, lambda: False)
     evaluation.write(run / "test.hyp")

@@ -15,7 +15,7 @@ from nmt.errors import UserError
 RECIPE = """\
 src: gl
 tgt: en
-data: {train: t, dev: d}
+data: {train: t, dev: d, normalize: nfc}
 model: {enc_layers: 2, dec_layers: 1}
 """
 

@@ -81,7 +81,8 @@ def test_a_layer_without_gradient_keeps_its_number(tmp_path):
         folder = tmp_path / run
         folder.mkdir()
         (folder / "config.yaml").write_text(
-            "{src: gl, tgt: en, data: {train: t, dev: d}, model: {enc_layers: 2, dec_layers: 2}}"
+            "{src: gl, tgt: en, data: {train: t, dev: d, normalize: nfc}, "
+            "model: {enc_layers: 2, dec_layers: 2}}"
         )
         norms = {name: 2.0 + i for i, name in enumerate(names) if without not in name}
         records = [{"kind": "observed", **norms}, {"kind": "train", "loss": 3.0}]

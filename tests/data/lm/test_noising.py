@@ -80,7 +80,7 @@ def test_words_of_each_segmenter(tmp_path):
         return WordEdges(segmenter, vocab).word_starts(np.array(vocab.ids(pieces))).tolist()
 
     assert starts(Whitespace(moses), ["a", "b", "a"]) == [0, 1, 2]
-    bpe = FastBpe(moses, WordSplitter([]), 0.0)
+    bpe = FastBpe(moses, WordSplitter([]))
     assert starts(bpe, ["x@@", "y", "z", "x@@", "x@@", "z"]) == [0, 2, 3]
 
     class Config:
