@@ -21,6 +21,8 @@ from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml")])
 ABLATIONS = sorted((FOLDER / "ablations").glob("*.yaml"))

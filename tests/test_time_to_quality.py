@@ -17,6 +17,8 @@ from nmt.data.prepare import prepare
 from nmt.model.transformer import Transformer
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> str:

@@ -15,6 +15,8 @@ from benchmarks.training.contenders import Torch, model_section
 from benchmarks.training.peers import PEERS
 from benchmarks.training.workload import Pair, Size, Workload
 
+pytestmark = pytest.mark.slow
+
 TYPES = 60
 
 

@@ -22,6 +22,8 @@ from nmt.decoding.translator import Translator
 from tests.decoding.untrained import untrained
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
@@ -105,7 +107,6 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
     return usage.ru_maxrss // 1024
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
 def test_memory_of_the_command_does_not_grow_with_the_input(
     tmp_path: Path, flags: list[str]

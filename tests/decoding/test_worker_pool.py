@@ -29,7 +29,10 @@ from nmt.decoding.worker_pool import WorkerPool, all_cores
 from nmt.errors import MachineError, UserError
 from tests.decoding.untrained import LINES, translator_of, untrained
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked only on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers are forked only on Linux"),
+    pytest.mark.slow,
+]
 ROOT = Path(__file__).parents[2]
 MANY = [*LINES * 4, "", "pan"]
 

@@ -22,6 +22,8 @@ from nmt.decoding import codec
 from nmt.runtime import device
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 LINES = ["3 1 4 1", "", "5 9 2", "\u3000", "6 5 3 5 8 9 7 9"]
 Command = Callable[..., tuple[int, bytes, str]]
 

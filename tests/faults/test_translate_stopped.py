@@ -21,6 +21,8 @@ from nmt.cli import train
 from nmt.decoding.translator import Translator
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 LINES = 2500
 PROGRAM = """
 import sys
@@ -90,7 +92,6 @@ def test_finished_lines_are_written_to_standard_output(
     assert (folder / "complete").read_bytes().startswith(text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_the_same_command_with_resume_continues(folder: Path, tmp_path: Path, number: int) -> None:
     target, part = tmp_path / "out", tmp_path / "out.part"
@@ -140,7 +141,6 @@ def test_a_full_standard_output_ends_the_command(folder: Path) -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_full_disk_keeps_the_finished_lines(folder: Path, tmp_path: Path) -> None:
     """A limit on file sizes imitates a full disk; with more space, --resume continues."""
     target, part = tmp_path / "out", tmp_path / "out.part"

@@ -22,6 +22,8 @@ from nmt.runtime.distributed import World, init_distributed
 from nmt.training.resume import require_same_update
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TRAINING: dict[str, Any] = {
     "data": {"batch_tokens": 128},
@@ -99,7 +101,6 @@ def test_two_processes_equal_one_that_accumulates(alone, together):
     assert_same_training(alone, together[0])
 
 
-@pytest.mark.slow
 def test_a_signal_to_one_process_stops_all(alone, together, recipe, tmp_path):
     """Both continue: the same processes, bit for bit, and one process without sharding."""
     run, (whole, shard) = tmp_path / "run", together
@@ -120,7 +121,6 @@ def test_a_signal_to_one_process_stops_all(alone, together, recipe, tmp_path):
     assert_same_training(alone, other)
 
 
-@pytest.mark.slow
 def test_a_run_of_one_process_continues_sharded(alone, recipe, tmp_path):
     run, model = tmp_path / "run", ["model.res_scale=scalar", "optim.kind=radam"]
     begin = [recipe, f"out={run}", *model, "optim.accumulate=2", "train.max_validations=1"]
@@ -171,7 +171,6 @@ def test_an_update_keeps_its_number_of_batches(known, accumulate, processes, cha
         require_same_update(state, accumulate, processes, changed)
 
 
-@pytest.mark.slow
 def test_a_process_that_fails_ends_all(recipe, tmp_path):
     failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_validations=9999")
     assert failed.returncode != 0
@@ -180,7 +179,6 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux's priorities of threads")
 @pytest.mark.parametrize("shard", ["off", "full"])
 def test_processes_end_well_where_the_threads_of_gloo_are_late(recipe, tmp_path, shard):
@@ -207,7 +205,6 @@ def test_processes_cannot_share_a_named_gpu():
     assert World(1, 2, 1).local_device(torch.device("cpu")) == torch.device("cpu")
 
 
-@pytest.mark.slow
 def test_an_error_is_printed_once(recipe, tmp_path):
     wrong = torchrun("terminates", "99", recipe, f"out={tmp_path / 'run'}", "model.nrom=1")
     assert wrong.returncode != 0

@@ -16,9 +16,12 @@ CHROMIUM, DRIVER = (
     next(filter(None, map(shutil.which, names)), None)
     for names in (("chromium", "chromium-browser", "google-chrome"), ("chromedriver",))
 )
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs the Debian packages chromium and chromium-driver"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason="needs the Debian packages chromium and chromium-driver"
+    ),
+    pytest.mark.slow,
+]
 DRAWN = """
 return [...document.querySelectorAll(".drawn")].filter(f => f.checkVisibility()).map(f => {
   const svg = f.querySelector("svg"), box = svg.getBoundingClientRect();

@@ -29,6 +29,8 @@ from tests.apps.report.page import Page
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 STORED = Path(__file__).parents[2] / "fixtures" / "runs" / "fastbpe"
 CURVES = 7  # BLEU, tokenized BLEU, perplexity; closed: loss, learning rate, gradient norm, speed
 

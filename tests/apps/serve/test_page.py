@@ -19,6 +19,8 @@ from nmt.decoding.codec import Translation
 from tests.apps.serve.conftest import KEY, LIMITS
 from tests.decoding.untrained import LINES, untrained
 
+pytestmark = pytest.mark.slow
+
 webdriver = pytest.importorskip("selenium.webdriver", reason="the extra test is not installed")
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

@@ -34,6 +34,8 @@ from tests.apps.sweep import forked
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 
+pytestmark = pytest.mark.slow
+
 FAKE = Path(__file__).with_name("fake_train.py")
 
 
