@@ -298,7 +298,7 @@ class Training:
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
                 hooks.write_report(run, log)
-                self.world.meet()
+                self.world.barrier()
             except Stopped:
                 view.end()
                 name = stop.requested or "a signal to another process"
@@ -432,4 +432,4 @@ def train_in_other_process(world: World) -> None:
         trainer.run()
     # torchrun ends all processes once one fails, and this one must not fail, at its very end, while
     # the main process scores the test set
-    world.meet()
+    world.barrier()

@@ -136,11 +136,11 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
 
-    of_recipe = [as_flag(name) for name in DecodeConfig.model_fields]
+    recipe_flags = [as_flag(name) for name in DecodeConfig.model_fields]
     search = p.add_argument_group(
         "search",
-        f"the recipe's decode keys set the defaults of {', '.join(of_recipe[:-1])} and "
-        f"{of_recipe[-1]}",
+        f"the recipe's decode keys set the defaults of {', '.join(recipe_flags[:-1])} and "
+        f"{recipe_flags[-1]}",
     )
     groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
     group_of = {name: groups[title] for title, names in OPTION_GROUPS.items() for name in names}
@@ -455,11 +455,11 @@ def _write(
     from nmt.decoding.codec import BLANK
 
     translated, cut, short = 0, 0, []
-    for number, of_line in enumerate(translations, finished):
-        output.write("".join(f"{format_line(number, one)}\n" for one in of_line).encode())
-        translated += of_line[0] != BLANK
-        cut += not of_line[0].finished
-        if of_line[0].short:
+    for number, line_translations in enumerate(translations, finished):
+        output.write("".join(f"{format_line(number, one)}\n" for one in line_translations).encode())
+        translated += line_translations[0] != BLANK
+        cut += not line_translations[0].finished
+        if line_translations[0].short:
             short.append(number + 1)
     return Written(translated, cut, short)
 

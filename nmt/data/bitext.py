@@ -130,7 +130,9 @@ class CorpusFiles:
             learn_from, segment_file = [], None
         roles = {**recipe.data.entries, "learn": learn_from}
         keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
-        located = {(path, of): locate_sides(path, _suffixes(recipe, of)) for path, of in keys}
+        located = {
+            (path, langs): locate_sides(path, _suffixes(recipe, langs)) for path, langs in keys
+        }
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
         for entries in (recipe.data.dev, recipe.data.test or []):
             problems += [

@@ -85,11 +85,11 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     data = recipe.data
     parts: dict[str, Any] = {}
     entries = {
-        role: [[*e.langs(recipe), e.tag, e.is_tokenized(data)] for e in of_role]
-        for role, of_role in data.entries.items()
+        role: [[*e.langs(recipe), e.tag, e.is_tokenized(data)] for e in role_entries]
+        for role, role_entries in data.entries.items()
     }
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
-    if any(entry != plain for of_role in entries.values() for entry in of_role):
+    if any(entry != plain for role_entries in entries.values() for entry in role_entries):
         parts["entries"] = entries
     sets = {
         "dev": list(held_out_entries(recipe, "dev")),

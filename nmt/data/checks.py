@@ -203,7 +203,7 @@ def _few_pairs(checked: Checked, name: str) -> Iterator[Measured]:
         yield {"share": 1.0, "count": quantity(kept, checked.report.kind.unit)}
 
 
-def _other_form(of_references: bool) -> Measure:
+def _other_form(references: bool) -> Measure:
     """Return the measure of lines that the Unicode form ``clean`` changes.
 
     The form of the recipe may leave them, or it does not apply: references are scored as they are.
@@ -214,7 +214,7 @@ def _other_form(of_references: bool) -> Measure:
         for side, other in split.other_form.items():
             stays = form == "none" or (form == "nfc" and set(other.changes) != {NOT_NFC})
             is_reference = name != "train" and side == "tgt" and not kind.monolingual
-            if is_reference and not stays if of_references else stays:
+            if is_reference and not stays if references else stays:
                 yield {
                     "share": other.lines.count / split.checked,
                     "count": quantity(other.lines.count, f"{kind.sides[side]}line"),
@@ -226,11 +226,11 @@ def _other_form(of_references: bool) -> Measure:
     return measure
 
 
-def _coverage(key: str, of_train: bool) -> Measure:
+def _coverage(key: str, in_train: bool) -> Measure:
     """Return the measure of the pieces of each side that are unknown or lacking."""
 
     def measure(checked: Checked, name: str) -> Iterator[Measured]:
-        if of_train == (name == "train"):
+        if in_train == (name == "train"):
             for side, coverage in (checked.report.splits[name].coverage or {}).items():
                 yield {
                     "share": getattr(coverage, key),
@@ -242,7 +242,7 @@ def _coverage(key: str, of_train: bool) -> Measure:
 
 
 def _unknown_sources(checked: Checked, name: str) -> Iterator[Measured]:
-    source, *_ = [*_coverage("unknown", of_train=False)(checked, name), None]
+    source, *_ = [*_coverage("unknown", in_train=False)(checked, name), None]
     if source is not None:
         yield {**source, "cause": _cause_of_unknown(checked)}
 
@@ -391,7 +391,7 @@ CHECKS = [
     Check(
         "text in another Unicode form",
         "split",
-        _other_form(of_references=False),
+        _other_form(references=False),
         0,
         f"{_FORM}: text that looks equal differs for the model",
         "set data.normalize=clean",
@@ -399,7 +399,7 @@ CHECKS = [
     Check(
         "references in another Unicode form",
         "split",
-        _other_form(of_references=True),
+        _other_form(references=True),
         0,
         f"{_FORM}: these are references, which are compared as they are, and the model writes the "
         "form {form}, so scores are too low",
@@ -408,7 +408,7 @@ CHECKS = [
     Check(
         "pieces that the parent lacks",
         "split",
-        _coverage("unknown", of_train=True),
+        _coverage("unknown", in_train=True),
         0.02,
         "train: the vocabulary of the parent lacks {share:.1%} of the {side}pieces, for example "
         "{pieces}; they become UNK",
@@ -417,7 +417,7 @@ CHECKS = [
     Check(
         "pieces that the training data lacks",
         "split",
-        _coverage("lacking", of_train=False),
+        _coverage("lacking", in_train=False),
         0.1,
         "{name}: {share:.0%} of the {side}pieces are not in the training data, for example "
         "{pieces}",

@@ -34,9 +34,9 @@ def obtain_corpus(recipe: Recipe) -> None:
     check_choice(name, CORPORA, "corpus", "data.download")
     langs = (recipe.src, recipe.tgt)
     own = [Path(entry.path).parent for entry in recipe.data.train if entry.langs(recipe) == langs]
-    of_dev = Path(recipe.data.dev[0].path).parent
+    dev_folder = Path(recipe.data.dev[0].path).parent
     # another folder, such as that of synthetic pairs, is not what the module writes
-    folder = of_dev if of_dev in own or not own else own[0]
+    folder = dev_folder if dev_folder in own or not own else own[0]
     missing = [path for path in map(Path, missing_files(recipe)) if path.parent == folder]
     if not missing:
         return

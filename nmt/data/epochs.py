@@ -101,8 +101,8 @@ class NoisyPairs(EpochPairs):
             new = [self._segment(side, chunk)[1] for side in SIDES]
             noisy = np.maximum(*new) <= longest
             self._noisy[chunk] = noisy
-            for kept, of_side in zip((self.src_len, self.tgt_len), new, strict=True):
-                kept[chunk[noisy]] = of_side[noisy]
+            for kept, side_values in zip((self.src_len, self.tgt_len), new, strict=True):
+                kept[chunk[noisy]] = side_values[noisy]
 
         chunks = range(0, n, CHUNK)
         if threads == 1:  # no pool, because a command would wait for its threads when it ends
@@ -281,7 +281,7 @@ def _merge_arrays(
         np.array([rank for rank, _, _ in used], np.int32),
         np.array([number[left + right] for _, left, right in used], np.int32),
         _ends(ids.values()),
-        np.array([i for of_symbol in ids.values() for i in of_symbol], np.int32),
+        np.array([i for symbol_ids in ids.values() for i in symbol_ids], np.int32),
         np.uint64(round(merges.skip * 2**64)),
         merges.together,
     )

@@ -38,7 +38,7 @@ def exact_words(line: str, code: str) -> list[str]:
         text = detokenize(words, code, exact=True)
         if text == plain:
             break
-        before, after = (_spaces_before(words, of, code) for of in (plain, text))
+        before, after = (_spaces_before(words, string, code) for string in (plain, text))
         if before is None:  # the tokenizer changed a character
             break
         joins = [not old for old in before]
@@ -102,8 +102,8 @@ def _tokenizer(code: str) -> MosesTokenizer:
     tokenizer.islower = lower.issuperset
     tokenizer.isanyalpha = lambda text: not alpha.isdisjoint(text)
     marks = _marks()
-    of_words = _ranges(tokenizer.IsAlnum + _newer_letters() + marks)
-    separated = rf"([^{of_words}\s\.'\`\,\-][{_ranges(marks)}]*)"
+    word_characters = _ranges(tokenizer.IsAlnum + _newer_letters() + marks)
+    separated = rf"([^{word_characters}\s\.'\`\,\-][{_ranges(marks)}]*)"
     tokenizer.PAD_NOT_ISALNUM = re.compile(separated), r" \1 "
     return tokenizer
 

@@ -244,7 +244,7 @@ def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
     return {side: lengths for side, lengths in sides.items() if lengths is not None}
 
 
-def _other_references(files: Bitext, of_set: EvalSet, recipe: Recipe) -> Iterator[list[str]]:
+def _other_references(files: Bitext, held_out: EvalSet, recipe: Recipe) -> Iterator[list[str]]:
     """Yield the lines of each further reference of a set, in the text form of the recipe.
 
     Raises:
@@ -252,10 +252,10 @@ def _other_references(files: Bitext, of_set: EvalSet, recipe: Recipe) -> Iterato
     """
     for path in files.other_refs:
         lines = read_in_form(path, files.langs[1], files.tokenized, recipe.data.tokenized)
-        if len(lines) != len(of_set.ref_lines):
+        if len(lines) != len(held_out.ref_lines):
             raise UserError(
                 f"has {quantity(len(lines), 'line')}, but {files.sides[-1].name} has "
-                f"{len(of_set.ref_lines):,}",
+                f"{len(held_out.ref_lines):,}",
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",
             )

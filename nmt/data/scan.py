@@ -385,10 +385,10 @@ def _test_in_dev(
     """
     dev: set[int] = set()
     test: set[int] = set()
-    for name, of_set in hashes.items():
+    for name, set_hashes in hashes.items():
         if name.partition(".")[0] == "test":
-            test |= of_set
+            test |= set_hashes
         else:  # a test set may be of the other direction
-            dev |= of_set | {pair_hash(tgt, src) for src, tgt in held_out[name]}
+            dev |= set_hashes | {pair_hash(tgt, src) for src, tgt in held_out[name]}
     pairs = len(dev & test)
     return SharedPairs(pairs, pairs / max(1, len(test)))

@@ -445,8 +445,8 @@ class TextCodec:
         Raises:
             UserError: a part has no hypothesis, as all of them are forbidden.
         """
-        for part, of_part in zip(parts, hypotheses, strict=True):
-            if not of_part:
+        for part, part_hypotheses in zip(parts, hypotheses, strict=True):
+            if not part_hypotheses:
                 raise UserError(
                     "every translation is forbidden",
                     at=f"line {part.line}",

@@ -71,15 +71,15 @@ def with_constraints(
     iterators = {name: iter(values) for name, values in constraints.items()}
     number = 0
     for number, line in enumerate(lines, 1):
-        of_line = {}
+        line_values = {}
         for name, values in iterators.items():
             try:
-                of_line[name] = next(values)
+                line_values[name] = next(values)
             except StopIteration:
                 raise _uneven(name, f"ends before line {number} of the input") from None
             if name != "prefix":
-                require_list(f"{name}=[[phrase]]", **{name: of_line[name]})
-        yield number, line, LineConstraints(**of_line) if of_line else UNCONSTRAINED
+                require_list(f"{name}=[[phrase]]", **{name: line_values[name]})
+        yield number, line, LineConstraints(**line_values) if line_values else UNCONSTRAINED
     for name, values in iterators.items():
         if next(values, None) is not None:
             raise _uneven(name, f"has more than the {quantity(number, 'line')} of the input")

@@ -107,15 +107,17 @@ def forced_decode(
             logits = model(*batch.inputs)
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
-        of_tokens = iter(log_probs[:, 0].tolist())
+        remaining = iter(log_probs[:, 0].tolist())
         aligned = _aligned_pieces(attention, batch, tagged=options.tag is not None)
         results = []
         for place, row in enumerate(rows):
             length = int(pairs.tgt_len[row])
-            of_row = list(itertools.islice(of_tokens, length + 1))
-            if not all(map(math.isfinite, of_row)):
+            row_log_probs = list(itertools.islice(remaining, length + 1))
+            if not all(map(math.isfinite, row_log_probs)):
                 raise NonFiniteScores(pairs.line(row))
-            results.append(TokenScores(of_row, aligned[place][:length] if options.align else []))
+            results.append(
+                TokenScores(row_log_probs, aligned[place][:length] if options.align else [])
+            )
         return results
 
     results: list[TokenScores] = [TokenScores([], [])] * len(order)
@@ -240,18 +242,18 @@ def add_scores_and_alignment(
     """
     pairs = [
         (part.ids, np.array(one.ids, dtype=np.int64), part.line)
-        for of_line in zip(parts, hypotheses, strict=True)
-        for part, ranks in zip(*of_line, strict=True)
+        for pair in zip(parts, hypotheses, strict=True)
+        for part, ranks in zip(*pair, strict=True)
         for one in ranks
     ]
     scores = iter(engine.score(pairs, options, stop))
     results = []
-    for of_line, ranks_of_parts in zip(parts, hypotheses, strict=True):
+    for line_parts, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
-        translations = codec.decode_line(ranks_of_parts, of_line)
-        if of_line:
+        translations = codec.decode_line(ranks_of_parts, line_parts)
+        if line_parts:
             translations = [
-                _with_scores(translation, rank, of_line, codec)
+                _with_scores(translation, rank, line_parts, codec)
                 for translation, rank in zip(translations, zip(*scored, strict=False), strict=True)
             ]
         results.append(translations)

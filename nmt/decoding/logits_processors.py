@@ -154,11 +154,11 @@ class BannedPhrases:
         """Ban the tokens that would complete a phrase."""
         banned: list[tuple[int, int, int]] = []
         alive = (~beams.finished & beams.log_prob.isfinite()).tolist()
-        for row, (sentence, of_row) in enumerate(
+        for row, (sentence, row_beams) in enumerate(
             zip(beams.sentence.tolist(), beams.ids.tolist(), strict=True)
         ):
             for matcher in self._matchers[sentence]:
-                for beam, ids in enumerate(of_row):
+                for beam, ids in enumerate(row_beams):
                     if alive[row][beam]:
                         last = len(ids) + 1 >= self._max_len[sentence]
                         tokens = matcher.banned_next_tokens(self._tail(ids, matcher.longest), last)
@@ -274,17 +274,19 @@ class RequiredPhrases:
     def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
         """Return what each continuation [K * C] misses; None for a sentence without phrases."""
         missing: list[list[int] | None] = []
-        for row, (sentence, of_row) in enumerate(
+        for row, (sentence, row_beams) in enumerate(
             zip(beams.sentence.tolist(), token.tolist(), strict=True)
         ):
             if not self._requirements[sentence].phrases:
                 missing.append(None)
                 continue
-            of_beams = [self._progress.get((row, beam), Progress()) for beam in range(len(of_row))]
+            progresses = [
+                self._progress.get((row, beam), Progress()) for beam in range(len(row_beams))
+            ]
             missing.append(
                 [
                     progress.next_tokens.get(token, progress.missing)
-                    for progress, tokens in zip(of_beams, of_row, strict=True)
+                    for progress, tokens in zip(progresses, row_beams, strict=True)
                     for token in tokens
                 ]
             )
@@ -304,15 +306,15 @@ def _allocate(
     They are in order of their scores. ``missing``: of each continuation, None = select the K best.
     """
     selected = torch.arange(beam, device=order.device).repeat(len(order), 1)
-    for row, of_row in enumerate(missing):
-        if of_row is None:
+    for row, row_missing in enumerate(missing):
+        if row_missing is None:
             continue
         banks: dict[int, list[int]] = {}
         for place, (value, which) in enumerate(
             zip(score[row].tolist(), order[row].tolist(), strict=True)
         ):
             if value > -torch.inf:
-                banks.setdefault(of_row[which], []).append(place)
+                banks.setdefault(row_missing[which], []).append(place)
         # (how many of its bank are better, what is missing, place)
         queue = sorted((n, bank, p) for bank, places in banks.items() for n, p in enumerate(places))
         chosen = sorted(place for *_, place in queue[:beam])

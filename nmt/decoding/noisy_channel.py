@@ -52,14 +52,14 @@ def rank(
     """
     reverse = reverse.for_target(options.src or codec.src)
     encoded = [
-        _encode(part, of_part, codec, reverse, options.reverse_tag) if part.text else []
-        for part, of_part in zip(inputs, candidates, strict=True)
+        _encode(part, part_candidates, codec, reverse, options.reverse_tag) if part.text else []
+        for part, part_candidates in zip(inputs, candidates, strict=True)
     ]
-    scores = iter(score([pair for of_part in encoded for pair in of_part if len(pair[0])]))
+    scores = iter(score([pair for part_pairs in encoded for pair in part_pairs if len(pair[0])]))
     orders = []
-    for of_part, texts in zip(encoded, candidates, strict=True):
+    for part_pairs, texts in zip(encoded, candidates, strict=True):
         total = [text.score for text in texts]
-        for index, (source, _, _) in enumerate(of_part):
+        for index, (source, _, _) in enumerate(part_pairs):
             # an empty translation has no pieces from which a source could follow
             total[index] += options.reverse_weight * next(scores) if len(source) else -math.inf
         orders.append(sorted(range(len(texts)), key=lambda index: -total[index]))

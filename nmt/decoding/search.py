@@ -250,7 +250,7 @@ def beam_search(
                 _collect(beams.of_sentences(newly_done), n_best, results)
             count = int(done.sum())
             if count == len(done):
-                return [_best(of, n_best) for of in results] if by_count else results
+                return [_best(found, n_best) for found in results] if by_count else results
             if count * COMPACT_AT >= len(done):
                 remaining = (~done).nonzero()[:, 0]
                 state.select(parents)

@@ -114,8 +114,8 @@ class TorchEngine:
         with contextlib.closing(batches):
             for batch, hypotheses in batches:
                 rows = order[batch.start : batch.stop]
-                for row, of_row in zip(rows, hypotheses, strict=True):
-                    results[row] = of_row
+                for row, row_hypotheses in zip(rows, hypotheses, strict=True):
+                    results[row] = row_hypotheses
                 progress(sum(inputs[row].part == 0 for row in rows))
         return results
 
@@ -186,5 +186,5 @@ class TorchEngine:
         except NonFiniteScores as error:
             raise NonFiniteScores(inputs[error.number].line) from None
         if diverse:
-            return [sorted(of, key=lambda h: -h.score)[: options.wanted] for of in results]
+            return [sorted(found, key=lambda h: -h.score)[: options.wanted] for found in results]
         return results

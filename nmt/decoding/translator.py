@@ -232,14 +232,14 @@ class Translator:
                 codec.encode_line(*item, banned, options.tag, options.src, options.split)
                 for item in chunk
             ]
-            report(sum(not of_line for of_line in parts))  # blank lines
+            report(sum(not line_parts for line_parts in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
             with self._finite_scores():
                 found = self.engine.search(inputs, options, stop, report)
             if options.reranks:
                 found = self._rerank(inputs, found, codec, options, stop)
             results = iter(found)
-            hypotheses = [[next(results) for _ in of_line] for of_line in parts]
+            hypotheses = [[next(results) for _ in line_parts] for line_parts in parts]
             if options.align or options.token_scores:
                 from nmt.decoding.forced import add_scores_and_alignment
 

@@ -62,14 +62,16 @@ class TextOfParent:
         self.vocab.save(run.parent_dir)
 
 
-def prepare_with(of_parent: TextOfParent | None, recipe: Recipe, progress: bool = True) -> Prepared:
+def prepare_with(
+    parent_text: TextOfParent | None, recipe: Recipe, progress: bool = True
+) -> Prepared:
     """Prepare the corpora of a recipe, with the parent's segmentation and vocabulary if given.
 
     See ``prepare`` for errors.
     """
-    if of_parent is None:
+    if parent_text is None:
         return prepare(recipe, progress)
-    return prepare(recipe, progress, of_parent.segmenter, of_parent.vocab)
+    return prepare(recipe, progress, parent_text.segmenter, parent_text.vocab)
 
 
 def open_parent(recipe: Recipe) -> RunFolder:

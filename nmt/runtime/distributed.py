@@ -102,7 +102,7 @@ class World:
             dist.broadcast_object_list(values, src=0, group=self.control)
         return values[0]
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Wait until every other process has called this or has ended."""
         with contextlib.suppress(RunError):
             self.all_reduce_max(0.0)

@@ -74,7 +74,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     }
     if isinstance(test, MeanEvaluation):
         summary["test_sets"] = {
-            name: [vars(s) for s in of_set.scores] for name, of_set in test.sets.items()
+            name: [vars(s) for s in held_out.scores] for name, held_out in test.sets.items()
         }
     write_summary(run, summary)
     return test

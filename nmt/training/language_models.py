@@ -137,8 +137,8 @@ class TextTask(Task[ModelT, BatchT]):
         lines = [] if test is None else ["", "test scores", *map(score_line, test.scores), ""]
         if isinstance(test, MeanEvaluation):
             lines[1] += ", mean"
-            for name, of_set in test.sets.items():
-                lines += [f"test scores {name}", *map(score_line, of_set.scores), ""]
+            for name, held_out in test.sets.items():
+                lines += [f"test scores {name}", *map(score_line, held_out.scores), ""]
         folder = shlex.quote(str(run))
         return "\n".join(
             [

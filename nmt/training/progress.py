@@ -77,11 +77,11 @@ class TimeLeft:
         """Return the seconds from now to the end, where an update takes ``per_update`` seconds."""
         recipe, last = self._recipe, last_update(self._recipe)
         validations = math.ceil(last / recipe.train.validate_every) - len(state.history)
-        of_validation = self.validation_seconds or 0.0
-        left = (last - state.update) * per_update + max(0, validations) * of_validation
+        per_validation = self.validation_seconds or 0.0
+        left = (last - state.update) * per_update + max(0, validations) * per_validation
         if recipe.time_limit is not None:
             left = min(left, recipe.time_limit * 3600 - state.seconds)
-        return max(0.0, left) + self._after_training * of_validation
+        return max(0.0, left) + self._after_training * per_validation
 
 
 class Pace:
@@ -188,11 +188,11 @@ class Progress:
         if speed is not None and not self._ended:
             updates, tokens = speed
             # "+": validations come in addition, and how long they take is not known
-            of_validation = self.time_left.validation_seconds
-            more = "" if of_validation is not None else "+"
+            per_validation = self.time_left.validation_seconds
+            more = "" if per_validation is not None else "+"
             left = self.time_left.seconds(self.state, self.time_left.update_seconds or 1 / updates)
             if self._activity:  # a part of a validation is done
-                left = max(0.0, left - min(of_validation or 0.0, self._now() - self._began))
+                left = max(0.0, left - min(per_validation or 0.0, self._now() - self._began))
             parts.append(f"{clock(left)}{more} left")
             parts += [f"{updates:.3g} updates/s", f"{tokens:,.0f} tok/s"]
         if self.loss is not None:

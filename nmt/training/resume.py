@@ -148,12 +148,12 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
             at=str(folder),
             fix=f"restore the files that nmt-train wrote, {ANOTHER_FOLDER}",
         )
-    of_parent = TextOfParent.stored(recipe, run)
-    prepared = prepare_with(of_parent, recipe, progress)
+    parent_text = TextOfParent.stored(recipe, run)
+    prepared = prepare_with(parent_text, recipe, progress)
     _require_same_content(recipe, state, prepared.content)
     if _is_text_of(state, prepared.vocab, prepared.segmenter):
         return prepared
-    if of_parent is None:
+    if parent_text is None:
         prepared = prepare(recipe, progress, load_segmenter(folder))
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(

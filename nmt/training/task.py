@@ -92,7 +92,7 @@ class MeanEvaluation(Evaluation):
 
     def record(self) -> dict[str, Any]:
         """Return the mean of each value, and ``NAME/VALUE`` of each set."""
-        records = {name: of_set.record() for name, of_set in self.sets.items()}
+        records = {name: held_out.record() for name, held_out in self.sets.items()}
         first, *_ = records.values()
         means = {key: float(np.mean([r[key] for r in records.values()])) for key in first}
         return means | {f"{name}/{key}": r[key] for name, r in records.items() for key in r}
@@ -106,12 +106,12 @@ class MeanEvaluation(Evaluation):
 
     def share(self, name: str) -> float:
         """Return the mean length of the bars of the sets."""
-        return float(np.mean([of_set.share(name) for of_set in self.sets.values()]))
+        return float(np.mean([held_out.share(name) for held_out in self.sets.values()]))
 
     def write(self, hyp_file: Path) -> None:
         """Write the output of the model on each set: ``u000100.NAME.hyp``."""
-        for name, of_set in self.sets.items():
-            of_set.write(set_file(hyp_file, name))
+        for name, held_out in self.sets.items():
+            held_out.write(set_file(hyp_file, name))
 
 
 class Task(ABC, Generic[ModelT, BatchT]):

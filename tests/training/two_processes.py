@@ -32,7 +32,7 @@ def inject(event: str, when: int) -> None:
 
 def delay_gloo() -> None:
     """Before the last exchange, let the other threads run only while the main thread waits."""
-    meet = World.meet
+    barrier = World.barrier
 
     def method(self):
         cpus = sorted(os.sched_getaffinity(0))
@@ -42,9 +42,9 @@ def delay_gloo() -> None:
                 os.sched_setaffinity(thread, {cpu})
                 if thread != os.getpid():
                     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-        meet(self)
+        barrier(self)
 
-    World.meet = method  # type: ignore[method-assign]
+    World.barrier = method  # type: ignore[method-assign]
 
 
 def report_end(run: Path) -> None:
