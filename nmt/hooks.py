@@ -12,14 +12,7 @@ import functools
 import importlib
 import importlib.util
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from nmt.config.recipe import Recipe
-    from nmt.data.prepare import Prepared
-    from nmt.run.folder import RunFolder
-    from nmt.run.metrics_log import Logger
-    from nmt.training.progress import LiveView
+from typing import Any, Protocol
 
 
 class Extension(Protocol):
@@ -42,56 +35,35 @@ class Extension(Protocol):
 
 def extension(command: str) -> Extension | None:
     """Return the extension of a command: train, translate or export."""
-    return _load(command)
+    return find(command)
 
 
-def variants() -> Any:
-    """Return the module that reads files of variants, such as ``nmt.apps.sweep.variants``."""
-    return _load("variants")
+def find(point: str) -> Any:
+    """Return what nmt.apps has for a point, None if it has nothing.
 
-
-def reference() -> Any:
-    """Return the module that adds to docs/recipe-keys.md, such as ``nmt.apps.sweep.reference``."""
-    return _load("reference")
-
-
-def live_view() -> LiveView | None:
-    """Return what shows the state of a training while it runs."""
-    make = _load("live_view")
-    return None if make is None else make()
-
-
-def advise(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
-    """Return advice on a training that is about to begin, if there is any."""
-    advice = _load("advice")
-    return None if advice is None else advice(recipe, prepared, parameters)
-
-
-def write_report(run: RunFolder, log: Logger) -> None:
-    """Write the report of a training that has ended."""
-    write = _load("report")
-    if write is not None:
-        write(run, log)
-
-
-@functools.cache
-def _names() -> Mapping[str, str]:
-    if importlib.util.find_spec("nmt.apps") is None:
-        return {}
-    return importlib.import_module("nmt.apps").HOOKS
-
-
-@functools.cache
-def commands() -> Mapping[str, tuple[str, str]]:
-    """Return the further commands: name -> (module, what it does)."""
-    if importlib.util.find_spec("nmt.apps") is None:
-        return {}
-    return importlib.import_module("nmt.apps").COMMANDS
-
-
-def _load(point: str) -> Any:
-    if point not in _names():
+    | point | what |
+    |---|---|
+    | variants | the module that reads files of variants of a recipe |
+    | reference | the module that adds these files to docs/recipe-keys.md |
+    | advice | a function of recipe, prepared data, number of parameters: advice or None |
+    | live_view | a function that returns a ``LiveView`` of a training |
+    | report | a function of run folder and log that writes the report of a training |
+    """
+    names = _table("HOOKS")
+    if point not in names:
         return None
-    module, _, name = _names()[point].partition(":")
+    module, _, name = names[point].partition(":")
     found = importlib.import_module(module)
     return getattr(found, name) if name else found
+
+
+def commands() -> Mapping[str, tuple[str, str]]:
+    """Return the further commands: name -> (module, what it does)."""
+    return _table("COMMANDS")
+
+
+@functools.cache
+def _table(name: str) -> Mapping[str, Any]:
+    if importlib.util.find_spec("nmt.apps") is None:
+        return {}
+    return getattr(importlib.import_module("nmt.apps"), name)

@@ -29,7 +29,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog, NullLogger
+from nmt.run.metrics_log import Logger, MetricsLog, NullLogger
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
 from nmt.run.trackers import require_trackers, trackers_of
@@ -202,11 +202,16 @@ def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
     return device, resolve_precision(recipe.precision, device, can_use_fp16)
 
 
+def _write_report(run: RunFolder, log: Logger) -> None:
+    if (write := hooks.find("report")) is not None:
+        write(run, log)
+
+
 def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
     """Write the report of a finished run that was killed before it had one."""
     if not run.report_file.exists():
         with run, MetricsLog(run, console=not quiet) as log:
-            hooks.write_report(run, log)
+            _write_report(run, log)
 
 
 class Training:
@@ -255,7 +260,8 @@ class Training:
         if sharded := recipe.train.shard == "full" and world.size > 1:
             require_shardable(precision)
         require_memory(self.parameters, device, world.size if sharded else 1)
-        if advice := hooks.advise(recipe, prepared, self.parameters):
+        advise = hooks.find("advice")
+        if advise and (advice := advise(recipe, prepared, self.parameters)):
             self._print(f"advice: {advice}")
         self.task = make_task(recipe, prepared, device, precision)
 
@@ -283,7 +289,7 @@ class Training:
             Terminated: SIGTERM or SIGHUP; the state is saved.
         """
         run, recipe = self.run_folder, self.task.recipe
-        view = LiveView() if self.quiet else hooks.live_view() or LiveLine()
+        view = LiveView() if self.quiet else (hooks.find("live_view") or LiveLine)()
         with (
             stop_signals() as stop,
             run,
@@ -297,7 +303,7 @@ class Training:
                     raise Stopped
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
-                hooks.write_report(run, log)
+                _write_report(run, log)
                 self.world.barrier()
             except Stopped:
                 view.end()
@@ -309,7 +315,7 @@ class Training:
                 raise Terminated(stop.requested or "SIGTERM") from None
             except Diverged as error:
                 write_diverged(trainer, error.what)
-                hooks.write_report(run, log)
+                _write_report(run, log)
                 raise
             finally:
                 view.end()

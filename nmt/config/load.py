@@ -49,7 +49,7 @@ def load_recipe(
     problems: list[Problem] = []
     document = read_file(path, problems)
     if is_variants_file(document):
-        variants = hooks.variants()
+        variants = hooks.find("variants")
         if variants is None:
             raise UserError(
                 "a file of variants needs the package nmt.apps", at=str(path), fix="pass a recipe"

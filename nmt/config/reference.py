@@ -38,7 +38,7 @@ def key_tables() -> str:
                 held_out = "Each entry of `data.dev` and `data.test`"
                 parts.append(table(train, CorpusEntry, level=3))
                 parts.append(table(held_out, HeldOutEntry, level=3))
-    more = hooks.reference()
+    more = hooks.find("reference")
     parts += [] if more is None else more.key_tables()
     return "\n\n".join(parts) + "\n"
 
@@ -50,7 +50,7 @@ def recipe_schema() -> str:
 
 def files() -> dict[str, Callable[[], str]]:
     """Return what makes each generated file of docs/."""
-    more = hooks.reference()
+    more = hooks.find("reference")
     own = {"recipe-keys.md": key_tables, "recipe.schema.json": recipe_schema}
     return own if more is None else {**own, **more.FILES}
 

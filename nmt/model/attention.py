@@ -8,20 +8,17 @@ Sources: N = Shleifer et al. 2021, V = Vaswani et al. 2017.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.model.cache import BlockCache
 from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layout import AnyLayout, Layout
 from nmt.model.norms import MakeNorm
-
-if TYPE_CHECKING:
-    from nmt.model.incremental import BlockCache
 
 
 class MultiHeadAttention(nn.Module):

@@ -7,21 +7,19 @@ Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.cache import BlockCache
 from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layout import AnyLayout, Layout
 from nmt.model.norms import MakeNorm
-
-if TYPE_CHECKING:
-    from nmt.model.incremental import BlockCache
 
 
 def _relu2(x: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.cache import BlockCache
 from nmt.model.cpu import kernels
 from nmt.model.cpu.active_rows import ActiveRows
-from nmt.model.incremental import BlockCache
 from nmt.model.layout import AnyLayout, Layout
 
 if TYPE_CHECKING:
