@@ -38,7 +38,7 @@ def section(title: str, page: str = README) -> str:
 
 @pytest.fixture
 def own_recipe(tmp_path) -> Path:
-    """The recipe of docs/howto/which-recipe.md beside a corpus of the names it says."""
+    """The recipe of docs/howto/which-recipe.md next to a corpus with the names that it uses."""
     toy_corpus(tmp_path / "corpus", {"train": 60, "dev": 5, "test": 5})
     (block,) = blocks("yaml", WHICH_RECIPE)
     path = tmp_path / "gl-en.yaml"
