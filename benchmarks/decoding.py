@@ -45,7 +45,7 @@ class PrefixState:
         batch, beam, length = self.prefix.shape
         layout = Layout.of([length] * (batch * beam))
         positions = layout.positions
-        x = self.model.embed_tokens(self.prefix.flatten(), self.tgt_table, positions, length)
+        x = self.model.tgt_input(self.prefix.flatten(), self.tgt_table, positions, length)
         memory_layout = Layout.of([len(part) for part in self.memory])
         states = self.model.decoder(x, layout, torch.cat(self.memory), memory_layout)
         last = states.view(batch * beam, length, -1)[:, -1]

@@ -94,11 +94,16 @@ def length_penalty(n: int, alpha: float) -> float:
 # ---------------------------------------------------------------- pieces of the model
 
 
-def sinusoid(position: int, dim: int) -> Array:
-    """V section 3.5: sine at even places, cosine at odd ones, 10000^(2i/d) apart."""
+def sinusoid(position: int, dim: int, kind: str = "sinusoidal") -> Array:
+    """V section 3.5: sine at even places, cosine at odd ones, 10000^(2i/d) apart.
+
+    fairseq's begin at position 2 and are 10000^(i/(d/2 - 1)) apart.
+    """
     out = np.zeros(dim)
     for i in range(dim // 2):
         angle = position / 10000 ** (2 * i / dim)
+        if kind == "fairseq":
+            angle = (position + 2) / 10000 ** (i / (dim // 2 - 1))
         out[2 * i], out[2 * i + 1] = math.sin(angle), math.cos(angle)
     return out
 
@@ -127,6 +132,8 @@ def activation(name: str, x: Array) -> Array:
         return gelu(x[:half]) * x[half:]
     if name == "gelu":
         return gelu(x)
+    if name == "swish":
+        return np.array([v / (1 + math.exp(-v)) for v in x])
     positive = np.array([max(v, 0.0) for v in x])
     return positive**2 if name == "relu2" else positive
 
@@ -163,7 +170,7 @@ class Reference:
         )
 
     def sentence(self, src: Sequence[int], tgt_in: Sequence[int]) -> Array:
-        memory = self.stack("encoder", self.embed(self.src_name(), src), None)
+        memory = self.stack("encoder", self.embed(self.src_name(), src, "src_input"), None)
         return self.predict(self.stack("decoder", self.embed("embed", tgt_in), memory))
 
     def language_model(self, inputs: Sequence[Sequence[int]], causal: bool) -> Array:
@@ -171,10 +178,9 @@ class Reference:
 
         A causal one is a decoder that has no memory to attend to, a masked one is an encoder.
         """
-        side = "decoder" if causal else "encoder"
-        return np.concatenate(
-            [self.predict(self.stack(side, self.embed("embed", ids), None)) for ids in inputs]
-        )
+        side, place = ("decoder", "tgt_input") if causal else ("encoder", "src_input")
+        texts = [self.embed("embed", ids, place) for ids in inputs]
+        return np.concatenate([self.predict(self.stack(side, x, None)) for x in texts])
 
     def predict(self, states: Array) -> Array:
         """Log-probabilities from the states of the last layer: [T, D] -> [T, U]."""
@@ -196,12 +202,18 @@ class Reference:
         weight = self.state[f"{name}.weight"]
         return fix_norm(weight) if self.config.fixnorm else weight
 
-    def embed(self, name: str, ids: Sequence[int]) -> Array:
-        """V section 3.4: rows times sqrt(D), plus sinusoids."""
-        table, dim = self.table(name), self.config.dim
-        return np.stack(
-            [table[kind] * math.sqrt(dim) + sinusoid(t, dim) for t, kind in enumerate(ids)]
-        )
+    def embed(self, name: str, ids: Sequence[int], place: str = "tgt_input") -> Array:
+        """V section 3.4: rows times sqrt(D), plus positions; mBART normalizes the sum."""
+        table, config = self.table(name), self.config
+        rows = []
+        for t, kind in enumerate(ids):
+            if config.positions == "learned":
+                position = self.state[f"{place}.positions.weight"][t]
+            else:
+                position = sinusoid(t, config.dim, config.positions)
+            rows.append(table[kind] * math.sqrt(config.dim) + position)
+        x = np.stack(rows)
+        return self.norm(f"{place}.norm", config.norm, x) if config.embed_norm else x
 
     def stack(self, side: str, x: Array, memory: Array | None) -> Array:
         layers = self.config.enc_layers if side == "encoder" else self.config.dec_layers

@@ -38,6 +38,8 @@ MODELS: list[dict[str, Any]] = [
     {"norm": "rmsnorm", "activation": "geglu", "res_scale": "scalar", "bias": False},
     {"norm": "layernorm", "res_scale": "all", **ALL_N_PARTS},
     {"norm_place": "post", "extra_norm": "scalenorm", "tie": "tgt_out", **ALL_N_PARTS},
+    {"positions": "learned", "embed_norm": True, "norm": "layernorm", "activation": "swish"},
+    {"positions": "fairseq", "norm": "layernorm", "fixnorm": False},
 ]
 each_model = pytest.mark.parametrize("keys", MODELS, ids=short)
 CLOSE: dict[str, float] = {"rtol": 1e-4, "atol": 1e-5}  # fp32, sums in another order

@@ -154,7 +154,7 @@ def release_positions(length: int) -> Tensor:
 )
 def test_a_language_model_equals_that_of_the_release(case: dict[str, Any]):
     model, batch = language_model_of(case["keys"]), texts()
-    model.positions.table = release_positions(max(LENGTHS))
+    model.tgt_input.positions.table = release_positions(max(LENGTHS))
     logits = model(*batch.inputs)
     loss = label_smoothed_loss(logits, batch.targets, model.allowed, smoothing=0.0)
     loss.smoothed.backward()

@@ -435,12 +435,26 @@ class ModelConfig(ConfigBase):
     dec_layers: int = option(
         6, "number of decoder layers; T uses 4 for gl-en", "T table 1", ge=1, le=1000
     )
-    activation: Literal["relu", "gelu", "relu2", "geglu"] = option(
+    activation: Literal["relu", "gelu", "relu2", "geglu", "swish"] = option(
         "relu",
-        "activation of the feed-forward layers; relu2 = squared ReLU, geglu = gated GELU",
-        "T; N 2.1, tables 2, 5",
+        "activation of the feed-forward layers; relu2 = squared ReLU, geglu = gated GELU, swish = "
+        "x * sigmoid(x), as in OPUS-MT",
+        "T; N 2.1, tables 2, 5; O",
     )
     bias: bool = option(True, "true = linear layers have biases", "A")
+    positions: Literal["sinusoidal", "fairseq", "learned"] = option(
+        "sinusoidal",
+        "position vectors: sinusoidal = sines of the paper; fairseq = sines from position 2 with "
+        "other frequencies, as in M2M-100 and NLLB-200; learned = a learned vector for each "
+        "position, as in mBART-50",
+        "V 3.5; O",
+    )
+    max_positions: int = option(
+        1024, "number of learned positions; longer sentences do not fit", "O", ge=640
+    )
+    embed_norm: bool = option(
+        False, "true = a norm of the sum of words and positions, as in mBART-50", "O"
+    )
     norm: Literal["layernorm", "rmsnorm", "scalenorm"] = option(
         "scalenorm", "norm of the sublayers and of the encoder and decoder output", "T 2.3, table 7"
     )
@@ -550,6 +564,8 @@ class ModelConfig(ConfigBase):
                 f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; only ScaleNorm "
                 "has a gain to fix"
             )
+        if self.max_positions != 1024 and self.positions != "learned":
+            yield "model.max_positions has no effect without model.positions: learned"
         if self.head_scale_place != "inside" and not self.head_scale:
             yield (
                 f"model.head_scale_place: {self.head_scale_place} has no effect without "
@@ -973,6 +989,7 @@ class Recipe(ConfigBase):
         yield from self._task_rules()
         yield from self._entry_rules()
         yield from self._shard_rules()
+        yield from self._position_rules()
         schedule, min_lr = self.schedule, self.train.min_lr
         warm = max(1, getattr(schedule, "warmup_updates", 1))
         # the last update of a linear schedule has end_lr, and it may be the only one
@@ -1088,6 +1105,19 @@ class Recipe(ConfigBase):
             )
         if self.precision == "fp16":
             yield "train.shard: full does not support precision: fp16; use bf16 or fp32"
+
+    def _position_rules(self) -> Iterator[str]:
+        """Learned positions must suffice for all sentences of training and search."""
+        positions = self.model.max_positions
+        if self.model.positions != "learned":
+            return
+        if self.data.max_pieces + 3 > positions:  # EOS or BOS, and a tag on each side
+            yield (
+                f"data.max_pieces ({self.data.max_pieces:,}) must be at most {positions - 3:,}: "
+                f"model.positions: learned has {positions:,} (model.max_positions)"
+            )
+        if not self.translates and self.data.block > positions:
+            yield f"data.block ({self.data.block:,}) is above model.max_positions ({positions:,})"
 
 
 # keys that hold entries of corpora

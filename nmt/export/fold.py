@@ -95,6 +95,8 @@ def _residuals(config: ModelConfig, stack: str) -> Iterator[tuple[str, str]]:
 
 
 def _norms(config: ModelConfig) -> Iterator[str]:
+    if config.embed_norm:
+        yield from ("src_input.norm", "tgt_input.norm")
     for stack in PARTS:
         for residual, _ in _residuals(config, stack):
             yield f"{residual}.norm"

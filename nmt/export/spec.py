@@ -133,11 +133,12 @@ def build_spec(
         "rms_norm": config.norm != "layernorm",
         # relu2 is a gated layer with equal halves, relu(h) * h; equal arrays are stored once
         "ffn_glu": config.activation in ("geglu", "relu2"),
-        "activation": (
-            specs.Activation.RELU
-            if config.activation in ("relu", "relu2")
-            else specs.Activation.GELU
-        ),
+        "activation": {
+            "relu": specs.Activation.RELU,
+            "relu2": specs.Activation.RELU,
+            "swish": specs.Activation.SWISH,
+        }.get(config.activation, specs.Activation.GELU),
+        "layernorm_embedding": config.embed_norm,
     }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.enc_layers, **common),
@@ -157,8 +158,15 @@ def build_spec(
     spec.decoder.projection.weight = arrays.get("out_embed.weight", tgt)
     if config.out_bias:
         spec.decoder.projection.bias = arrays["out_bias"]
-    for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
-        stack.position_encodings.encodings = sinusoids(positions, config.dim).numpy()
+    sides = (("encoder", spec.encoder, "src_input"), ("decoder", spec.decoder, "tgt_input"))
+    for name, stack, side in sides:
+        if config.positions == "learned":
+            stack.position_encodings.encodings = arrays[f"{side}.positions.weight"]
+        else:
+            table = sinusoids(positions, config.dim, config.positions)
+            stack.position_encodings.encodings = table.numpy()
+        if config.embed_norm:
+            _set_norm(stack.layernorm_embedding, arrays, f"{side}.norm")
         if config.norm_place == "pre":
             _set_norm(stack.layer_norm, arrays, f"{name}.norm")
         for number in layers_of(config, name):

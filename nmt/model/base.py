@@ -12,14 +12,13 @@ import math
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from nmt.model import MASKED_LOGIT, UNK
+from nmt.model import MASKED_LOGIT
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.config import ModelConfig
 from nmt.model.cpu.linear import linear
-from nmt.model.dropout import Dropout, DropoutRng, WordDropout
-from nmt.model.embedding import SinusoidalPositions, TiedEmbedding
+from nmt.model.dropout import DropoutRng
+from nmt.model.embedding import InputEmbedding, LearnedPositions, TiedEmbedding
 from nmt.model.incremental import MakeLayout
 from nmt.model.layers import Block, FeedForward, Stack
 from nmt.model.layout import StepLayout
@@ -52,9 +51,6 @@ class ModelBase(nn.Module):
         self.dropout_rng = DropoutRng()
         self.step_layout: MakeLayout = StepLayout.of
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
-        self.positions = SinusoidalPositions(config.dim)
-        self.word_dropout = WordDropout(config.word_dropout, UNK, self.dropout_rng)
-        self.embed_dropout = Dropout(config.dropout, self.dropout_rng)
         allowed = torch.ones(vocab_size, dtype=torch.bool)
         if config.logit_mask and types is not None:
             allowed = torch.as_tensor(types).bool().clone()
@@ -91,6 +87,10 @@ class ModelBase(nn.Module):
         last = make_last_norm if output else make_norm
         return Stack(blocks, last(config.dim) if pre else None)
 
+    def make_input(self) -> InputEmbedding:
+        """Return what turns the words of a stack into vectors."""
+        return InputEmbedding(self.config, self.dropout_rng)
+
     def make_embedding(self) -> TiedEmbedding:
         """Return an uninitialized table of word vectors."""
         return TiedEmbedding(self.vocab_size, self.config.dim, self.config.fixnorm)
@@ -104,6 +104,7 @@ class ModelBase(nn.Module):
         | attention, init xavier | N(0, 2 / (d + d)), T equation 4 |
         | feed-forward | N(0, 2 / (d + ffn_dim)) |
         | embeddings | N(0, 1 / d); U(-0.01, 0.01) under FixNorm |
+        | learned positions | N(0, 1 / d) |
         """
         d, f = self.config.dim, self.config.ffn_dim
         attention_std = math.sqrt(2 / (5 * d) if self.config.init == "small" else 2 / (2 * d))
@@ -122,19 +123,8 @@ class ModelBase(nn.Module):
                         module.weight.uniform_(-0.01, 0.01, generator=generator)
                     else:
                         module.weight.normal_(0, d**-0.5, generator=generator)
-
-    def embed_tokens(
-        self, ids: Tensor, table: Tensor, positions: Tensor, max_length: int
-    ) -> Tensor:
-        """Return ``sqrt(D) * word + position`` (V section 3.4): [N] -> [N, D].
-
-        Args:
-            ids: [N] int64.
-            table: [V, D], of the input.
-            positions: [N] int64, each below ``max_length``.
-        """
-        words = F.embedding(ids, table)
-        return torch.add(self.positions(positions, max_length), words, alpha=self.config.dim**0.5)
+                elif isinstance(module, LearnedPositions):
+                    module.weight.normal_(0, d**-0.5, generator=generator)
 
     def logits(self, states: Tensor, table: Tensor) -> Tensor:
         """Return ``states @ table.T + logit_bias``: [N, D] -> [N, V].

@@ -25,6 +25,9 @@ class ModelConfig:
     # layers
     activation: str = "relu"
     bias: bool = True
+    positions: str = "sinusoidal"
+    max_positions: int = 1024
+    embed_norm: bool = False
     norm: str = "scalenorm"
     norm_place: str = "pre"
     norm_eps: float = 1e-5

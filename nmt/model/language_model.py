@@ -56,8 +56,10 @@ class LanguageModel(ModelBase):
         super().__init__(config, vocab_size, types)
         self.causal = causal
         if causal:
+            self.tgt_input = self.make_input()
             self.decoder = self.make_stack(config.dec_layers, causal=True, cross=False, output=True)
         else:
+            self.src_input = self.make_input()
             self.encoder = self.make_stack(
                 config.enc_layers, causal=False, cross=False, output=True
             )
@@ -80,9 +82,8 @@ class LanguageModel(ModelBase):
                 most of the time. None = at all, so that M = N.
         """
         table = self.embed.table()
-        ids = self.word_dropout(ids)
-        x = self.embed_tokens(ids, table, layout.positions, layout.shape[1])
-        states = self.stack(self.embed_dropout(x), layout)
+        embed = self.tgt_input if self.causal else self.src_input
+        states = self.stack(embed(ids, table, layout.positions, layout.shape[1]), layout)
         if places is not None:
             states = states[places]
         return self.logits(states, table if self.out_embed is None else self.out_embed.table())

@@ -38,6 +38,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "relu2": _relu2,
     "geglu": _geglu,
+    "swish": F.silu,
 }
 
 

@@ -48,6 +48,7 @@ class Transformer(ModelBase):
         super().__init__(config, vocab_size, tgt_types)
         self.inference_dtype: torch.dtype | None = None
         self._tables: EmbeddingTables | None = None
+        self.src_input, self.tgt_input = self.make_input(), self.make_input()
         self.encoder = self.make_stack(config.enc_layers, causal=False, cross=False, output=False)
         self.decoder = self.make_stack(config.dec_layers, causal=True, cross=True, output=True)
         self.embed = self.make_embedding()
@@ -85,10 +86,8 @@ class Transformer(ModelBase):
         """
         src_table, tgt_table, out_table = self.embedding_tables()
         memory = self.encode(src, src_layout, src_table)
-        x = self.embed_tokens(
-            self.word_dropout(tgt), tgt_table, tgt_layout.positions, tgt_layout.shape[1]
-        )
-        states = self.decoder(self.embed_dropout(x), tgt_layout, memory, src_layout)
+        x = self.tgt_input(tgt, tgt_table, tgt_layout.positions, tgt_layout.shape[1])
+        states = self.decoder(x, tgt_layout, memory, src_layout)
         return self.logits(states, out_table)
 
     def embedding_tables(self) -> EmbeddingTables:
@@ -101,8 +100,8 @@ class Transformer(ModelBase):
 
     def encode(self, src: Tensor, layout: Layout, table: Tensor) -> Tensor:
         """Return the encoder's output: source ids [Ns] and table [V, D] -> [Ns, D]."""
-        x = self.embed_tokens(self.word_dropout(src), table, layout.positions, layout.shape[1])
-        return self.encoder(self.embed_dropout(x), layout)
+        x = self.src_input(src, table, layout.positions, layout.shape[1])
+        return self.encoder(x, layout)
 
     def logits(self, states: Tensor, table: Tensor) -> Tensor:
         """Return ``states @ table.T + logit_bias``: [N, D] -> [N, V]."""
@@ -128,7 +127,7 @@ class Transformer(ModelBase):
 
         def embed(tokens: Tensor, position: int) -> Tensor:
             positions = torch.full_like(tokens, position)
-            return self.embed_tokens(tokens, tgt_table, positions, position + 1)
+            return self.tgt_input(tokens, tgt_table, positions, position + 1)
 
         project = self._output_projection(out_table, types)
         last_norm = self.decoder.norm

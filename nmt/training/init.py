@@ -38,7 +38,10 @@ EMBED, SRC_EMBED, OUT_EMBED = "embed.weight", "src_embed.weight", "out_embed.wei
 Shapes: TypeAlias = Mapping[str, torch.Size]
 VOCAB_TENSORS = (EMBED, SRC_EMBED, OUT_EMBED, "out_bias")  # a row for each type
 # keys that decide what the same weights compute; a parent must have the same
-SAME_FUNCTION = ("dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm")
+SAME_FUNCTION = (
+    "dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm", "positions",
+    "max_positions", "embed_norm",
+)  # fmt: skip
 # parts that a model may have in addition to its parent, but not lack
 ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")
 FEW_PIECES = 0.5  # share of the text below which the lines suggest another vocabulary

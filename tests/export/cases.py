@@ -63,6 +63,11 @@ OTHERS: list[dict[str, Any]] = [
     {"activation": "relu2", "tie": "none", "fixnorm": False},
     {"activation": "geglu", "out_bias": False},
     {"activation": "geglu", "bias": False, "tie": "tgt_out", "fixnorm": False},
+    {"activation": "swish", "norm": "layernorm", "norm_place": "post", "fixnorm": False},
+    {"positions": "fairseq", "norm": "layernorm", "fixnorm": False},
+    {"positions": "learned", "embed_norm": True, "norm": "layernorm", "fixnorm": False},
+    {"positions": "learned", "embed_norm": True, "norm": "rmsnorm", "norm_place": "post"},
+    {"embed_norm": True},
     {"logit_mask": False},
     {"logit_mask": False, "out_bias": False},
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.model.embedding import SinusoidalPositions, TiedEmbedding, sinusoids
+from nmt.model.embedding import LearnedPositions, SinusoidalPositions, TiedEmbedding, sinusoids
 from tests import reference
 from tests.model_cases import build, tiny
 
@@ -77,10 +77,20 @@ def test_a_zero_row_under_autocast_is_finite_and_so_is_its_scaled_gradient(dtype
     assert embedding.weight.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("dim", [2, 6, 64])
-def test_sinusoids_are_interleaved_and_follow_the_formula(dim):
-    expected = np.stack([reference.sinusoid(place, dim) for place in range(40)])
-    np.testing.assert_allclose(sinusoids(40, dim).numpy(), expected, atol=1e-6)
+@pytest.mark.parametrize("kind", ["sinusoidal", "fairseq"])
+@pytest.mark.parametrize("dim", [4, 6, 64])
+def test_sinusoids_are_interleaved_and_follow_the_formula(dim, kind):
+    expected = np.stack([reference.sinusoid(place, dim, kind) for place in range(40)])
+    np.testing.assert_allclose(sinusoids(40, dim, kind).numpy(), expected, atol=1e-6)
+
+
+def test_learned_positions_end_at_their_number():
+    positions = LearnedPositions(8, 4)
+    with torch.no_grad():
+        positions.weight.copy_(torch.arange(32.0).view(8, 4))
+    assert positions(torch.tensor([7, 0]), 8).tolist() == [[28, 29, 30, 31], [0, 1, 2, 3]]
+    with pytest.raises(IndexError, match="9"):
+        positions(torch.tensor([0]), 9)
 
 
 def test_sinusoids_by_hand():

@@ -109,7 +109,7 @@ def test_activations_by_hand():
     torch.testing.assert_close(gated, torch.tensor([10 * phi, 100 * (phi - 1)]), rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("name", ["relu", "gelu", "relu2", "geglu"])
+@pytest.mark.parametrize("name", ["relu", "gelu", "relu2", "geglu", "swish"])
 def test_reference_activations_agree_with_torch(name):
     x = normal(12)
     np.testing.assert_allclose(double(ACTIVATIONS[name](x)), activation(name, double(x)), atol=1e-6)

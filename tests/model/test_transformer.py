@@ -36,6 +36,11 @@ ONE_BY_ONE: list[dict[str, Any]] = [
     {"activation": "gelu"},
     {"activation": "relu2"},
     {"activation": "geglu"},
+    {"activation": "swish"},
+    {"positions": "fairseq"},
+    {"positions": "learned", "embed_norm": True, "norm": "layernorm"},
+    {"positions": "learned", "norm_place": "post"},
+    {"embed_norm": True, "norm_place": "post", "tie": "none"},
     {"bias": False},
     {"out_bias": False},
     {"logit_mask": False},
@@ -261,8 +266,9 @@ def test_dropout_applies_to_embeddings_and_every_sublayer_output():
     model = build(tiny(dropout=0.5, attn_dropout=0.0, ffn_dropout=0.0)).train()
     batch = batch_of(SOURCES, TARGETS)
     sites = [m.dropout for m in model.modules() if isinstance(m, Residual)]
-    sites.append(model.embed_dropout)
-    assert len(sites) == 11
+    inputs = [model.src_input.dropout, model.tgt_input.dropout]
+    sites += inputs
+    assert len(sites) == 12
     assert all(site.p == 0.5 for site in sites)
     for site in sites:
         site.p = 0.0
@@ -272,7 +278,8 @@ def test_dropout_applies_to_embeddings_and_every_sublayer_output():
         assert (log_probs(model, batch) - plain).abs().max() > 1e-4
         site.p = 0.0
     shapes = []
-    model.embed_dropout.register_forward_hook(lambda *call: shapes.append(call[2].shape[0]))
+    for site in inputs:
+        site.register_forward_hook(lambda *call: shapes.append(call[2].shape[0]))
     log_probs(model, batch)
     assert shapes == [len(batch.src), len(batch.tgt_in)]
 

@@ -66,7 +66,9 @@ def check_fits(recipe: Recipe) -> None:
         for key, fits, fitting in (
             ("norm", model.norm == "layernorm", "layernorm"),
             ("norm_eps", model.norm_eps == LAYER_NORM_EPS, f"{LAYER_NORM_EPS:g}"),
-            ("activation", model.activation != "geglu", "relu, gelu or relu2"),
+            ("activation", model.activation != "geglu", "relu, gelu, relu2 or swish"),
+            ("positions", model.positions == "sinusoidal", "sinusoidal"),
+            ("embed_norm", not model.embed_norm, "false"),
             ("tie", model.tie == "src_tgt_out", "src_tgt_out"),
             ("ffn_norm", not model.ffn_norm, "false"),
             ("post_attn_norm", not model.post_attn_norm, "false"),

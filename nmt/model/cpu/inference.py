@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from nmt.model.cpu import kernels
 from nmt.model.cpu.linear import FUSED_DTYPES
+from nmt.model.embedding import InputEmbedding
 from nmt.model.layers import FeedForward, Residual
 from nmt.model.norms import LayerNorm, RMSNorm, ScaleNorm
 
@@ -153,5 +154,7 @@ def replace_layers(model: nn.Module, dtype: torch.dtype) -> None:
             if isinstance(child, nn.Linear):
                 setattr(module, name, InferenceLinear(child, dtype))
             elif isinstance(child, LayerNorm | RMSNorm | ScaleNorm):
-                on_stream = isinstance(module, Residual) and name == "norm" and not module.pre
+                on_stream = isinstance(module, InputEmbedding) or (
+                    isinstance(module, Residual) and name == "norm" and not module.pre
+                )
                 setattr(module, name, InferenceNorm(child, torch.float32 if on_stream else dtype))
