@@ -9,6 +9,7 @@ Shapes: N flat tokens; [...] is any shape.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,15 @@ class DropoutRng:
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_initialized():  # as it is where a model computes on a GPU
             torch.cuda.manual_seed_all(int(sequence.generate_state(1, np.uint64)[0] >> 1))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of the generator on the CPU."""
+        return self._bits.state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._bits.state = state
 
     def mask(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
         """Return a CPU tensor that is 0 with probability p, and else 1 / (1 - p).

@@ -20,6 +20,7 @@ from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layout import AnyLayout, Layout
 from nmt.model.norms import MakeNorm
+from nmt.model.recompute import recomputed
 
 
 def _relu2(x: Tensor) -> Tensor:
@@ -183,7 +184,14 @@ def _initial_res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
 
 
 class Stack(nn.Module):
-    """The blocks of an encoder or a decoder; PreNorm ends with one more norm (T section 2.1)."""
+    """The blocks of an encoder or a decoder; PreNorm ends with one more norm (T section 2.1).
+
+    Attributes:
+        recompute: the generator of the blocks' dropout, to compute each block again in the backward
+            pass of a training; None = keep its activations.
+    """
+
+    recompute: DropoutRng | None = None
 
     def __init__(self, blocks: list[Block], norm: nn.Module | None) -> None:
         super().__init__()
@@ -204,5 +212,8 @@ class Stack(nn.Module):
     ) -> Tensor:
         """Apply all blocks to a batch, with the arguments of ``Block``: [N, D] -> [N, D]."""
         for block in self.blocks:
-            x = block(x, layout, memory, memory_layout)
+            if self.recompute is not None and self.training:
+                x = recomputed(block, self.recompute, x, layout, memory, memory_layout)
+            else:
+                x = block(x, layout, memory, memory_layout)
         return x if self.norm is None else self.norm(x)

@@ -48,7 +48,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` for 2-D input, computed by ``linear``; the model draws its weights."""
+    """``nn.Linear`` for 2-D input, computed by ``linear``; the model draws its weights.
+
+    Attributes:
+        lora: adds to the output (``nmt.model.lora``); None = nothing.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__(in_features, out_features, bias)
+        self.lora: nn.Module | None = None
 
     def reset_parameters(self) -> None:
         """Set weights and bias to 0, because ``ModelBase.init_weights`` draws them later."""
@@ -57,7 +65,8 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x @ weight.T + bias``: [N, I] -> [N, O]."""
-        return linear(x, self.weight, self.bias)
+        y = linear(x, self.weight, self.bias)
+        return y if self.lora is None else y + self.lora(x)
 
 
 class _FusedLinear(torch.autograd.Function):
