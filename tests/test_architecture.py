@@ -174,7 +174,8 @@ model.embed_norm model.norm model.norm_place
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
 model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer
 model.head_scale model.head_scale_place model.post_attn_norm model.ffn_norm model.qkv_norm
-model.res_scale model.extra_norm init.from init.checkpoint init.vocab init.freeze
+model.res_scale model.extra_norm init.from init.checkpoint init.vocab init.freeze lora.rank
+lora.alpha lora.targets
 optim.kind optim.betas optim.eps optim.weight_decay optim.clip_norm
 optim.label_smoothing optim.accumulate schedule[inverse_sqrt].scale
 schedule[inverse_sqrt].warmup_updates schedule[val_decay].scale schedule[val_decay].warmup_updates
@@ -184,7 +185,7 @@ schedule[no_warmup].rule schedule[linear].lr schedule[linear].warmup_updates
 schedule[linear].total_updates schedule[linear].end_lr schedule[constant].lr
 schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].stop_loss_ratio
 train.validate_every train.max_validations train.min_lr train.stop_patience train.keep train.average
-train.max_bad_updates train.log_every train.shard train.tensorboard train.wandb
+train.max_bad_updates train.log_every train.recompute train.shard train.tensorboard train.wandb
 decode.beam decode.length_alpha decode.max_len_offset decode.stop_rule decode.allow_unk
 decode.batch_tokens score.metrics score.select_by
 analysis.every analysis.observe base common corpora variants seeds baseline budget search

@@ -647,11 +647,12 @@ class InitConfig(ConfigBase):
 class OptimConfig(ConfigBase):
     """The optimizer and the loss."""
 
-    kind: Literal["adam", "adamw", "radam", "muon"] = option(
+    kind: Literal["adam", "adamw", "radam", "muon", "adafactor"] = option(
         "adam",
         "optimizer; muon = Muon for the weight matrices of the layers and AdamW for all other "
-        "weights",
-        "T appendix A, section 5",
+        "weights; adafactor = Adafactor, with little memory, whose steps are learning rate x the "
+        "root mean square of a tensor's weights",
+        "T appendix A, section 5; O",
     )
     betas: tuple[Probability, Probability] = option(
         (0.9, 0.999),
@@ -679,6 +680,31 @@ class OptimConfig(ConfigBase):
     )
     accumulate: int = option(
         1, "batches per update, in each process", "T appendix C", ge=1, le=10_000
+    )
+
+    def _broken_rules(self) -> Iterator[str]:
+        for key in ("betas", "eps") if self.kind == "adafactor" else ():
+            if getattr(self, key) != keys_of(type(self))[key].default:
+                yield f"optim.{key} has no effect with optim.kind: adafactor; remove it"
+
+
+class LoraConfig(ConfigBase):
+    """LoRA (Hu et al. 2022): low-rank updates of linear layers train, and nothing else."""
+
+    rank: int = option(
+        0,
+        "rank of the updates; 0 = off: all parameters train; the paper uses 4 to 64",
+        "O",
+        ge=0,
+        le=4096,
+    )
+    alpha: float | None = option(
+        None, "the updates are multiplied by alpha / rank; none = 2 x rank", "O", gt=0
+    )
+    targets: Patterns = option(
+        ["*"],
+        "patterns of the names of linear layers that get an update, such as decoder.*.qkv; * = all",
+        "O",
     )
 
 
@@ -723,6 +749,13 @@ class TrainConfig(ConfigBase):
         ge=1,
     )
     log_every: int = option(100, "updates between log lines", "O", ge=1)
+    recompute: bool = option(
+        False,
+        "true = the backward pass computes the activations of each layer, and the logits, again "
+        "instead of keeping them: less memory, about a third more time; on a GPU without CUDA "
+        "graphs",
+        "O",
+    )
     shard: Literal["off", "full"] = option(
         "off",
         "with several processes: off = each process has the complete model; full = each has a part "
@@ -909,6 +942,7 @@ class Recipe(ConfigBase):
     segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
     init: InitConfig = InitConfig()
+    lora: LoraConfig = LoraConfig()
     optim: OptimConfig = OptimConfig()
     schedule: Annotated[Schedule, _with_kind("inverse_sqrt")] = InverseSqrt()
     train: TrainConfig = TrainConfig()
@@ -990,6 +1024,7 @@ class Recipe(ConfigBase):
         yield from self._entry_rules()
         yield from self._shard_rules()
         yield from self._position_rules()
+        yield from self._lora_rules()
         schedule, min_lr = self.schedule, self.train.min_lr
         warm = max(1, getattr(schedule, "warmup_updates", 1))
         # the last update of a linear schedule has end_lr, and it may be the only one
@@ -1098,6 +1133,8 @@ class Recipe(ConfigBase):
                 "optim.kind: muon needs complete matrices, but train.shard: full divides them; use "
                 "adamw, or train.shard: off"
             )
+        if self.optim.kind == "adafactor":
+            yield "train.shard: full excludes optim.kind: adafactor; use adamw"
         if self.analysis.observe:
             yield (
                 "analysis.observe needs a complete model, but train.shard: full divides it; remove "
@@ -1105,6 +1142,18 @@ class Recipe(ConfigBase):
             )
         if self.precision == "fp16":
             yield "train.shard: full does not support precision: fp16; use bf16 or fp32"
+
+    def _lora_rules(self) -> Iterator[str]:
+        if not self.lora.rank:
+            if self.lora != LoraConfig():
+                yield "lora.alpha and lora.targets have no effect without lora.rank"
+            return
+        if self.init.parent is None:
+            yield "lora.rank requires init.from: the weights of a parent stay as they are"
+        if self.init.freeze:
+            yield "init.freeze has no effect with lora.rank, which freezes all weights; remove it"
+        if self.train.shard == "full":
+            yield "train.shard: full excludes lora.rank"
 
     def _position_rules(self) -> Iterator[str]:
         """Learned positions must suffice for all sentences of training and search."""

@@ -18,11 +18,13 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "radam": torch.optim.RAdam,
 }
+FUSED = ("adam", "adamw")
 
 
 def make_optimizer(config: OptimConfig, model: nn.Module, precision: str) -> torch.optim.Optimizer:
     """Return the recipe's optimizer of the parameters that train; ``take_step`` sets its rate.
 
+    Adafactor (Shazeer and Stern 2018) keeps a row and a column for each matrix instead of moments.
     Adam and AdamW are fused: on a CPU this takes a third of the time of the per-tensor loop, and
     ``foreach`` takes longer than the loop. RAdam has no fused version in torch. The learning rate
     is a tensor, so that the CPU does not wait for a GPU.
@@ -36,7 +38,10 @@ def make_optimizer(config: OptimConfig, model: nn.Module, precision: str) -> tor
         matrices, others = _split_for_muon(model)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         return Muon(matrices, others, lr, config.betas, config.eps, config.weight_decay, dtype)
-    fused = {} if config.kind == "radam" else {"fused": True, "lr": lr}
+    if config.kind == "adafactor":
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        return torch.optim.Adafactor(trained, lr=0.0, weight_decay=config.weight_decay)
+    fused = {"fused": True, "lr": lr} if config.kind in FUSED else {}
     # a fused step takes tensors of one class; of a sharded model, some parameters are not divided
     classes: dict[type[Tensor], list[Tensor]] = {}
     for parameter in model.parameters():
@@ -117,7 +122,7 @@ def take_step(
     """Update parameters with gradients divided by ``divisor``, or do nothing.
 
     Fused optimizers do both as they do for scaled fp16 gradients, without reading from the device.
-    RAdam has to read ``skip`` and ``divisor``.
+    RAdam and Adafactor have to read ``skip`` and ``divisor``.
 
     Args:
         optimizer: from ``make_optimizer``.
@@ -157,11 +162,17 @@ def optimizer_shapes(kind: str, model: nn.Module) -> Shapes:
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
+        shape = parameter.shape
         if id(parameter) in matrices:
-            shapes[f"{name}/momentum"] = parameter.shape
+            moments = {"momentum": shape}
+        elif kind == "adafactor" and len(shape) > 1:
+            rows, columns = torch.Size([*shape[:-1], 1]), torch.Size([*shape[:-2], 1, shape[-1]])
+            moments = {"step": torch.Size(), "row_var": rows, "col_var": columns}
+        elif kind == "adafactor":
+            moments = {"step": torch.Size(), "variance": shape}
         else:
-            shapes[f"{name}/step"] = torch.Size()
-            shapes |= {f"{name}/{moment}": parameter.shape for moment in ("exp_avg", "exp_avg_sq")}
+            moments = {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
+        shapes |= {f"{name}/{moment}": size for moment, size in moments.items()}
     return {name: (shape, torch.float32) for name, shape in shapes.items()}
 
 

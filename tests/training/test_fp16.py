@@ -61,7 +61,7 @@ def test_fp16_losses_are_close_to_fp32_losses(start):
     assert rounded[-1] < 0.85 * rounded[0]
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon", "adafactor"])
 def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
     trainer = start(f"optim.kind={kind}", "optim.accumulate=2")
     updates = trainer.updates()

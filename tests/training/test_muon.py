@@ -132,7 +132,7 @@ def test_weight_decay_is_decoupled_and_scaled_by_the_learning_rate():
     torch.testing.assert_close(difference, 1e-2 * 0.5 * before, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon", "adafactor"])
 def test_optimizer_shapes_are_those_of_its_tensors(kind):
     model = model_with_gradients()
     optimizer = make_optimizer(OptimConfig(kind=kind), model, "fp32")
