@@ -7,7 +7,6 @@ import base64
 import dataclasses
 import functools
 import hashlib
-import json
 import re
 import sys
 import time
@@ -29,7 +28,7 @@ from prometheus_client import (
 from starlette.exceptions import HTTPException
 
 import nmt
-from nmt.apps.serve.guard import Guard, stopping
+from nmt.apps.serve.guard import Guard, answer, stopping
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import (
@@ -42,7 +41,6 @@ from nmt.apps.serve.schema import (
     TranslateResponse,
 )
 from nmt.data.text import quantity
-from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 
 STATIC = Path(__file__).with_name("static")
@@ -126,7 +124,7 @@ class Service:
 
     def __init__(
         self,
-        translators: dict[str, tuple[Translator, str]],
+        translators: dict[str, tuple[nmt.Translator, str]],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
     ) -> None:
@@ -231,28 +229,14 @@ class Service:
         )
 
     def _model(self, name: str | None) -> ServedModel:
-        """Return the model of a request.
-
-        Raises:
-            Refused: no model has this name.
-        """
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise Refused(
-                404,
-                "no_such_model",
-                "no model has this name",
-                f"choose one of: {', '.join(self.models)}",
-            )
+            fix = f"choose one of: {', '.join(self.models)}"
+            raise Refused(404, "no_such_model", "no model has this name", fix)
         return self.models[name]
 
     def _lines(self, text: str | Sequence[str]) -> list[str]:
-        """Return the lines of a request.
-
-        Raises:
-            Refused: there are too many, or one is too long.
-        """
         lines = re.split("\r\n|\r|\n", text) if isinstance(text, str) else list(text)
         if len(lines) > self.limits.lines:
             raise Refused(
@@ -275,22 +259,15 @@ class Service:
     def _options(
         self, model: ServedModel, body: Any, lines: Sequence[str]
     ) -> tuple[dict[str, Any], list[int]]:
-        """Return the search options that a request gives, and the cost of each line.
-
-        Raises:
-            Refused: one is above the limits of the server.
-            UserError: one is not allowed.
-        """
+        """Return the search options that a request gives, and the cost of each line."""
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
         for name in PER_BEAM:
             if given.get(name, 0) > self.limits.beam:
-                raise Refused(
-                    422,
-                    "bad_option",
-                    f"{name}: {given[name]:,} is above {self.limits.beam}, the limit of this "
-                    "server",
-                    f"choose at most {self.limits.beam}",
+                what = (
+                    f"{name}: {given[name]:,} is above {self.limits.beam}, the limit of this server"
                 )
+                fix = f"choose at most {self.limits.beam}"
+                raise Refused(422, "bad_option", what, fix)
         options = model.translator.check_options(given)
         # mbr and groups enlarge the beam; the recipe's own beam is always allowed
         largest = max(self.limits.beam, model.translator.info.decode.beam)
@@ -324,11 +301,7 @@ class Service:
         options: dict[str, Any],
         request: Request,
     ) -> list[dict[str, Any]]:
-        """Wait for the results; leave the queue if the client does, or if they take too long.
-
-        Raises:
-            Refused: the queue is full, or the time is over.
-        """
+        """Wait for the results; leave the queue if the client does, or if they take too long."""
         # a sample is a function of its line number, so it must not share a batch
         together = not options.get("sample")
         queued = model.batcher.submit(lines, costs, options, together)
@@ -338,14 +311,10 @@ class Service:
             while not future.done():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Refused(
-                        504,
-                        "timeout",
-                        "the translation took longer than "
-                        f"{quantity(self.limits.seconds, 'second', 'g')}",
-                        "send fewer lines, or send the request again later",
-                        retry=1,
-                    )
+                    longest = quantity(self.limits.seconds, "second", "g")
+                    what = f"the translation took longer than {longest}"
+                    fix = "send fewer lines, or send the request again later"
+                    raise Refused(504, "timeout", what, fix, retry=1)
                 await asyncio.wait([future], timeout=min(left, DISCONNECT_INTERVAL))
                 if not future.done() and await request.is_disconnected():
                     raise Refused(499, "disconnected", "the client closed the connection", "")
@@ -386,25 +355,21 @@ def page(file: Path) -> Callable[[], Any]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
-    body = json.dumps(error.body)
-    return Response(body, error.status, error.headers, media_type="application/json")
+    return answer(error)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     """Describe what is wrong with a body, without repeating its text."""
     assert isinstance(error, RequestValidationError)
     problems = [
-        f"{'.'.join(map(str, one['loc'][1:])) or 'body'}: {one['msg']}" for one in error.errors()
+        f"{'.'.join(map(str, part['loc'][1:])) or 'body'}: {part['msg']}" for part in error.errors()
     ]
     fix = "correct the body, which is a JSON object; GET /docs describes it"
-    refused = Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix)
-    return await _refused(request, refused)
+    return answer(Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {400: "bad_request", 405: "wrong_method"}
     code = codes.get(error.status_code, "no_such_path")
-    refused = Refused(error.status_code, code, str(error.detail), "see GET /docs")
-    return await _refused(request, refused)
+    return answer(Refused(error.status_code, code, str(error.detail), "see GET /docs"))

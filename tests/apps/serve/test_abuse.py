@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
-from nmt.apps.serve.connections import SECONDS_TO_SEND_HEADERS
+from nmt.apps.serve.server import SECONDS_TO_SEND_HEADERS
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import LINES, untrained
 from tests.export.cases import run_folder

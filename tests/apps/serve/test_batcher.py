@@ -27,7 +27,7 @@ class Model:
         self.firsts: list[int] = []
         self.free = threading.Event()
         self.entered = threading.Event()
-        self.batcher: Batcher[str] = Batcher(self.translate, batch, queue)
+        self.batcher: Batcher = Batcher(self.translate, batch, queue)
 
     def translate(
         self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
@@ -131,7 +131,7 @@ def test_a_full_queue_refuses_a_job(model: Model) -> None:
     model.submit(["x"] * 15, {})
     with pytest.raises(Refused, match="15 lines in the queue of this model, at most 20") as refused:
         model.submit(["x"] * 6, {})
-    assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
+    assert (refused.value.status, refused.value.retry) == (429, 1)
     model.submit(["x"] * 5, {})
 
 
