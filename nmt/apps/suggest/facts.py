@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
+from nmt import Recipe
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, CorpusFiles, Sides
+from nmt.data.bitext import CorpusFiles, read_pairs
 from nmt.data.checks import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -20,10 +21,9 @@ from nmt.data.checks import (
     all_warnings,
     raise_on_failures,
 )
-from nmt.data.convert import pairs_in_form
 from nmt.data.languages import script_of_letter
 from nmt.data.report import CorpusReport
-from nmt.data.scan import SplitCheck, read_corpora
+from nmt.data.scan import read_corpora
 from nmt.data.text import Pair, find_side
 from nmt.data.words import UNSPACED
 
@@ -86,12 +86,9 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     Raises:
         UserError: the files have different numbers of lines, or a check failed.
     """
-    tokenized = looks_tokenized(
-        (find_side(paths.train, paths.src), find_side(paths.train, paths.tgt))
-    )
+    tokenized = looks_tokenized(find_side(paths.train, lang) for lang in (paths.src, paths.tgt))
     recipe = _bare_recipe(paths, tokenized)
-    files = CorpusFiles.of(recipe)
-    report, training, _ = read_corpora(recipe, files, progress)
+    report, training, _ = read_corpora(recipe, CorpusFiles.of(recipe), progress)
     by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
     raise_on_failures(report, recipe.data, recipe.segment, by_hand)
     report.warnings = all_warnings(report, recipe.data, recipe.segment)
@@ -127,21 +124,16 @@ def _bare_recipe(paths: CorpusPaths, tokenized: bool) -> Recipe:
     return Recipe.model_validate({"src": paths.src, "tgt": paths.tgt, "data": data})
 
 
-def looks_tokenized(sides: Sides) -> bool:
+def looks_tokenized(sides: Iterable[Path]) -> bool:
     """Return whether the checks find that the text is tokenized, from the first pairs."""
-    corpus = Bitext("train", sides, ("", ""), None)
-    pairs = list(islice(pairs_in_form(corpus, tokenized=False), SAMPLE))
-    thresholds = {check.name: check.threshold or 0 for check in PAIR_CHECKS}
-
-    def is_frequent(sign: str, tokenized: bool) -> bool:
-        check = SplitCheck()
-        checked = sum(1 for _ in check.passed(replace(corpus, tokenized=tokenized), pairs))
-        return check.suspicious[sign].count > thresholds[sign] * checked
-
+    pairs = [pair for pair in islice(read_pairs(tuple(sides)), SAMPLE) if all(map(str.strip, pair))]
+    frequent = set()
+    for check in PAIR_CHECKS:
+        assert check.pair is not None, "PAIR_CHECKS has no others"
+        if sum(check.pair(*pair) for pair in pairs) > (check.threshold or 0) * len(pairs):
+            frequent.add(check.name)
     # text of web pages has escapes too, but no spaces before its full stops
-    return is_frequent(ALREADY_TOKENIZED, tokenized=False) or (
-        is_frequent(ESCAPES, tokenized=False) and not is_frequent(NOT_TOKENIZED, tokenized=True)
-    )
+    return ALREADY_TOKENIZED in frequent or (ESCAPES in frequent and NOT_TOKENIZED not in frequent)
 
 
 def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFacts:

@@ -41,18 +41,18 @@ class Expectation:
     threads: int
 
     @property
-    def speed(self) -> float:
-        """Return the highest speed, in target tokens per second."""
-        return max(self.speeds.values())
-
-    @property
     def best(self) -> Setting:
-        """Return the fastest setting."""
+        """The fastest setting."""
         return max(self.speeds, key=lambda setting: self.speeds[setting])
 
     @property
+    def speed(self) -> float:
+        """The highest speed, in target tokens per second."""
+        return self.speeds[self.best]
+
+    @property
     def environment(self) -> str:
-        """Return what is written in front of nmt-train for the fastest number of threads."""
+        """What is written in front of nmt-train for the fastest number of threads."""
         threads = self.best.threads
         return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
 
