@@ -20,7 +20,7 @@ import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve.server import SECONDS_TO_SEND_HEADERS
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import LINES, untrained
-from tests.export.cases import run_folder
+from tests.export.cases import made, run_folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -158,9 +158,15 @@ def test_connections_without_a_request_do_not_block_others(
     assert len(log) == 3  # the others are about the end
 
 
-def test_memory_is_bounded_over_ten_thousand_requests(start: Callable[..., Process]) -> None:
-    """Batches of up to 64 lines and beam 5 have many sizes, and each size compiles products."""
-    process = start()
+def test_memory_is_bounded_over_thousands_of_requests(
+    start: Callable[..., Process], tmp_path: Path
+) -> None:
+    """Batches of up to 64 lines and beam 5 have many sizes, and each size compiles products.
+
+    This model's memory grew by 7 MB after 1,000 requests, and by 109 MB with oneDNN's own limit of
+    1,024 products. A smaller model has products so small that both are the same.
+    """
+    process = start(run_folder(made(dim=128, ffn_dim=512), tmp_path / "run"))
 
     def client(number: int, requests: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=SECONDS)
@@ -180,5 +186,5 @@ def test_memory_is_bounded_over_ten_thousand_requests(start: Callable[..., Proce
             thread.join()
         return process.megabytes()
 
-    warm = load(2_000)
-    assert load(8_000) - warm < 40
+    warm = load(1_000)
+    assert load(5_000) - warm < 40
