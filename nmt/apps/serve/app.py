@@ -71,32 +71,25 @@ class Metrics:
 
     def __init__(self, waiting: Callable[[], dict[str, int]], active: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        labels = ("model", "status")
-        self.requests = Counter(
-            "nmt_requests", "requests to translate", labels, registry=self.registry
+        counter, gauge, histogram = (
+            functools.partial(kind, registry=self.registry) for kind in (Counter, Gauge, Histogram)
         )
-        self.seconds = Histogram(
+        self.requests = counter("nmt_requests", "requests to translate", ("model", "status"))
+        self.seconds = histogram(
             "nmt_request_seconds",
             "time from the arrival of a request to its answer",
             ("model",),
             buckets=SECONDS_BUCKETS,
-            registry=self.registry,
         )
-        self.lines = Counter("nmt_lines", "translated lines", ("model",), registry=self.registry)
-        self.batches = Histogram(
+        self.lines = counter("nmt_lines", "translated lines", ("model",))
+        self.batches = histogram(
             "nmt_batch_lines",
             "lines that were translated together",
             ("model",),
             buckets=LINES_BUCKETS,
-            registry=self.registry,
         )
-        self._queue = Gauge(
-            "nmt_queue_lines", "lines that wait", ("model",), registry=self.registry
-        )
-        self._active = Gauge(
-            "nmt_active_requests", "accepted and not answered yet", registry=self.registry
-        )
-        self._active.set_function(active)
+        self._queue = gauge("nmt_queue_lines", "lines that wait", ("model",))
+        gauge("nmt_active_requests", "accepted and not answered yet").set_function(active)
         self._waiting = waiting
 
     def observe_batch(self, model: str, lines: int) -> None:
@@ -263,11 +256,9 @@ class Service:
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
         for name in PER_BEAM:
             if given.get(name, 0) > self.limits.beam:
-                what = (
-                    f"{name}: {given[name]:,} is above {self.limits.beam}, the limit of this server"
-                )
-                fix = f"choose at most {self.limits.beam}"
-                raise Refused(422, "bad_option", what, fix)
+                highest = self.limits.beam
+                what = f"{name}: {given[name]:,} is above {highest}, the limit of this server"
+                raise Refused(422, "bad_option", what, f"choose at most {highest}")
         options = model.translator.check_options(given)
         # mbr and groups enlarge the beam; the recipe's own beam is always allowed
         largest = max(self.limits.beam, model.translator.info.decode.beam)
