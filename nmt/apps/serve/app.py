@@ -71,9 +71,9 @@ class Metrics:
 
     def __init__(self, waiting: Callable[[], dict[str, int]], active: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        counter, gauge, histogram = (
-            functools.partial(kind, registry=self.registry) for kind in (Counter, Gauge, Histogram)
-        )
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
         self.requests = counter("nmt_requests", "requests to translate", ("model", "status"))
         self.seconds = histogram(
             "nmt_request_seconds",
