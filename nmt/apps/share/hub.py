@@ -128,7 +128,6 @@ def _list_literal(lines: list[str]) -> str:
 
 
 def _run_example(folder: Path, code: str) -> str:
-    """Return what the usage example prints when it runs in the folder."""
     # -B: without it, Python writes the compiled translate.py into the folder
     ran = subprocess.run(
         [sys.executable, "-B", "-X", "utf8", "-c", code],
@@ -167,7 +166,6 @@ def _training_pairs(report: dict[str, Any]) -> int | None:
 
 
 def _corpora(run: RunFolder) -> list[Corpus]:
-    """Return the training corpora, with what data_prep wrote about their origin."""
     recipe = run.recipe()
     corpora = {}
     for entry in recipe.data.train:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.apps.suggest.facts import CorpusFacts, script_name
-from nmt.apps.suggest.sample import EncodedSample
+from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, script_name
 from nmt.apps.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
 from nmt.data.text import quantity

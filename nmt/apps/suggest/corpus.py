@@ -135,7 +135,6 @@ def _no_files(prefix: str) -> UserError:
 
 
 def _held_out(prefix: str, split: str, src: str, tgt: str) -> str | None:
-    """Return the prefix of a dev or test set next to the training text, or None."""
     for name in HELD_OUT[split]:
         other = _next_to(prefix, name)
         if all(_has_side(other, lang) for lang in (src, tgt)):

@@ -221,7 +221,6 @@ def _precision(expectation: Expectation) -> Choice:
 
 
 def _keys(choices: Iterable[Choice], folder: Path) -> str:
-    """Return the keys as YAML in groups, each with its reason."""
     lines, last = [""], ""
     for choice in choices:
         group, _, key = choice.key.rpartition(".")
@@ -237,7 +236,6 @@ def _keys(choices: Iterable[Choice], folder: Path) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """Return a value on one line of YAML."""
     text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -131,7 +131,6 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
-    """Return the language of the text and of its translations."""
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
     from nmt.export.metadata import read_metadata
