@@ -158,18 +158,17 @@ def _measure(
     import torch
 
     from nmt.apps.suggest.text import Expectation
-    from nmt.data.prepare import EvalSet, Prepared
+    from nmt.data.prepare import Prepared
     from nmt.runtime.memory import parameter_count, require_memory
     from nmt.training.speed import measure_speeds
     from nmt.training.tasks import model_without_memory
 
     sample = suggestion.sample
-    corpus = cast(Any, sample)
     prepared = Prepared(
         segmenter=sample.segmenter,
         vocab=sample.vocab,
-        train=corpus,
-        dev=[EvalSet([], [], corpus, "dev", (recipe.src, recipe.tgt))],
+        train=cast(Any, sample),
+        dev=[],
         test=None,
         report=facts.report,
         data_hash="",

@@ -29,7 +29,7 @@ from nmt.data.languages import script_of_letter
 from nmt.data.report import CorpusReport
 from nmt.data.scan import read_corpora
 from nmt.data.segmenters import learn_segmenter
-from nmt.data.text import Pair, find_side
+from nmt.data.text import find_side
 from nmt.data.training_text import Chunk
 from nmt.data.vocab import Vocab
 from nmt.data.words import UNSPACED
@@ -81,7 +81,7 @@ class CorpusFacts:
     tokenized: bool
     characters: int
     report: CorpusReport
-    sample: list[Pair]
+    sample: list[tuple[str, str]]
 
 
 def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
@@ -103,7 +103,7 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)
     target_characters = 0
-    sample: list[Pair] = []
+    sample: list[tuple[str, str]] = []
     for row, (source, target) in enumerate(pair for _, pair in training.sample("counting", 1)):
         lengths[:, row] = len(source.split()), len(target.split())
         target_characters += len(target)
