@@ -322,8 +322,7 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
         KeyboardInterrupt, Terminated: a stop was requested; all runs have saved their state.
         MachineError: another nmt-sweep uses the folder.
     """
-    from nmt.apps.sweep.pool import Pool
-    from nmt.apps.sweep.progress import Display
+    from nmt.apps.sweep.pool import Display, Pool
     from nmt.run.lock import FolderLock
     from nmt.runtime.cpus import num_threads
     from nmt.runtime.files import AGAIN, disk_errors

@@ -22,7 +22,7 @@ from nmt.apps.sweep.plan import (
     file_name,
     planned_run,
 )
-from nmt.apps.sweep.progress import RunProgress
+from nmt.apps.sweep.pool import RunProgress
 from nmt.apps.sweep.results import SearchResult, TrialResult
 from nmt.apps.sweep.variants import Range, SearchPlan, Sweep, Variant, variant_recipe
 from nmt.config.errors import join_or

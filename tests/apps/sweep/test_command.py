@@ -22,7 +22,7 @@ import yaml
 from nmt.apps.sweep import command as sweep
 from nmt.apps.sweep import pool
 from nmt.apps.sweep.plan import PlannedRun
-from nmt.apps.sweep.progress import Display
+from nmt.apps.sweep.pool import Display
 from nmt.apps.sweep.search import SearchRuns
 from nmt.apps.sweep.variants import load_sweep
 from nmt.config.load import load_recipe
