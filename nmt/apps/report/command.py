@@ -171,18 +171,12 @@ def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
     """Return a table for people, without the columns that are empty in all rows."""
+    from nmt.apps.sweep.tables import aligned
+
     names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
-    cells = [[HEADERS[name] for name in names]]
-    cells += [[_table_cell(row[name]) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    text_columns = [name in ("variant", "runs", "status") for name in names]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if is_text else cell.rjust(width)
-            for cell, width, is_text in zip(line, widths, text_columns, strict=True)
-        ).rstrip()
-        for line in cells
-    )
+    cells = [[_table_cell(row[name]) for name in names] for row in rows]
+    text_columns = sum(name in ("variant", "runs", "status") for name in names)  # the first ones
+    return "\n".join(aligned([[HEADERS[name] for name in names], *cells], text_columns))
 
 
 def _table_cell(cell: Cell) -> str:
