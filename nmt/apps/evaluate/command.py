@@ -129,8 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
     from nmt.apps.evaluate.comet import ExternalMetric
-    from nmt.apps.evaluate.documents import read_documents
-    from nmt.apps.evaluate.report import report
+    from nmt.apps.evaluate.report import read_documents, report
 
     enable_gc()
     if args.sentences:
@@ -175,7 +174,7 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
-    from nmt.apps.evaluate.sentences import sentence_table
+    from nmt.apps.evaluate.report import sentence_table
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 

@@ -14,7 +14,6 @@ from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_result, read_summary
 from nmt.runtime.files import LARGE, read_text
-from nmt.runtime.missing import missing_fix
 
 TIMESTAMP = len("2026-01-31 12:00:00")  # at the start of each line of train.log
 
@@ -88,8 +87,6 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
                 at=str(path),
                 fix=f"for the table of a file of variants: nmt-report --table {path}",
             )
-        if not path.is_dir():
-            raise UserError("no such run folder", at=str(path), fix=missing_fix(path))
         if path.resolve() in [other.resolve() for other in paths[:i]]:
             raise UserError("this run folder is given twice", at=str(path), fix="give it once")
     labels = short_labels(paths)

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from nmt.apps.evaluate.buckets import by_frequency, by_length, count_words, split_words
+from nmt.apps.evaluate.buckets import frequency_buckets, length_buckets, training_counts
 from nmt.apps.evaluate.comet import ExternalMetric
 from nmt.apps.evaluate.command import main
-from nmt.apps.evaluate.documents import join_documents, read_documents
+from nmt.apps.evaluate.report import join_documents, read_documents
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import RunError, UserError
 from nmt.scoring import score
-from nmt.scoring.systems import from_runs
+from nmt.scoring.systems import from_files, from_runs
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference
 
@@ -73,13 +73,14 @@ def test_parts_are_the_same_in_json_table_and_lines(
     argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--metrics", "bleu"]
     argv += ["--buckets", "--train", files["train"]]
     found = run_json(capsys, *argv)
-    lengths = by_length(BASE, REFS, ["bleu"], "")
+    name = files["base"]
+    systems = from_files([name], [files["ref"]], training_files=[files["train"]])
+    lengths = length_buckets(systems, name, ["bleu"])
     shown = [p for p in found["by_length"] if p["system"] == files["base"]]
     assert [(p["words"], p["lines"], p["score"]) for p in shown] == [
         ([b.words.low, b.words.high], b.lines, b.scores[0].value) for b in lengths
     ]
-    words = split_words(BASE, ""), split_words(REFS, "")
-    frequencies = by_frequency(*words, count_words(REFS[:10], ""))
+    frequencies = frequency_buckets(systems, name, training_counts(systems))
     shown = [p for p in found["by_frequency"] if p["system"] == files["base"]]
     assert [(p["count"], p["ref_words"], p["f1"]) for p in shown] == [
         ([b.count.low, b.count.high], b.ref_words, b.f1) for b in frequencies
