@@ -129,11 +129,7 @@ def frequency_buckets(
 
 
 def training_counts(systems: Systems) -> Counter[str]:
-    """Return how often each word occurs in the target side of the training text.
-
-    Raises:
-        UserError: a file is missing or cannot be read.
-    """
+    """Return how often each word occurs in the target side of the training text."""
     counts: Counter[str] = Counter()
     for file in systems.training:
         lines: Iterable[str] = read_lines(file.path)
@@ -172,6 +168,5 @@ def count_words(lines: Iterable[str], tgt_lang: str) -> Counter[str]:
 
 
 def _ranges(limits: Sequence[int]) -> list[Range]:
-    """Return the ranges from 0 that the limits separate."""
     ends = [*(limit - 1 for limit in limits), None]
     return [Range(low, high) for low, high in zip((0, *limits), ends, strict=True)]

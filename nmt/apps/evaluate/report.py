@@ -108,7 +108,6 @@ class Report:
         return "\n".join(lines)
 
     def _length_lines(self) -> Iterator[str]:
-        """Yield a block per metric: scores by length of the reference."""
         first = next(iter(self.lengths.values()), [])
         for place, result in enumerate(first[0].scores if first else ()):
             yield from ("", f"{_title(result.name)}, by words of the reference")
@@ -122,7 +121,6 @@ class Report:
             yield from _rows(rows)
 
     def _frequency_lines(self) -> Iterator[str]:
-        """Yield a block: the F1 of words by their count in the training text."""
         if not self.frequencies:
             return
         first = next(iter(self.frequencies.values()))
@@ -403,7 +401,6 @@ def _title(name: str) -> str:
 
 
 def _rows(rows: dict[str, list[str]]) -> Iterator[str]:
-    """Yield aligned lines of a small table with row titles."""
     width = max(map(len, rows))
     widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
     for title, cells in rows.items():

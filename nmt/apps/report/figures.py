@@ -66,13 +66,9 @@ class _Plot:
 
 
 def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
-    """Return the learning curves of some runs: a panel per quantity, a color per run.
-
-    Args:
-        by_time: over the time of training; otherwise over updates.
-    """
+    """Return the learning curves of some runs, over time or updates: a panel per quantity."""
     plots = [
-        *(_Plot(f"Dev {_short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
+        *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
         # the log has exp(loss) of dev
         _Plot(
@@ -107,10 +103,10 @@ def _dev_scores(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _unit(metric: str) -> str:
-    return "Perplexity" if metric.endswith("ppl") else f"{_short_label(metric)} (0 to 100)"
+    return "Perplexity" if metric.endswith("ppl") else f"{short_label(metric)} (0 to 100)"
 
 
-def _short_label(metric: str) -> str:
+def short_label(metric: str) -> str:
     """Return the name of a metric without the program that it is compatible with."""
     return metric_label(metric).partition(" (")[0]
 
@@ -271,7 +267,6 @@ def _axes() -> tuple[Figure, Axes]:
 
 
 def _time_unit(longest: float) -> tuple[float, str]:
-    """Return the seconds of a unit in which a curve is readable, and the label of its axis."""
     if longest > 3 * 3600:
         return 3600.0, "Training time (hours)"
     return (60.0, "Training time (minutes)") if longest > 180 else (1.0, "Training time (seconds)")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,31 +56,14 @@ class ScoreTable:
 
 
 def write_report(runs: Sequence[ReportedRun], output: Path, progress: bool = False) -> int:
-    """Write the report of some runs; an existing file is replaced.
-
-    Args:
-        runs: in any state; the first is the baseline of comparisons.
-        output: the HTML file.
-        progress: show bars on a terminal.
-
-    Returns:
-        Its size in bytes.
-
-    Raises:
-        UserError: matplotlib is missing.
-        MachineError: the file cannot be written.
-    """
+    """Write the report of runs in any state, compared with the first; return its size in bytes."""
     page = render(runs, progress).encode("utf-8")
     write_atomic(output, page, "choose another --output", AGAIN)
     return len(page)
 
 
 def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
-    """Return the report of some runs as HTML.
-
-    Args:
-        progress: show bars on a terminal.
-    """
+    """Return the report of some runs as HTML; ``progress`` shows bars on a terminal."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -124,12 +108,13 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     outputs, notes = _outputs(runs)
     tables, score_notes = _scores(runs, outputs, progress)
     sections = _output_sections(runs, outputs, progress)
+    facts = _rows([_facts(run) for run in runs], NOTHING)
     return {
         "title": _title(runs),
         "runs": runs,
         "several": several,
         "keys": [figures.key(number) for number in range(len(runs))],
-        "facts": _facts(runs),
+        "facts": {name: row for name, row in facts.items() if {*row} != {NOTHING}},
         "score_tables": tables,
         "notes": [*score_notes, *_perplexity_notes(runs), *notes],
         "significance": SIGNIFICANCE_LEVEL,
@@ -140,7 +125,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "cell": CELL,
         "recipe_rows": key_rows([run.recipe for run in runs]),
         "cards": data_cards(runs),
-        "environment": _environment(runs),
+        "environment": _rows([_environment(run) for run in runs], NOT_RECORDED),
         "version": nmt.__version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
@@ -154,30 +139,35 @@ def _title(runs: Sequence[ReportedRun]) -> str:
     return f"{languages}: {runs[0].label}"
 
 
-def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
-    """Return the main figures of each run by name, without those that no run has."""
-    rows: dict[str, list[str]] = {}
-    for i, run in enumerate(runs):
-        recipe, summary = run.recipe, run.summary
-        select_by = recipe.score.select_by
-        values = {
-            "Status": run.status,
-            "Reason": summary.get("reason"),
-            "Task": None if recipe.translates else recipe.task,
-            **_test_scores(run),
-            "Best checkpoint": summary.get("best"),
-            f"Dev {metric_label(select_by).partition(' (')[0]}": number(run.result.dev),
-            "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
-            "Updates": thousands(summary.get("updates", run.result.updates)),
-            "Training time": hours(summary.get("hours")),
-            "Target tokens": thousands(summary.get("target_tokens")),
-            "Skipped updates": thousands(summary.get("skipped_updates") or None),
-            "Parameters": thousands(summary.get("parameters")),
-            "Seed": str(recipe.seed),
-        }
-        for name, value in values.items():
-            rows.setdefault(name, [NOTHING] * len(runs))[i] = value or NOTHING
-    return {name: row for name, row in rows.items() if set(row) != {NOTHING}}
+def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, list[str]]:
+    """Return the values of each run by name; ``missing`` stands for None."""
+    names = dict.fromkeys(itertools.chain.from_iterable(columns))
+    values = {name: [column.get(name) for column in columns] for name in names}
+    return {
+        name: [missing if value is None else str(value) for value in row]
+        for name, row in values.items()
+    }
+
+
+def _facts(run: ReportedRun) -> dict[str, str | None]:
+    """Return the main figures of a run by name."""
+    recipe, summary = run.recipe, run.summary
+    select_by = recipe.score.select_by
+    return {
+        "Status": run.status,
+        "Reason": summary.get("reason") or None,
+        "Task": None if recipe.translates else recipe.task,
+        **_test_scores(run),
+        "Best checkpoint": summary.get("best") or None,
+        f"Dev {figures.short_label(select_by)}": number(run.result.dev),
+        "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
+        "Updates": thousands(summary.get("updates", run.result.updates)),
+        "Training time": hours(summary.get("hours")),
+        "Target tokens": thousands(summary.get("target_tokens")),
+        "Skipped updates": thousands(summary.get("skipped_updates") or None),
+        "Parameters": thousands(summary.get("parameters")),
+        "Seed": str(recipe.seed),
+    }
 
 
 def _test_scores(run: ReportedRun) -> dict[str, str | None]:
@@ -187,35 +177,28 @@ def _test_scores(run: ReportedRun) -> dict[str, str | None]:
     values = {score["name"]: score["value"] for score in scores or ()}
     metrics = dict.fromkeys([run.recipe.score.select_by, "bleu", "chrf"])
     return {
-        f"{name} {metric_label(metric).partition(' (')[0]}": number(values[metric])
+        f"{name} {figures.short_label(metric)}": number(values[metric])
         for metric in metrics
         if metric in values
     }
 
 
-def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
-    """Return hardware, versions and times of each run by name."""
-    rows: dict[str, list[str]] = {}
-    for i, run in enumerate(runs):
-        summary = run.summary
-        versions = summary.get("versions") or {}
-        texts = run.corpora.versions if run.corpora else {}
-        times = run.times() or (None, None)
-        recorded = ("Device", "Processor", "Threads", "Processes", "Precision")
-        values = {
-            "Started": times[0],
-            "Last log line": times[1],
-            "Training time": hours(summary.get("hours")),
-            **{name: summary.get(name.lower()) for name in recorded},
-            "Seed": run.recipe.seed,
-            "Commit": versions.get("commit"),
-            **{name: value for name, value in versions.items() if name != "commit"},
-            **{name: value for name, value in texts.items() if name not in versions},
-        }
-        for name, value in values.items():
-            row = rows.setdefault(name, [NOT_RECORDED] * len(runs))
-            row[i] = NOT_RECORDED if value is None else str(value)
-    return rows
+def _environment(run: ReportedRun) -> dict[str, object]:
+    """Return hardware, versions and times of a run by name."""
+    summary, texts = run.summary, run.corpora.versions if run.corpora else {}
+    versions = summary.get("versions") or {}
+    first, last = run.times() or (None, None)
+    recorded = ("Device", "Processor", "Threads", "Processes", "Precision")
+    return {
+        "Started": first,
+        "Last log line": last,
+        "Training time": hours(summary.get("hours")),
+        **{name: summary.get(name.lower()) for name in recorded},
+        "Seed": run.recipe.seed,
+        "Commit": versions.get("commit"),
+        **{name: value for name, value in versions.items() if name != "commit"},
+        **{name: value for name, value in texts.items() if name not in versions},
+    }
 
 
 def _scores(
@@ -277,7 +260,6 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
 
 
 def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return a note if the perplexities of the runs do not compare."""
     differ = different_predictions([run.name for run in runs if run.result.ppl is not None])
     note = not_comparable("runs", differ)
     return [f"{note[0].upper()}{note[1:]}."] if differ else []

@@ -74,11 +74,7 @@ class ReportedRun:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
-    """Read some run folders.
-
-    Raises:
-        UserError: a folder does not exist, is not a run folder or is given twice.
-    """
+    """Read some run folders, each given once."""
     paths = [Path(folder) for folder in folders]
     for i, path in enumerate(paths):
         if path.is_file():

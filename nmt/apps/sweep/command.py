@@ -136,12 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Check everything, train what has not ended, and print the results.
-
-    Raises:
-        UserError: the file or an argument is wrong.
-        RunError: a run failed or diverged.
-    """
+    """Check everything, train what has not ended, and print the results."""
     from nmt.apps.sweep.plan import check_overrides
 
     enable_gc()
@@ -240,11 +235,7 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:
-    """Return the sweep of the file with the changes of the command line.
-
-    Raises:
-        UserError: all errors of the file, or an argument is wrong.
-    """
+    """Return the sweep of the file with the changes of the command line."""
     from dataclasses import replace
 
     from nmt.apps.sweep.variants import Budget, check_baseline, load_sweep
@@ -274,7 +265,6 @@ def _sweep(args: argparse.Namespace) -> Sweep:
 
 
 def _check_metric(metric: str, sweep: Sweep) -> None:
-    """Raise UserError if the runs do not measure a metric."""
     for variant in sweep.variants:
         score, has_test = variant.recipe.score, bool(variant.recipe.data.test)
         known = ["ppl"]
@@ -293,7 +283,6 @@ def _check_metric(metric: str, sweep: Sweep) -> None:
 
 
 def _list(runs: Sequence[PlannedRun]) -> None:
-    """Print the state and the command of each run."""
     changed = {}
     for run in runs:
         outcome = run.outcome()
@@ -313,12 +302,7 @@ def _list(runs: Sequence[PlannedRun]) -> None:
 
 @contextlib.contextmanager
 def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]:
-    """Yield a pool that trains in the locked folder of the sweep, which has ``total`` runs.
-
-    Raises:
-        KeyboardInterrupt, Terminated: a stop was requested; all runs have saved their state.
-        MachineError: another nmt-sweep uses the folder.
-    """
+    """Yield a pool that trains in the locked folder of the sweep, which has ``total`` runs."""
     from nmt.apps.sweep.pool import Display, Pool
     from nmt.run.lock import FolderLock
     from nmt.runtime.cpus import num_threads

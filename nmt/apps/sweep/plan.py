@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 from nmt import Recipe
 from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.config.document import PATHS
-from nmt.config.errors import join_or
 from nmt.config.load import changed_keys, dump_recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
@@ -98,11 +97,7 @@ class PlannedRun:
 def planned_run(
     file: str, variant: Variant, folder: Path, seed: int, overrides: Sequence[str]
 ) -> PlannedRun:
-    """Return a run of a variant; the overrides are those besides seed and run folder.
-
-    Raises:
-        UserError: the recipe is not valid with these overrides.
-    """
+    """Return a run of a variant; the overrides are those besides seed and run folder."""
     changes = [*overrides, f"seed={seed}", f"out={folder}"]
     arguments = [file, "--variant", variant.name, *changes]
     return PlannedRun(variant, variant_recipe(variant, changes), arguments)
@@ -169,7 +164,7 @@ def check_overrides(budget: Budget | None, overrides: Sequence[str]) -> None:
             raise UserError(f"nmt-sweep sets {key} of each run", at=key, fix=f"use {flag}")
     if both := [key for key in budget_keys(budget) if key in names]:
         raise UserError(
-            f"the budget of the sweep sets {join_or(both)} already",
+            f"the budget of the sweep sets {', '.join(both)} already",
             at=both[0],
             fix="remove it from the command, or remove the budget",
         )

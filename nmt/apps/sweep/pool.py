@@ -358,7 +358,6 @@ def _outcome(run: PlannedRun, code: int, log: Path, pruned: bool, stopping: bool
 
 
 def _reason(code: int, log: Path) -> str:
-    """Return the error that a command printed last, and its exit code."""
     text = log.read_text(encoding="utf-8", errors="replace")
     starts = [match.end() for match in MESSAGE.finditer(text)]
     if starts:

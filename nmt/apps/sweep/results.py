@@ -221,7 +221,6 @@ def _different_predictions(systems: Sequence[SystemResult]) -> list[str]:
 
 
 def _tests(recipe: Recipe, metric: str) -> bool:
-    """Return whether a run measures a metric on a test set."""
     return bool(recipe.data.test) and (metric != "ppl" or not recipe.translates)
 
 

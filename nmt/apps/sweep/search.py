@@ -25,7 +25,6 @@ from nmt.apps.sweep.plan import (
 from nmt.apps.sweep.pool import RunProgress
 from nmt.apps.sweep.results import SearchResult, TrialResult
 from nmt.apps.sweep.variants import Range, Sweep, Variant, variant_recipe
-from nmt.config.errors import join_or
 from nmt.errors import UserError, install_fix
 from nmt.run.folder import RunFolder
 from nmt.run.results import LOWER_IS_BETTER, read_result
@@ -142,16 +141,16 @@ class SearchRuns:
         names = [override.partition("=")[0] for override in self.overrides]
         if both := [key for key in self.plan.space if key in names]:
             raise UserError(
-                f"{join_or(both)} is chosen by the search",
+                f"{', '.join(both)} is chosen by the search",
                 at="command line",
                 fix="remove it from the command or from search.space",
             )
         own = ("seed", "out", *budget_keys(self.sweep.budget))
         if both := [key for key in self.plan.space if key in own]:
             raise UserError(
-                f"search.space has {join_or(both)}, which nmt-sweep or its budget sets",
+                f"search.space has {', '.join(both)}, which nmt-sweep or its budget sets",
                 at=self.file,
-                fix=f"remove {join_or(both)} from search.space",
+                fix=f"remove {', '.join(both)} from search.space",
             )
 
     def _check_recipe(self) -> None:
@@ -201,7 +200,6 @@ class SearchRuns:
         return study
 
     def _journal(self) -> Any:
-        """Return where optuna stores the studies: the file, or a copy of it in memory."""
         from optuna.storages.journal import JournalFileBackend
 
         journal = self.out / STORAGE

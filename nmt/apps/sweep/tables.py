@@ -217,7 +217,6 @@ def _updates(system: SystemResult) -> str:
 
 
 def _printed(result: SweepResult, system: SystemResult) -> str:
-    """Return what a paper prints for the score of the differences."""
     names = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
     name = "ppl" if result.metric == "ppl" else names.get((result.split, result.metric), "")
     value = system.paper.get(name)
@@ -225,7 +224,6 @@ def _printed(result: SweepResult, system: SystemResult) -> str:
 
 
 def _record(system: SystemResult) -> dict[str, Any]:
-    """Return a line of the CSV file."""
     record: dict[str, Any] = {
         "group": system.group,
         "variant": system.variant,
@@ -244,13 +242,11 @@ def _record(system: SystemResult) -> dict[str, Any]:
 
 
 def _trial_record(trial: TrialResult) -> dict[str, Any]:
-    """Return a line of the CSV file."""
     names = ("variant", "number", "state", "folder", "dev")
     return {**{name: getattr(trial, name) for name in names}, **trial.keys}
 
 
 def _value(value: Any) -> str:
-    """Return the value of a recipe key for a table."""
     return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -200,25 +200,13 @@ class Sweep:
 
 
 def load_variants(path: str | Path) -> list[Variant]:
-    """Read every variant that a file lists, in its order.
-
-    Raises:
-        UserError: the file is a recipe, or all errors of its variants.
-    """
+    """Read every variant that a file lists, in its order."""
     fix = "name a file of variants, such as those in recipes/ablations/"
     return _read(*_open(path, "it has no variants", fix))[1]
 
 
 def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
-    """Read a file of variants with the keys that nmt-sweep uses.
-
-    Args:
-        path: a file of variants.
-        overrides: ``key=value``, applied last to each variant.
-
-    Raises:
-        UserError: the file is a recipe, or all errors of its variants and its search.
-    """
+    """Read a file of variants with the keys that nmt-sweep uses; overrides are applied last."""
     fix = f"write a file with base: {Path(path).name} and variants, as those in recipes/sweeps/"
     document, problems = _open(path, "a sweep needs a file of variants", fix)
     file, variants = _read(document, problems)
@@ -236,17 +224,7 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 def choose_variant(
     document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
 ) -> Recipe:
-    """Return the recipe of a variant.
-
-    Args:
-        document: a file of variants.
-        name: of the variant.
-        overrides: ``key=value``, applied last.
-        problems: found in the file already.
-
-    Raises:
-        UserError: all errors of the file; or ``name`` is not one of its variants, which are listed.
-    """
+    """Return the recipe of a variant by its name; the error for another name lists them."""
     variants = {variant.name: variant for variant in _read(document, problems)[1]}
     if name in variants:
         return variant_recipe(variants[name], overrides)
@@ -260,15 +238,7 @@ def choose_variant(
 
 
 def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
-    """Return the recipe of a variant with other overrides than it was read with.
-
-    Args:
-        variant: of a file of variants.
-        overrides: ``key=value``, applied last.
-
-    Raises:
-        UserError: all errors of the recipe.
-    """
+    """Return the recipe of a variant, with overrides that are applied last."""
     if not overrides:
         return variant.recipe
     problems: list[Problem] = []
@@ -280,12 +250,7 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
 
 
 def check_baseline(name: str, variants: Collection[str]) -> str | None:
-    """Return what is wrong with the name of a baseline, or None.
-
-    Args:
-        name: the baseline.
-        variants: the names of the file's variants, without base and corpus.
-    """
+    """Return what is wrong with the name of a baseline, or None; names are variants' own."""
     if name in variants:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
