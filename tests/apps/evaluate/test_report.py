@@ -51,12 +51,8 @@ def test_tab_separated_lines_for_pipes() -> None:
     found = report(systems_of(base=BASE, better=BETTER), ["bleu", "chrf"], 100)
     header, *rows = [line.split("\t") for line in found.tsv().splitlines()]
     assert tuple(header) == COLUMNS
-    assert [row[:2] for row in rows] == [
-        ["base", "bleu"],
-        ["base", "chrf"],
-        ["better", "bleu"],
-        ["better", "chrf"],
-    ]
+    names = [[system, metric] for system in ("base", "better") for metric in ("bleu", "chrf")]
+    assert [row[:2] for row in rows] == names
     assert all(len(row) == len(COLUMNS) for row in rows)
     assert rows[0][5:7] == ["", ""]
     assert float(rows[2][2]) == pytest.approx(found.scores["better"][0].score.value, abs=1e-4)
@@ -69,12 +65,6 @@ def test_json_for_programs() -> None:
     assert read["baseline"] == "base"
     assert [system["name"] for system in read["systems"]] == ["base", "better"]
     assert read["systems"][1]["empty"] == sum(not line for line in BETTER) > 0
-    assert [(s["system"], s["metric"]) for s in read["scores"]] == [
-        ("base", "chrf"),
-        ("base", "tokenized_bleu"),
-        ("better", "chrf"),
-        ("better", "tokenized_bleu"),
-    ]
     entry = found.scores["better"][0]
     record = read["scores"][2]
     assert record["score"] == entry.score.value
