@@ -77,7 +77,7 @@ class Report:
             RunError: the command failed.
         """
         scores = {}
-        first = None
+        first: float | None = None
         for system, hyps in self.systems.texts.items():
             value = metric.score(self.systems.sources, hyps, self.systems.refs)
             difference = None if first is None else value - first
@@ -193,8 +193,8 @@ class Report:
         for system, entries in self.scores.items():
             for entry in entries:
                 result = entry.score
-                values = (system, result.name, result.value, result.low, result.high)
-                values += (entry.difference, entry.p_value, result.signature)
+                others = (result.low, result.high, entry.difference, entry.p_value)
+                values = (system, result.name, result.value, *others, result.signature)
                 yield dict(zip(COLUMNS, values, strict=True))
 
     def _bucket_records(self) -> Iterator[Record]:

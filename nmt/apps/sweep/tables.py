@@ -103,10 +103,10 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
         f"dev {result.dev_metric}": [_spread(system.dev) for system in systems],
         "dev ppl": [_spread(system.ppl) for system in systems],
         f"test {result.metric}": [_spread(system.test) for system in systems],
-        "best": [_number(system.score and system.score.best) for system in systems],
-        "difference": [_number(gain and gain.value, "+.2f") for gain in gains],
-        "p bootstrap": [_number(gain and gain.bootstrap, ".3f") for gain in gains],
-        "p randomization": [_number(gain and gain.randomization, ".3f") for gain in gains],
+        "best": [_number(getattr(system.score, "best", None)) for system in systems],
+        "difference": [_number(getattr(gain, "value", None), "+.2f") for gain in gains],
+        "p bootstrap": [_number(getattr(gain, "bootstrap", None), ".3f") for gain in gains],
+        "p randomization": [_number(getattr(gain, "randomization", None), ".3f") for gain in gains],
         "printed": [_printed(result, system) for system in systems],
         "updates": [_updates(system) for system in systems],
         "hours": [_number(system.hours or None) for system in systems],
@@ -192,16 +192,15 @@ def _state(system: SystemResult) -> str:
 
 
 def _spread(scores: Statistics | None) -> str:
-    if scores is None or scores.deviation is None:
-        return _number(scores and scores.mean)
-    return f"{format_number(scores.mean)} ± {format_number(scores.deviation)}"
+    if scores is None:
+        return NOTHING
+    mean = format_number(scores.mean)
+    return mean if scores.deviation is None else f"{mean} ± {format_number(scores.deviation)}"
 
 
 def _marks(system: SystemResult) -> str:
-    differences = {"*": system.to_baseline, "†": system.to_above}
-    return "".join(
-        mark for mark, difference in differences.items() if difference and difference.significant
-    )
+    differences = (("*", system.to_baseline), ("†", system.to_above))
+    return "".join(mark for mark, gain in differences if gain and gain.significant)
 
 
 def _number(value: float | None, form: str = "") -> str:
