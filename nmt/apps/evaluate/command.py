@@ -196,13 +196,9 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     refs = args.ref or []
     if args.runs:
-        for name, flag in (
-            ("src", "--src"),
-            ("tgt_lang", "--tgt-lang"),
-            ("tokenized", "--tokenized"),
-            ("train", "--train"),
-        ):
+        for name in ("src", "tgt_lang", "tokenized", "train"):
             if getattr(args, name):
+                flag = f"--{name.replace('_', '-')}"
                 raise UserError(
                     f"{flag} is only for --hyp; the recipe of a run defines it",
                     fix=f"leave out {flag}",

@@ -175,10 +175,8 @@ class Report:
             "by_frequency": [
                 {
                     "system": system,
+                    **vars(bucket),
                     "count": [bucket.count.low, bucket.count.high],
-                    "ref_words": bucket.ref_words,
-                    "hyp_words": bucket.hyp_words,
-                    "matches": bucket.matches,
                     "recall": bucket.recall,
                     "precision": bucket.precision,
                     "f1": bucket.f1,

@@ -220,35 +220,23 @@ class _Child:
     pruned: bool = False
 
 
+@dataclass
 class Pool:
     """Trains runs at the same time.
 
     A process is in a session of its own, so that Ctrl-C reaches only the sweep, which then asks
     each process once to save and end. If the sweep is killed, Linux asks them.
-
-    Args:
-        slots: number of runs at the same time.
-        devices: values of CUDA_VISIBLE_DEVICES, used in turn by the slots; empty = not set.
-        threads: CPU threads of each run.
-        logs: folder for the output of the processes.
-        display: says what happens.
-        stop: whether the sweep must end.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        devices: Sequence[str],
-        threads: int,
-        logs: Path,
-        display: Display,
-        stop: StopRequest,
-    ) -> None:
-        self.slots, self.devices, self.threads = slots, devices, threads
-        self.logs, self.display, self.stop = logs, display, stop
-        self._children: list[_Child] = []
-        self._waiting: PlannedRun | None = None  # until an earlier process has saved its state
-        self._deadline = 0.0  # of this waiting
+    slots: int  # number of runs at the same time
+    devices: Sequence[str]  # for CUDA_VISIBLE_DEVICES, used in turn by the slots; empty = not set
+    threads: int  # CPU threads of each run
+    logs: Path  # folder for the output of the processes
+    display: Display
+    stop: StopRequest  # whether the sweep must end
+    _children: list[_Child] = field(default_factory=list)
+    _waiting: PlannedRun | None = None  # until an earlier process has saved its state
+    _deadline: float = 0.0  # of this waiting
 
     def run(self, source: Source) -> None:
         """Train the runs of a source until it has no more, or until a stop is requested.
