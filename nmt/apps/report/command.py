@@ -112,8 +112,12 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _print_table(args: argparse.Namespace) -> None:
-    """Print one row for each variant and folder of runs, including variants without a run."""
+    """Print one row for each variant and folder of runs, including variants without a run.
+
+    Notes say if perplexities of the same corpus do not compare, or if other runs of the file exist.
+    """
     from nmt.apps.sweep.variants import load_variants
+    from nmt.run.predictions import different_predictions, not_comparable
 
     if len(args.paths) > 1:
         raise UserError("--table takes one file of variants", fix="name one file")
@@ -121,9 +125,12 @@ def _print_table(args: argparse.Namespace) -> None:
         raise UserError("--output is for a report", fix="redirect the table: > FILE")
     enable_gc()
     (file,) = args.paths
-    folders = args.runs or [None]
-    variants = load_variants(file)
-    rows = [_row(variant, runs) for variant in variants for runs in folders]
+    places = [
+        (variant, runs, Path(runs, variant.name) if runs else Path(variant.recipe.out))
+        for variant in load_variants(file)
+        for runs in args.runs or [None]
+    ]
+    rows = [_row(*place) for place in places]
     if args.json:
         print(json.dumps({"file": file, "variants": rows}, indent=1, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -132,41 +139,24 @@ def _print_table(args: argparse.Namespace) -> None:
         print("\t".join(HEADERS))
         for row in rows:
             print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
-    _print_notes(file, variants, folders)
-
-
-def _print_notes(file: str, variants: Sequence[Variant], folders: Sequence[str | None]) -> None:
-    """Say if other runs of the file exist, or if perplexities of the same corpus do not compare."""
-    from nmt.run.predictions import different_predictions, not_comparable
-    from nmt.run.results import read_result
-
-    groups: dict[str, list[Path]] = {}
-    for variant in variants:
-        places = [_folder(variant, runs) for runs in folders]
-        known = [place for place in places if read_result(place).ppl is not None]
-        groups.setdefault(variant.group, []).extend(known)
+    groups: dict[str, list[Path]] = {}  # runs with a perplexity, by their corpus
+    for (variant, _, run), row in zip(places, rows, strict=True):
+        if row["ppl"] is not None:
+            groups.setdefault(variant.group, []).append(run)
     differ = [key for group in groups.values() for key in different_predictions(group)]
     if differ:
         print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
-    places = [_folder(variant, runs) for variant in variants for runs in folders]
-    if any(next(run.parent.glob(f"{glob.escape(run.name)}.seed-*"), None) for run in places):
-        print(
-            f"note: for the runs of nmt-sweep, run nmt-sweep {shlex.quote(file)} --results",
-            file=sys.stderr,
-        )
+    if any(next(r.parent.glob(f"{glob.escape(r.name)}.seed-*"), None) for _, _, r in places):
+        command = f"nmt-sweep {shlex.quote(file)} --results"
+        print(f"note: for the runs of nmt-sweep, run {command}", file=sys.stderr)
 
 
-def _folder(variant: Variant, runs: str | None) -> Path:
-    return Path(runs, variant.name) if runs else Path(variant.recipe.out)
-
-
-def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
+def _row(variant: Variant, runs: str | None, run: Path) -> dict[str, Cell]:
     from nmt.run.results import read_result
 
-    result = read_result(_folder(variant, runs))
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
     names = {"variant": variant.name, "about": variant.about, "runs": runs}
-    return {**names, **vars(result), **printed}
+    return {**names, **vars(read_result(run)), **printed}
 
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:

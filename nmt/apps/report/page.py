@@ -76,8 +76,6 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
     environment.filters.update(
         number=number,
         thousands=thousands,
-        hours=hours,
-        metric=metric_label,
         plain=plain,
         quantity=quantity,
         local=lambda text: relative_paths(str(text), runs[0].folder.path),
@@ -238,10 +236,8 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
     by_metric: dict[tuple[str, str], dict[str, Comparison]] = {}  # set and metric -> run -> score
     notes = []
     for run in runs:
-        sets = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
-        sets = {
-            name: [Score(**values) for values in scores] for name, scores in sets.items() if scores
-        }
+        logged = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
+        sets = {name: [Score(**s) for s in scores] for name, scores in logged.items() if scores}
         last = run.metrics.last("dev")
         names = dict.fromkeys([*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"])
         dev_scores = [Score(name, last[name], "") for name in names if name in last]
