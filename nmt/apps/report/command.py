@@ -116,8 +116,9 @@ def _print_table(args: argparse.Namespace) -> None:
 
     Notes say if perplexities of the same corpus do not compare, or if other runs of the file exist.
     """
+    from nmt.apps.sweep.results import predictions_by_group
     from nmt.apps.sweep.variants import load_variants
-    from nmt.run.predictions import different_predictions, not_comparable
+    from nmt.run.predictions import not_comparable
 
     if len(args.paths) > 1:
         raise UserError("--table takes one file of variants", fix="name one file")
@@ -139,13 +140,12 @@ def _print_table(args: argparse.Namespace) -> None:
         print("\t".join(HEADERS))
         for row in rows:
             print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
-    groups: dict[str, list[Path]] = {}  # runs with a perplexity, by their corpus
-    for (variant, _, run), row in zip(places, rows, strict=True):
-        if row["ppl"] is not None:
-            groups.setdefault(variant.group, []).append(run)
-    differ = [key for group in groups.values() for key in different_predictions(group)]
+    known = zip(places, rows, strict=True)
+    differ = predictions_by_group(
+        (v.group, run) for (v, _, run), row in known if row["ppl"] is not None
+    )
     if differ:
-        print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
+        print(f"note: {not_comparable('variants', differ)}", file=sys.stderr)
     if any(next(r.parent.glob(f"{glob.escape(r.name)}.seed-*"), None) for _, _, r in places):
         command = f"nmt-sweep {shlex.quote(file)} --results"
         print(f"note: for the runs of nmt-sweep, run {command}", file=sys.stderr)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from nmt import Recipe
@@ -175,19 +176,29 @@ def collect(
     for run in runs:
         by_variant.setdefault(run.variant.name, []).append(run)
     systems = [_system(planned, outcomes, metric, split) for planned in by_variant.values()]
-    compare = _Compare(systems, recipes, baseline, metric, split, resamples)
+    notes: list[str] = []
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
-        compare.notes.append("the variants select their best checkpoints by different metrics")
-    if differ := _different_predictions(systems):
+        notes.append("the variants select their best checkpoints by different metrics")
+    with_ppl = [system for system in systems if system.ppl is not None]
+    firsts = ((s.group, next(run.folder for run in s.runs if run.finished)) for s in with_ppl)
+    if differ := predictions_by_group(firsts):
         causal = all(recipe.task == "causal_lm" for recipe in recipes.values())
         can_use_words = causal and differ in (["segment"], [VOCABULARY]) and split == "test"
         instead = "; use --metric word_ppl" * (metric == "ppl" and can_use_words)
-        compare.notes.append(not_comparable("variants", differ) + instead)
+        notes.append(not_comparable("variants", differ) + instead)
+    result = SweepResult(file, metric, dev_metric, split, baseline, resamples, systems, notes)
     shown = counted(systems, "testing the differences", "variants", len(systems), slow=True)
-    compared = [compare.system(system) for system in shown]
-    return SweepResult(
-        file, metric, dev_metric, split, baseline, resamples, compared, compare.notes
-    )
+    compared = [_compared(result, system, recipes[system.name]) for system in shown]
+    return replace(result, systems=compared)
+
+
+def predictions_by_group(runs: Iterable[tuple[str, str | Path]]) -> list[str]:
+    """Return in what the predictions of runs of the same group differ, given group and folder."""
+    groups: dict[str, list[str | Path]] = {}
+    for group, folder in runs:
+        groups.setdefault(group, []).append(folder)
+    keys = (key for folders in groups.values() for key in different_predictions(folders))
+    return list(dict.fromkeys(keys))
 
 
 def summarize(
@@ -207,17 +218,6 @@ def summarize(
     best = known[ranks.index(max(ranks))]
     deviation = statistics.stdev(known) if len(known) > 1 else None
     return Statistics(len(known), statistics.fmean(known), deviation, best)
-
-
-def _different_predictions(systems: Sequence[SystemResult]) -> list[str]:
-    """Return in what the predictions of variants of the same base and corpus differ."""
-    by_group: dict[str, list[str]] = {}
-    for system in systems:
-        if system.ppl is not None:  # it has a perplexity in the table
-            finished = next(run.folder for run in system.runs if run.finished)
-            by_group.setdefault(system.group, []).append(finished)
-    keys = (key for folders in by_group.values() for key in different_predictions(folders))
-    return list(dict.fromkeys(keys))
 
 
 def _tests(recipe: Recipe, metric: str) -> bool:
@@ -269,57 +269,53 @@ def _scores(run: PlannedRun, outcome: Outcome | None) -> RunScores:
     )
 
 
-@dataclass(frozen=True)
-class _Compare:
-    """Compares systems; see ``SweepResult`` for the attributes."""
+def _compared(result: SweepResult, system: SystemResult, recipe: Recipe) -> SystemResult:
+    """Return a system with its differences to the baseline and to the system above it."""
+    group = result.groups[system.group]
+    position = group.index(system)
+    base = next((other for other in group if other.variant == result.baseline), system)
+    above = group[position - 1] if position else system
+    return replace(
+        system,
+        to_baseline=None if base is system else _difference(result, base, system, recipe),
+        to_above=None if above in (system, base) else _difference(result, above, system, recipe),
+    )
 
-    systems: Sequence[SystemResult]
-    recipes: Mapping[str, Recipe]  # of each system, by name
-    baseline: str
-    metric: str
-    split: Split
-    resamples: int
-    notes: list[str] = field(default_factory=list)  # what could not be compared is appended
 
-    def system(self, system: SystemResult) -> SystemResult:
-        """Return a system with its differences to the baseline and to the system above it."""
-        group = [other for other in self.systems if other.group == system.group]
-        position = group.index(system)
-        base = next((other for other in group if other.variant == self.baseline), system)
-        above = group[position - 1] if position else system
-        return replace(
-            system,
-            to_baseline=None if base is system else self.difference(base, system),
-            to_above=None if above in (system, base) else self.difference(above, system),
-        )
+def _difference(
+    result: SweepResult, before: SystemResult, after: SystemResult, recipe: Recipe
+) -> Difference | None:
+    """Return how a system differs from another one on the seeds that both finished, if any.
 
-    def difference(self, before: SystemResult, after: SystemResult) -> Difference | None:
-        """Return how a system differs from another one on the seeds that both finished, if any."""
-        pairs = [
-            (first, second)
-            for first in before.runs
-            for second in after.runs
-            if first.seed == second.seed and first.finished and second.finished
-        ]
-        if not pairs:
-            return None
-        name = before.variant
-        if self.metric in PERPLEXITIES or not self.resamples:
-            values = [[_value(run, self.metric, self.split) for run in pair] for pair in pairs]
-            known = [b - a for a, b in values if a is not None and b is not None]
-            return Difference(name, statistics.fmean(known), len(known)) if known else None
-        from nmt.scoring.significance import paired_tests
+    Args:
+        result: receives a note if they cannot be compared.
+        recipe: of ``after``.
+    """
+    pairs = [
+        (first, second)
+        for first in before.runs
+        for second in after.runs
+        if first.seed == second.seed and first.finished and second.finished
+    ]
+    if not pairs:
+        return None
+    name, metric = before.variant, result.metric
+    if metric in PERPLEXITIES or not result.resamples:
+        values = [[_value(run, metric, result.split) for run in pair] for pair in pairs]
+        known = [b - a for a, b in values if a is not None and b is not None]
+        return Difference(name, statistics.fmean(known), len(known)) if known else None
+    from nmt.scoring.significance import paired_tests
 
-        folders = ([first.folder for first, _ in pairs], [second.folder for _, second in pairs])
-        sets = held_out_entries(self.recipes[after.name], self.split)
-        try:
-            measured = [_statistics(folders, held_out, self.metric) for held_out in sets]
-        except UserError as error:  # another reference, or output that was deleted
-            self.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
-            return None
-        scorers, first_runs, second_runs = zip(*measured, strict=True)
-        tests = paired_tests(scorers[0], first_runs, second_runs, self.resamples)
-        return Difference(name, tests.difference, len(pairs), tests.bootstrap, tests.randomization)
+    folders = ([first.folder for first, _ in pairs], [second.folder for _, second in pairs])
+    sets = held_out_entries(recipe, result.split)
+    try:
+        measured = [_statistics(folders, held_out, metric) for held_out in sets]
+    except UserError as error:  # another reference, or output that was deleted
+        result.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
+        return None
+    scorers, first_runs, second_runs = zip(*measured, strict=True)
+    tests = paired_tests(scorers[0], first_runs, second_runs, result.resamples)
+    return Difference(name, tests.difference, len(pairs), tests.bootstrap, tests.randomization)
 
 
 def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -> Any:

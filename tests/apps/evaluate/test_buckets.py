@@ -27,11 +27,11 @@ def systems(hyps: list[str], refs: list[str], tokenized: bool = False) -> System
     return Systems(words, refs, words, refs, "ref", "en", "none", tokenized=tokenized)
 
 
-def test_ranges_name_their_integers() -> None:
+def test_ranges_name_their_integers():
     assert [str(Range(*ends)) for ends in ((0, 9), (3, 3), (1000, None))] == ["0-9", "3", ">=1,000"]
 
 
-def test_lines_are_sorted_by_the_length_of_the_reference() -> None:
+def test_lines_are_sorted_by_the_length_of_the_reference():
     refs = ["a b", "a b c", "a b c d e", "x, y"]  # the comma is a word: 3 words
     hyps = ["a b", "a b x", "no match at all here", "x, y"]
     found = length_buckets(systems(hyps, refs), "system", ["bleu", "chrf"], limits=(3, 4, 5))
@@ -39,7 +39,7 @@ def test_lines_are_sorted_by_the_length_of_the_reference() -> None:
     assert found[1].scores == score([hyps[1], hyps[3]], [refs[1], refs[3]], ["bleu", "chrf"], "en")
 
 
-def test_one_bucket_has_the_score_of_the_corpus() -> None:
+def test_one_bucket_has_the_score_of_the_corpus():
     refs = reference(40)
     hyps = hypothesis(refs, 30)
     metrics = ["bleu", "chrf", "ter"]
@@ -48,7 +48,7 @@ def test_one_bucket_has_the_score_of_the_corpus() -> None:
     assert bucket.lines == 40
 
 
-def test_matches_are_clipped_in_each_line() -> None:
+def test_matches_are_clipped_in_each_line():
     given = systems(["the the cat", "new"], ["the dog", "cat"], tokenized=True)
     # the cat of the other line is not a match
     counts = {"the": 7, "cat": 2, "dog": 2}
@@ -62,7 +62,7 @@ def test_matches_are_clipped_in_each_line() -> None:
     assert (found[2].recall, found[2].precision, found[2].f1) == (1, 0.5, pytest.approx(2 / 3))
 
 
-def test_buckets_add_up_to_the_unigrams_of_bleu() -> None:
+def test_buckets_add_up_to_the_unigrams_of_bleu():
     refs = reference(40)
     hyps = hypothesis(refs, 30)
     found = frequency_buckets(systems(hyps, refs), "system", count_words(refs[:20], "en"))
@@ -76,7 +76,7 @@ def test_buckets_add_up_to_the_unigrams_of_bleu() -> None:
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_words_are_counted_as_they_are_split(lang: str) -> None:
+def test_words_are_counted_as_they_are_split(lang):
     """Tokenizing each distinct string once equals tokenizing lines, for any text."""
     draw = random.Random(5)
     parts = [

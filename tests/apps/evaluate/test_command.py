@@ -32,9 +32,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {name: str(write_lines(tmp_path / name, lines)) for name, lines in texts.items()}
 
 
-def test_a_pipe_gets_tab_separated_lines(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pipe_gets_tab_separated_lines(files, capsys):
     assert main(["--hyp", files["base"], "--ref", files["ref"], "--resamples", "100"]) == 0
     captured = capsys.readouterr()
     rows = [line.split("\t") for line in captured.out.splitlines()]
@@ -43,9 +41,7 @@ def test_a_pipe_gets_tab_separated_lines(
     assert captured.err.startswith(f"note: {files['base']}: ")
 
 
-def test_an_option_of_several_files_may_be_repeated(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_of_several_files_may_be_repeated(files, capsys):
     """The last one once replaced those before, without a word."""
     options = ["--ref", files["ref"], "--metrics", "bleu", "--json", "--resamples", "100"]
 
@@ -58,7 +54,7 @@ def test_an_option_of_several_files_may_be_repeated(
     assert repeated == scores("--hyp", files["base"], files["better"])
 
 
-def test_json_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_two_runs(tmp_path, capsys):
     runs = [
         str(make_run(tmp_path / name, REFS, hypothesis(REFS, damage), {}, "u000100", name=name))
         for name, damage in (("base", 40), ("better", 5))
@@ -73,9 +69,7 @@ def test_json_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["scores"][2]["p_value"] < 0.05
 
 
-def test_dev_split_and_language_options(
-    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dev_split_and_language_options(tmp_path, files, capsys):
     run = make_run(tmp_path, REFS, None, {"u000300": REFS}, "u000300")
     assert (
         main([str(run), "--split", "dev", "--metrics", "tokenized_bleu", "--resamples", "0"]) == 0
@@ -89,16 +83,14 @@ def test_dev_split_and_language_options(
     assert "hypotheses repeat the source" in captured.err
 
 
-def test_torch_is_not_loaded() -> None:
+def test_torch_is_not_loaded():
     """Torch takes seconds to import, and scoring does not need it."""
     code = "import sys, nmt.apps.evaluate.command; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("tokenized", [True, False])
-def test_a_run_has_the_scores_that_its_training_logged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenized: bool
-) -> None:
+def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokenized):
     """Also with words that detokenizing and tokenizing changes."""
     words = ["“", "the", "”", "old", "house", "n't", "a/b", "&apos;", "@-@", ",", "3.", "is", "big"]
     refs = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
@@ -149,12 +141,8 @@ def test_a_run_has_the_scores_that_its_training_logged(
     ],
 )
 def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
-    files: dict[str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    message: str,
-) -> None:
+    files, tmp_path, capsys, name, message
+):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("src: gl\n", "utf-8")
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu"]
@@ -167,11 +155,8 @@ def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
 
 
 def test_a_full_disk_is_explained_without_an_option_that_does_not_exist(
-    files: dict[str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    files, tmp_path, capsys, monkeypatch
+):
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

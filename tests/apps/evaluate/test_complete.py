@@ -55,7 +55,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_several_references(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_references(files, capsys):
     found = run_json(
         capsys, "--hyp", files["base"], files["better"], "--ref", files["ref"],
         "--ref", files["other"], "--metrics", "bleu,tokenized_bleu",
@@ -66,9 +66,7 @@ def test_several_references(files: dict[str, str], capsys: pytest.CaptureFixture
     assert found["scores"][0]["score"] == pytest.approx(expected.value)
 
 
-def test_parts_are_the_same_in_json_table_and_lines(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_are_the_same_in_json_table_and_lines(files, capsys, monkeypatch):
     argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--metrics", "bleu"]
     argv += ["--buckets", "--train", files["train"]]
     found = run_json(capsys, *argv)
@@ -99,9 +97,7 @@ def test_parts_are_the_same_in_json_table_and_lines(
 
 
 @pytest.mark.parametrize("tokenized", [False, True])
-def test_a_run_counts_the_words_of_its_training_text(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenized: bool
-) -> None:
+def test_a_run_counts_the_words_of_its_training_text(tmp_path, capsys, tokenized):
     text = ["don't stop", "it 's 5 o'clock"]
     run = make_run(tmp_path, text, text, {}, "u000100", f"data.tokenized={tokenized}")
     write_lines(run / "test.words", text)
@@ -113,9 +109,7 @@ def test_a_run_counts_the_words_of_its_training_text(
     assert counted[0, 0]["f1"] is None
 
 
-def test_documents_are_scored_as_one_text(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_are_scored_as_one_text(files, capsys):
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu,chrf,ter"]
     found = run_json(capsys, *argv, "--documents", files["docs"])
     scores = {s["metric"]: s for s in found["scores"]}
@@ -127,7 +121,7 @@ def test_documents_are_scored_as_one_text(
     assert scores["doc_bleu"]["low"] < scores["doc_bleu"]["score"] < scores["doc_bleu"]["high"]
 
 
-def test_joined_sentences_are_free_to_move_inside_a_document() -> None:
+def test_joined_sentences_are_free_to_move_inside_a_document():
     ids = ["a", "a", "b"]
     assert join_documents(["x y ", "", "z"], ids) == ["x y", "z"]
     assert join_documents(["x", "y", "z"], ids) == ["x y", "z"]
@@ -141,15 +135,13 @@ def test_joined_sentences_are_free_to_move_inside_a_document() -> None:
         (["a", "b", "a"], ":3: document a continues after another one"),
     ],
 )
-def test_faulty_documents(tmp_path: Path, ids: list[str], message: str) -> None:
+def test_faulty_documents(tmp_path, ids, message):
     file = write_lines(tmp_path / "docs", ids)
     with pytest.raises(UserError, match=message):
         read_documents(str(file), 3)
 
 
-def test_sentences_are_a_table_for_spreadsheets(
-    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sentences_are_a_table_for_spreadsheets(tmp_path, files, capsys):
     out = tmp_path / "sentences.tsv"
     hyp = str(write_lines(tmp_path / "hyp", [REFS[0], 'a\t"quote', *BASE[2:]]))
     argv = [
@@ -176,9 +168,7 @@ def test_sentences_are_a_table_for_spreadsheets(
     assert rows[35]["document"] == "doc1"
 
 
-def test_an_external_command_gets_plain_text_of_all_three(
-    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_external_command_gets_plain_text_of_all_three(tmp_path, files, capsys):
     """The stub prints the share of equal lines, after a line that looks like comet-score's."""
     command = program(
         tmp_path,
@@ -198,9 +188,7 @@ def test_an_external_command_gets_plain_text_of_all_three(
     assert better["difference"] == pytest.approx(better["score"] - base["score"])
 
 
-def test_a_run_gives_its_source_to_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_gives_its_source_to_the_command(tmp_path, capsys):
     run = make_run(tmp_path, REFS, REFS, {}, "u000100")
     command = program(tmp_path, "print(open(src).read() == open(ref).read(), -0.25)")
     found = run_json(capsys, str(run), "--metrics", "chrf", "--comet-command", command)
@@ -210,7 +198,7 @@ def test_a_run_gives_its_source_to_the_command(
 @pytest.mark.parametrize(
     ("line", "value"), [("score: 0.8532.", 0.8532), ("-1.5e-2", -0.015), ("v2.1 .5", 0.5)]
 )
-def test_a_number_of_a_command_is_read_completely(tmp_path: Path, line: str, value: float) -> None:
+def test_a_number_of_a_command_is_read_completely(tmp_path, line, value):
     """A full stop after the number once made 8532 of 0.8532."""
     command = program(tmp_path, f"print({line!r})")
     assert ExternalMetric(command).score(["s"], ["h"], ["r"]) == value
@@ -225,15 +213,13 @@ def test_a_number_of_a_command_is_read_completely(tmp_path: Path, line: str, val
         ("print('see v2.x')", "no number"),
     ],
 )
-def test_a_failed_command_says_why(tmp_path: Path, body: str, message: str) -> None:
+def test_a_failed_command_says_why(tmp_path, body, message):
     with pytest.raises(RunError) as error:
         ExternalMetric(program(tmp_path, body)).score(["s"], ["h"], ["r"])
     assert message in str(error.value)
 
 
-def test_the_other_scores_are_printed_if_the_command_fails(
-    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_other_scores_are_printed_if_the_command_fails(tmp_path, files, capsys):
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"], "--json"]
     command = program(tmp_path, "sys.exit('no model')")
     assert main([*argv, "--metrics", "chrf", "--comet-command", command]) == 3
@@ -243,7 +229,7 @@ def test_the_other_scores_are_printed_if_the_command_fails(
     assert "failed with exit status 1:\n  no model" in err
 
 
-def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path):
     pids = tmp_path / "pids"
     body = f"import os\nos.fork()\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
     body += "time.sleep(60)"
@@ -264,9 +250,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
         ("/no/such/program {src} {hyp}", "/no/such/program is not a program that can be run"),
     ],
 )
-def test_faulty_commands(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str], command: str, message: str
-) -> None:
+def test_faulty_commands(files, capsys, command, message):
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"]]
     argv += ["--metrics", "chrf", "--resamples", "0", "--comet-command", command]
     assert main(argv) == 2
@@ -282,9 +266,7 @@ def test_faulty_commands(
         (["--buckets", "--train", "no-such-file"], "no-such-file"),
     ],
 )
-def test_flags_that_need_others(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str], argv: list[str], message: str
-) -> None:
+def test_flags_that_need_others(files, capsys, argv, message):
     given = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "chrf", "--resamples", "0"]
     assert main([*given, *argv]) in (2, 4)
     captured = capsys.readouterr()
@@ -292,9 +274,7 @@ def test_flags_that_need_others(
     assert captured.out == ""
 
 
-def test_other_refs_of_a_recipe_are_scored_in_training_and_afterwards(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_refs_of_a_recipe_are_scored_in_training_and_afterwards(tmp_path, capsys):
     """Prepared data has them in the form of the recipe, and nmt-score reads them from the run."""
     write_lines(tmp_path / "more.en", [f"{line} &apos;" for line in OTHER])
     recipe = tmp_path / "r.yaml"
