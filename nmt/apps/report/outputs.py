@@ -29,6 +29,7 @@ from nmt.apps.report.runs import ReportedRun
 from nmt.data.bitext import Split, held_out_entries
 from nmt.data.convert import read_in_form
 from nmt.data.text import OPENERS, find_side, is_blank
+from nmt.data.tokenizer import Moses
 from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import NmtError
 from nmt.run.folder import is_average, update_of
@@ -136,7 +137,9 @@ class Outputs:
     @functools.cached_property
     def sources(self) -> list[str]:
         """The source lines of the first run as plain text."""
-        return from_runs([self.runs[0].name], self.split, sources=True).sources
+        moses = Moses(self.runs[0].recipe.data.tokenized)
+        lines = self.source_lines(self.runs[0])
+        return [moses.detokenize_reference(line, self.src_lang) for line in lines]
 
     def output_line(self, run: ReportedRun, row: int) -> str:
         """Return the output of a run for a line in the form of its recipe."""

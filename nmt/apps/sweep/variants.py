@@ -224,7 +224,12 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 def choose_variant(
     document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
 ) -> Recipe:
-    """Return the recipe of a variant by its name; the error for another name lists them."""
+    """Return the recipe of a variant; the error for a name that is not one lists all.
+
+    Args:
+        name: of the variant; None = not given.
+        problems: found in the document already.
+    """
     variants = {variant.name: variant for variant in _read(document, problems)[1]}
     if name in variants:
         return variant_recipe(variants[name], overrides)
@@ -250,7 +255,11 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
 
 
 def check_baseline(name: str, variants: Collection[str]) -> str | None:
-    """Return what is wrong with the name of a baseline, or None; names are variants' own."""
+    """Return what is wrong with the name of a baseline, or None.
+
+    Args:
+        variants: their names, without base and corpus.
+    """
     if name in variants:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
