@@ -27,10 +27,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from nmt import Recipe
 from nmt.config.document import absolute_paths, apply_overrides, merge, nest
 from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
 from nmt.config.load import check, is_variants_file, read_file, with_run_folder
-from nmt.config.recipe import Recipe, groups
+from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, option
 from nmt.config.yaml import Document, KeyPath, Place, Problem
@@ -171,25 +172,15 @@ class VariantsKeys(ConfigBase):
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a recipe, from a file of variants.
+    """A variant of a recipe, from a file of variants."""
 
-    Attributes:
-        name: as ``--variant`` takes it.
-        group: base and corpus, the part of the name before the variant's own, or empty.
-        about: a description in one line.
-        paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
-        recipe: the recipe of the variant.
-        document: its base with the changes of the variant.
-        budget: of the file; it sets the updates of a linear schedule that names none.
-    """
-
-    name: str
-    group: str
+    name: str  # as --variant takes it
+    group: str  # base and corpus, the part of the name before the variant's own, or empty
     about: str
-    paper: dict[str, float | str]
+    paper: dict[str, float | str]  # dev, test, ppl -> the figure that a paper prints, or "fails"
     recipe: Recipe
-    document: Document
-    budget: Budget | None
+    document: Document  # its base with the changes of the variant
+    budget: Budget | None  # of the file; sets the updates of a linear schedule that names none
 
     @property
     def own_name(self) -> str:
@@ -198,85 +189,34 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class SearchPlan:
-    """A search over recipe keys.
-
-    Attributes:
-        trials: trainings of each variant.
-        prune: whether bad trials end early.
-        space: recipe key -> its range, or the texts of its values.
-    """
-
-    trials: int
-    prune: bool
-    space: dict[str, Range | list[str]]
-
-
-@dataclass(frozen=True)
 class Sweep:
-    """A file of variants, as nmt-sweep trains it.
+    """A file of variants, as nmt-sweep trains it."""
 
-    Attributes:
-        variants: in the order of the file, by base and corpus.
-        seeds: of each variant; empty = the seed of its recipe.
-        baseline: name of the variant that the others are compared with.
-        budget: limits of each run.
-        search: trains trials instead of seeds; None = no search.
-    """
-
-    variants: list[Variant]
-    seeds: list[int]
-    baseline: str
-    budget: Budget | None
-    search: SearchPlan | None
+    variants: list[Variant]  # in the order of the file, by base and corpus
+    seeds: list[int]  # of each variant; empty = the seed of its recipe
+    baseline: str  # name of the variant that the others are compared with
+    budget: Budget | None  # limits of each run
+    search: Search | None  # its trials replace seeds; space has a Range or texts for each key
 
 
 def load_variants(path: str | Path) -> list[Variant]:
-    """Read every variant that a file lists, in its order.
-
-    Raises:
-        UserError: the file is a recipe, or all errors of its variants.
-    """
-    problems: list[Problem] = []
-    document = read_file(Path(path), problems)
-    if not is_variants_file(document):
-        raise UserError(
-            "this is a recipe; it has no variants",
-            at=str(path),
-            fix="name a file of variants, such as those in recipes/ablations/",
-        )
-    return _read(document, problems)[1]
+    """Read every variant that a file lists, in its order."""
+    fix = "name a file of variants, such as those in recipes/ablations/"
+    return _read(*_open(path, "it has no variants", fix))[1]
 
 
 def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
-    """Read a file of variants with the keys that nmt-sweep uses.
-
-    Args:
-        path: a file of variants.
-        overrides: ``key=value``, applied last to each variant.
-
-    Raises:
-        UserError: the file is a recipe, or all errors of its variants and its search.
-    """
-    problems: list[Problem] = []
-    document = read_file(Path(path), problems)
-    if not is_variants_file(document):
-        raise UserError(
-            "this is a recipe; a sweep needs a file of variants",
-            at=str(path),
-            fix=f"write a file with base: {Path(path).name} and variants, as those in "
-            "recipes/sweeps/",
-        )
+    """Read a file of variants with the keys that nmt-sweep uses; overrides are applied last."""
+    fix = f"write a file with base: {Path(path).name} and variants, as those in recipes/sweeps/"
+    document, problems = _open(path, "a sweep needs a file of variants", fix)
     file, variants = _read(document, problems)
     if overrides:
         variants = [replace(v, recipe=variant_recipe(v, overrides)) for v in variants]
-    search = None
-    if file.search is not None:
-        space = {
-            name: _values_to_try(name, document, variants, problems) for name in file.search.space
-        }
+    search = file.search
+    if search is not None:
+        space = {key: _values_to_try(key, document, variants, problems) for key in search.space}
         raise_problems(problems, document.file)
-        search = SearchPlan(file.search.trials, file.search.prune, space)
+        search = search.model_copy(update={"space": space})
     baseline = file.baseline or next(iter(file.variants))
     return Sweep(variants, file.seeds, baseline, file.budget, search)
 
@@ -284,16 +224,11 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 def choose_variant(
     document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
 ) -> Recipe:
-    """Return the recipe of a variant.
+    """Return the recipe of a variant; the error for a name that is not one lists all.
 
     Args:
-        document: a file of variants.
-        name: of the variant.
-        overrides: ``key=value``, applied last.
-        problems: found in the file already.
-
-    Raises:
-        UserError: all errors of the file; or ``name`` is not one of its variants, which are listed.
+        name: of the variant; None = not given.
+        problems: found in the document already.
     """
     variants = {variant.name: variant for variant in _read(document, problems)[1]}
     if name in variants:
@@ -308,15 +243,7 @@ def choose_variant(
 
 
 def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
-    """Return the recipe of a variant with other overrides than it was read with.
-
-    Args:
-        variant: of a file of variants.
-        overrides: ``key=value``, applied last.
-
-    Raises:
-        UserError: all errors of the recipe.
-    """
+    """Return the recipe of a variant, with overrides that are applied last."""
     if not overrides:
         return variant.recipe
     problems: list[Problem] = []
@@ -331,13 +258,21 @@ def check_baseline(name: str, variants: Collection[str]) -> str | None:
     """Return what is wrong with the name of a baseline, or None.
 
     Args:
-        name: the baseline.
-        variants: the names of the file's variants, without base and corpus.
+        variants: their names, without base and corpus.
     """
     if name in variants:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
     return f'baseline: there is no variant "{name}"{hint}'
+
+
+def _open(path: str | Path, needed: str, fix: str) -> tuple[Document, list[Problem]]:
+    """Return the content of a file of variants, and what is wrong with it as YAML."""
+    problems: list[Problem] = []
+    document = read_file(Path(path), problems)
+    if not is_variants_file(document):
+        raise UserError(f"this is a recipe; {needed}", at=str(path), fix=fix)
+    return document, problems
 
 
 def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
@@ -356,18 +291,18 @@ def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, li
     assert file is not None, "a file that is not valid has problems"
     _check_sweep_keys(file, document, problems)
     bases = _bases(file, document, problems)
-    common, corpora = _part_of_recipe(document, ("common",)), {"": Document({}, {}, document.file)}
-    for name in file.corpora:
-        corpora[name] = _part_of_recipe(document, ("corpora", name))
+    common = _part_of_recipe(document, ("common",))
+    corpora = {name: _part_of_recipe(document, ("corpora", name)) for name in file.corpora}
+    corpora = corpora or {"": Document({}, {}, document.file)}
     groups_of_file = {
         "/".join(filter(None, (base if len(bases) > 1 else "", corpus))): (base, corpus)
         for base in bases
-        for corpus in file.corpora or [""]
+        for corpus in corpora
     }
     labels = [label for label in groups_of_file if label]
     keys = {name: _own_keys(name, document, problems) for name in file.variants}
     variants: list[Variant] = []
-    first: dict[tuple[str, str], str] = {}  # a recipe -> the first variant that gives it
+    names: dict[tuple[str, str], str] = {}  # a recipe -> the first variant that gives it
     for label, (base, corpus) in groups_of_file.items():
         for name, about in keys.items():
             start = bases[base]
@@ -380,7 +315,7 @@ def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, li
             if recipe is None:
                 continue
             full = f"{label}/{name}" if label else name
-            same = first.setdefault((base, repr(recipe.model_copy(update={"out": ""}))), full)
+            same = names.setdefault((base, repr(recipe.model_copy(update={"out": ""}))), full)
             if same != full:
                 other = document.place(("variants", same.rpartition("/")[2])).key
                 what = f'variant "{full}" gives the same recipe as "{same}" at {other}'
@@ -488,10 +423,10 @@ def _values_to_try(
         place = Place(at.key, document.place((*path, i)).value)
         _try_value(nest(key, value, place), variants, problems)
     if limits and limits.is_whole and not limits.integer and len(problems) == before:
-        found: list[Problem] = []
+        wrong: list[Problem] = []
         between = (limits.low + limits.high) // 2 + 0.5
-        _try_value(nest(key, f"{between}", at), variants, found)
-        if found:
+        _try_value(nest(key, f"{between}", at), variants, wrong)
+        if wrong:
             text = f"search.space.{name}: the key takes whole numbers only; add int: true"
             problems.append(Problem(at.value, text))
     return limits or list(map(format_value, values))
