@@ -10,16 +10,20 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nmt.data.bitext import Bitext, CorpusFiles
+from nmt.data.bitext import (
+    Bitext,
+    Converted,
+    CorpusFiles,
+    NumberedPair,
+    TrainingText,
+    pairs_in_form,
+)
 from nmt.data.checks import PAIR_CHECKS
-from nmt.data.convert import Converted, pairs_in_form
-from nmt.data.language_codes import base_language
-from nmt.data.languages import LanguageProfile, Profiles, check_languages
+from nmt.data.languages import LanguageProfile, Profiles, base_language, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
 from nmt.data.report import (
     CorpusForm,
@@ -36,8 +40,6 @@ from nmt.data.report import (
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import split_sentences
 from nmt.data.text import Pair, is_blank, quantity
-from nmt.data.training_text import NumberedPair, TrainingText
-from nmt.data.unicode import changes
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
@@ -47,17 +49,12 @@ if TYPE_CHECKING:
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
+LENGTHS = "data.max_len and data.max_pieces"
 ROUND_TRIPS = 2000  # pairs that are segmented and joined again
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Maximum length of a side of a training pair.
-
-    Attributes:
-        words: before segmentation.
-        pieces: after segmentation.
-    """
+class Limits(NamedTuple):
+    """Maximum length of a side of a training pair: words, and pieces after segmentation."""
 
     words: int
     pieces: int
@@ -117,7 +114,7 @@ def read_corpora(
             raise UserError(
                 too_few if train.pairs > before else "the files are empty",
                 at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
-                fix="check the files, data.max_len and data.max_pieces, or remove this entry",
+                fix=f"check the files, {LENGTHS}, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
     report = CorpusReport(
@@ -164,7 +161,7 @@ def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bo
         raise UserError(
             f"no {kind.unit} has text{kind.both}",
             at=f"segment.learn_from ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
-            fix="check the files, data.max_len and data.max_pieces",
+            fix=f"check the files, {LENGTHS}",
         )
     return text
 
@@ -174,28 +171,28 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
 
     The form of ``data.normalize`` and the kind of white space do not count.
     """
-    found = RoundTrip()
+    trip = RoundTrip()
     step = -(-sum(training.sizes) // ROUND_TRIPS)
     for corpus, (_, line) in training.sample("checking the words", step):
         lang = corpus.langs[1]
         before = " ".join(segmenter.moses.normalize(line).split())
         after = segmenter.decode(segmenter.encode(line, lang), lang)
-        found.lines += 1
+        trip.lines += 1
         if after != before:
-            found.changed += 1
-            if not found.before or len(before) < len(found.before):  # a short example
-                found.before, found.after = before, after
-    return found
+            trip.changed += 1
+            if not trip.before or len(before) < len(trip.before):  # a short example
+                trip.before, trip.after = before, after
+    return trip
 
 
 def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
-        kind = Kind.of(files.train[0].monolingual)
+        unit = Kind.of(files.train[0].monolingual).unit
         raise UserError(
-            f"no training {kind.unit} is left ({train.why_empty()})",
+            f"no training {unit} is left ({train.why_empty()})",
             at=f"data.train ({', '.join(map(str, files.train))})",
-            fix="check the files, data.max_len and data.max_pieces",
+            fix=f"check the files, {LENGTHS}",
         )
 
 
@@ -235,7 +232,7 @@ class SplitCheck:
         self.dropped: dict[str, Finding] = {}
         self.suspicious = {check.name: Finding() for check in PAIR_CHECKS}
         self.forms: list[CorpusForm] = []
-        self.other_form: dict[str, OtherForm] = {}
+        self.other_form = {"src": OtherForm(), "tgt": OtherForm()}
         self.sentences: Counter[int] = Counter()
         self.profiles: dict[str, Profiles] = {}
         self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
@@ -255,8 +252,8 @@ class SplitCheck:
         monolingual = corpus.monolingual
         if monolingual:
             self.blank = self.blank or 0
-        sides = range(1 if monolingual else 2)
-        profiles = self.profiles.setdefault(corpus.name, tuple(LanguageProfile() for _ in sides))
+        new = (LanguageProfile(),) if monolingual else (LanguageProfile(), LanguageProfile())
+        profiles = self.profiles.setdefault(corpus.name, new)
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
         for number, ((src, tgt), original) in enumerate(pairs, 1):
@@ -295,7 +292,7 @@ class SplitCheck:
             dropped=self.dropped,
             suspicious={name: f for name, f in self.suspicious.items() if f.count},
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
-            other_form=self.other_form,
+            other_form={side: form for side, form in self.other_form.items() if form.changes},
             normalized=dict(self.normalized),
             blank=self.blank,
             forms=self.forms if len(self.forms) > 1 else None,
@@ -328,18 +325,16 @@ class SplitCheck:
                 self.suspicious[check.name].add(place)
                 form.signs.setdefault(check.name, Finding()).add(place)
         for side, line in zip(("src", "tgt"), pair, strict=True):
-            if in_line := changes(line):
-                self.other_form.setdefault(side, OtherForm()).add(in_line, place)
+            self.other_form[side].add(line, place)
 
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""
         for name, hashes in self.held_out.items():
             if key in hashes:
-                shared, examples = self._shared[name], self._examples[name]
-                if key not in shared and len(examples) < EXAMPLES:
-                    text = f"{src} ||| {tgt}" if tgt else src
-                    examples.append(f"{place}: {text}")
-                shared.add(key)
+                examples = self._examples[name]
+                if key not in self._shared[name] and len(examples) < EXAMPLES:
+                    examples.append(f"{place}: {src} ||| {tgt}" if tgt else f"{place}: {src}")
+                self._shared[name].add(key)
         for texts, line in zip(self.recurring, (src, tgt), strict=False):
             texts.add(line, place)
 
@@ -356,37 +351,27 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
     Args:
         tgt: None = a line of text, which may have any number of words: blocks divide it.
     """
-    sides = (src,) if tgt is None else (src, tgt)
-    if tgt is not None:
-        blank = is_blank(src), is_blank(tgt)
-        if all(blank):
-            return "both sides blank"
-        if any(blank):
-            return "source blank" if blank[0] else "target blank"
-        if limits is not None and any(_has_more_words(side, limits.words) for side in sides):
+    sides = [src] if tgt is None else [src, tgt]
+    if tgt is not None and any(blank := [is_blank(side) for side in sides]):
+        return "both sides blank" if all(blank) else f"{'source' if blank[0] else 'target'} blank"
+    if limits is None:
+        return None
+    for side in sides if tgt is not None else ():
+        if len(side) > 2 * limits.words and len(side.split()) > limits.words:
             return f"longer than {quantity(limits.words, 'word')}"
-    if limits is not None and any(len(side) > limits.characters for side in sides):
+    if any(len(side) > limits.characters for side in sides):
         return f"longer than {quantity(limits.characters, 'character')}"
     return None
-
-
-def _has_more_words(line: str, words: int) -> bool:
-    return len(line) > 2 * words and len(line.split()) > words  # a short line needs no split
 
 
 def _test_in_dev(
     hashes: Mapping[str, set[int]], held_out: Mapping[str, Sequence[Pair]]
 ) -> SharedPairs:
-    """Return how many test pairs are in dev, also with their sides exchanged.
-
-    Args:
-        hashes: of the pairs of each set that should not be in another one.
-        held_out: all pairs of each set.
-    """
+    """Count the test pairs that are in dev, also with their sides exchanged."""
     dev: set[int] = set()
     test: set[int] = set()
     for name, set_hashes in hashes.items():
-        if name.partition(".")[0] == "test":
+        if name.startswith("test"):
             test |= set_hashes
         else:  # a test set may be of the other direction
             dev |= set_hashes | {pair_hash(tgt, src) for src, tgt in held_out[name]}

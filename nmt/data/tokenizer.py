@@ -10,7 +10,7 @@ space before it. ``segment.kind: sentencepiece`` keeps these too.
 from __future__ import annotations
 
 from nmt.data import moses
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.unicode import normalize
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.buckets import CPU_BUCKETS, GPU_BUCKETS, Bucket, Buckets
+from nmt.data.batches import CPU_BUCKETS, GPU_BUCKETS, Batch, Bucket, Buckets, collate, make_batches
 from nmt.data.vocab import PAD
 from nmt.model.layout import Layout
 from nmt.training.loss import label_smoothed_loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 
 
 @pytest.mark.parametrize(

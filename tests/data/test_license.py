@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from nmt.data.license import licenses_of
+from nmt.data.download import licenses_of
 
 
 def test_licenses_are_those_of_the_manifest_or_of_the_readme(tmp_path: Path):

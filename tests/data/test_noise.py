@@ -16,12 +16,12 @@ import pytest
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import epochs, noise_kernels
 from nmt.data.encoded import SIDES, CorpusWriter, EncodedCorpus, Ragged
-from nmt.data.epochs import Epochs, NoisyPairs, SideNoise
+from nmt.data.epochs import Epochs, NoisyPairs
 from nmt.data.mixture import Mixture
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
-from nmt.data.segmenters.noise import Merges, Noise, ReachablePieces, Unigram
-from nmt.data.segmenters.sentencepiece_model import read_model
+from nmt.data.segmenters.noise import Merges, Noise, ReachablePieces, SideNoise, Unigram
+from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import SPECIALS, UNK, Vocab
 from nmt.errors import UserError
@@ -423,14 +423,14 @@ def test_user_defined_symbols_of_a_model_are_never_split(tmp_path: Path):
         hard_vocab_limit=False,
     )  # fmt: skip
     data = (tmp_path / "m.model").read_bytes()
-    model = read_model(data)
-    assert model.kind == "unigram"
+    kind, scores = read_model(data)
+    assert kind == "unigram"
     processor = sentencepiece.SentencePieceProcessor(model_proto=data)
     for i in range(processor.get_piece_size()):
         piece = processor.id_to_piece(i)
         normal = not (processor.is_control(i) or processor.is_unknown(i) or piece == "<ab>")
-        assert (piece in model.scores) == normal
-        assert not normal or model.scores[piece] == processor.get_score(i)
+        assert (piece in scores) == normal
+        assert not normal or scores[piece] == processor.get_score(i)
     config = SentencePieceConfig(model=str(tmp_path / "m.model"), sampling_alpha=0.1)
     noise = with_noise(learned(config), config)
     assert noise.spell("<ab>") == ()

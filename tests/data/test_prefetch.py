@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nmt.data.prefetch import Prefetcher
+from nmt.data.workers import Prefetcher
 
 
 def test_items_and_order_are_unchanged():

@@ -11,7 +11,7 @@ import pytest
 from nmt.config.recipe import Recipe
 from nmt.data import workers
 from nmt.data.bitext import missing_files
-from nmt.data.lm.packing import CausalText, TokenStream
+from nmt.data.lm import CausalText, TokenStream
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding, summary
 from nmt.data.text import count_words

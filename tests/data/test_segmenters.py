@@ -23,6 +23,7 @@ from nmt.data.segmenters import (
     save_segmenter,
     segmenter_hash,
 )
+from nmt.data.segmenters.base import Whitespace
 from nmt.data.segmenters.bpe import (
     FastBpe,
     WordSplitter,
@@ -33,7 +34,6 @@ from nmt.data.segmenters.bpe import (
     read_codes,
     unescape,
 )
-from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from nmt.data.words import UNSPACED_CHARACTER
+from nmt.data.languages import UNSPACED_CHARACTER
 
 
 class Part(NamedTuple):

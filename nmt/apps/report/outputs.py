@@ -21,8 +21,7 @@ from nmt.apps.evaluate.buckets import (
 )
 from nmt.apps.report.diff import Part, compare, split_words
 from nmt.apps.report.runs import ReportedRun
-from nmt.data.bitext import Split, held_out_entries
-from nmt.data.convert import read_in_form
+from nmt.data.bitext import Split, held_out_entries, read_in_form
 from nmt.data.text import OPENERS, find_side, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError

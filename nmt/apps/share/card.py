@@ -15,7 +15,7 @@ import yaml
 
 import nmt
 from nmt.config.recipe import Recipe
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.text import quantity
 from nmt.scoring.metrics import METRICS
 

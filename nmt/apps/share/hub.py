@@ -18,7 +18,7 @@ from typing import Any
 
 from nmt.apps.share.card import Corpus, Facts, model_card
 from nmt.config.model import model_config
-from nmt.data.license import licenses_of
+from nmt.data.download import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.decoding.translator import Translator
 from nmt.errors import RunError, UserError

@@ -11,8 +11,8 @@ from nmt.apps.suggest.facts import CorpusFacts, script_name
 from nmt.apps.suggest.sample import EncodedSample, encode_sample
 from nmt.apps.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
+from nmt.data.languages import UNSPACED
 from nmt.data.text import quantity
-from nmt.data.words import UNSPACED
 
 VALIDATIONS = 8  # at most, of a training with a fixed number of updates
 # With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In

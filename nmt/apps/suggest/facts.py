@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, CorpusFiles, Sides
+from nmt.data.bitext import Bitext, CorpusFiles, Sides, pairs_in_form
 from nmt.data.checks import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -20,12 +20,10 @@ from nmt.data.checks import (
     all_warnings,
     raise_on_failures,
 )
-from nmt.data.convert import pairs_in_form
-from nmt.data.languages import script_of_letter
+from nmt.data.languages import UNSPACED, script_of_letter
 from nmt.data.report import CorpusReport
 from nmt.data.scan import SplitCheck, read_corpora
 from nmt.data.text import Pair, find_side
-from nmt.data.words import UNSPACED
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named

@@ -9,11 +9,10 @@ import numpy as np
 
 from nmt.apps.suggest.facts import CorpusFacts
 from nmt.config.recipe import SentencePieceConfig
-from nmt.data.bitext import Bitext
+from nmt.data.bitext import Bitext, Chunk
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.text import Pair
-from nmt.data.training_text import Chunk
 from nmt.data.vocab import Vocab
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from nmt.config.recipe import DataConfig
 from nmt.data.languages import (
+    MIN_SCRIPT_SHARE,
     LanguageOdds,
     LanguageProfile,
     check_languages,
@@ -36,7 +37,6 @@ MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 MAX_REPETITIONS = 3
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
-MIN_SCRIPT_SHARE = 0.5
 MIN_LOG_ODDS = 5.0  # see LanguageOdds
 PROFILED_LINES = 5000  # lines whose letters identify a language
 # lengths at which a recipe drops training pairs by default

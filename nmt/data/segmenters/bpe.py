@@ -21,10 +21,10 @@ from typing import Any
 
 from subword_nmt import apply_bpe, learn_bpe
 
+from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
-from nmt.data.training_text import Chunk
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file, read_text

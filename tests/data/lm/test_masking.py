@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.lm.masking import MaskedText, count_chosen, mask_tokens
+from nmt.data.lm import MaskedText, count_chosen, mask_tokens
 from nmt.data.vocab import EOS, UNK
 from tests.data.lm.test_packing import random_lines, stream_of
 

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from nmt.data.lm.noising import DenoisedText, WordEdges, infill, permute_lines, span_lengths
+from nmt.data.lm import DenoisedText, WordEdges, infill, permute_lines, span_lengths
+from nmt.data.segmenters.base import Whitespace
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import EOS, UNK, Vocab
 from tests.data.lm.test_packing import random_lines, stream_of
@@ -49,7 +49,7 @@ def test_lengths_of_spans_are_poisson():
 
 def test_infilling_by_hand(monkeypatch):
     ids = np.arange(10, 20)
-    monkeypatch.setattr("nmt.data.lm.noising.span_lengths", lambda words, rng: np.array([2, 0]))
+    monkeypatch.setattr("nmt.data.lm.span_lengths", lambda words, rng: np.array([2, 0]))
 
     class Chosen:
         def choice(self, slots, count, replace):

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.lm.packing import (
+from nmt.data.lm import (
     CausalText,
     TextBatch,
     TokenStream,
-    block_batches,
     full_line_blocks,
     stream_blocks,
 )
@@ -100,7 +99,9 @@ def test_ordinary_tokens_of_blocks():
 
 def test_batches_of_blocks_are_a_function_of_seed_and_epoch():
     def plan(seed, epoch):
-        return [rows.tolist() for rows in block_batches(np.arange(50), 8, seed, epoch)]
+        return [rows.tolist() for rows in text.batches(64, seed, epoch)]
+
+    text = CausalText(stream_of([[10] * 399]), 8)  # 50 blocks, 8 a batch
 
     assert [len(rows) for rows in plan(1, 0)] == [8] * 6 + [2]
     assert sorted(row for rows in plan(1, 0) for row in rows) == list(range(50))
