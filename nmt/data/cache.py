@@ -86,12 +86,9 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
     if any(entry != plain for role_entries in entries.values() for entry in role_entries):
         parts["entries"] = entries
-    sets = {
-        "dev": list(held_out_entries(recipe, "dev")),
-        "test": list(held_out_entries(recipe, "test")),
-    }
-    if any(name != role for role, names in sets.items() for name in names):
-        parts["sets"] = sets
+    dev, test = list(held_out_entries(recipe, "dev")), list(held_out_entries(recipe, "test"))
+    if (dev, test) not in ((["dev"], ["test"]), (["dev"], [])):
+        parts["sets"] = {"dev": dev, "test": test}
     if learn_from := recipe.segment.learning_entries:
         parts["learn_from"] = [
             [*e.langs(recipe), e.weight, e.is_tokenized(data)] for e in learn_from if learned

@@ -81,7 +81,10 @@ class EncodedCorpus:
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
         # plain arrays on the same memory: slicing a memmap takes several times as long
         self._ids = {side: np.asarray(arrays[f"{side}.ids"]) for side in SIDES}
-        self._starts = {side: _starts(arrays[f"{side}.len"]) for side in SIDES}
+        self._starts = {  # [n + 1]: where each sentence begins, and where the last one ends
+            side: np.concatenate([[0], np.cumsum(arrays[f"{side}.len"], dtype=np.int64)])
+            for side in SIDES
+        }
 
     def __len__(self) -> int:
         return len(self.src_len)
@@ -165,19 +168,6 @@ class Pieces(NamedTuple):
         return cls(list(indices), Ragged(ids, lengths), reachable)
 
 
-class EncodedChunk(NamedTuple):
-    """A chunk of training pairs.
-
-    Attributes:
-        src, tgt: the pieces of the pairs that are not left out.
-        left_out: positions in the chunk of the others.
-    """
-
-    src: Pieces
-    tgt: Pieces
-    left_out: list[int]
-
-
 class EncodeChunk:
     """Segment a chunk of training pairs.
 
@@ -190,8 +180,8 @@ class EncodeChunk:
         self.segmenter, self._max_pieces = segmenter, max_pieces
         self._reachable = noise and {side: ReachablePieces(noise) for side in SIDES}
 
-    def __call__(self, chunk: Chunk) -> EncodedChunk:
-        """Segment a chunk."""
+    def __call__(self, chunk: Chunk) -> tuple[dict[Side, Pieces], list[int]]:
+        """Return the pieces of the pairs by side, and the positions of pairs that are left out."""
         encode, (src_lang, tgt_lang) = self.segmenter.encode, chunk.corpus.langs
         src_lines, tgt_lines = chunk.sides()
         src = [encode(line, src_lang) for line in src_lines]
@@ -200,17 +190,13 @@ class EncodeChunk:
         left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
         for i in reversed(left_out):
             del src[i], tgt[i]
-        return EncodedChunk(
-            self._pieces("src", src, tag_piece(chunk.corpus.tag)),
-            self._pieces("tgt", tgt, []),
-            left_out,
-        )
-
-    def _pieces(self, side: Side, sentences: list[list[str]], tag: list[str]) -> Pieces:
-        reachable = self._reachable[side](sentences) if self._reachable else set()
-        return Pieces.of(
-            [tag + sentence for sentence in sentences] if tag else sentences, reachable
-        )
+        reachable: dict[Side, set[str]] = {"src": set(), "tgt": set()}
+        if self._reachable:
+            reachable = {"src": self._reachable["src"](src), "tgt": self._reachable["tgt"](tgt)}
+        if tag := tag_piece(chunk.corpus.tag):
+            src = [tag + sentence for sentence in src]
+        pieces = {"src": Pieces.of(src, reachable["src"]), "tgt": Pieces.of(tgt, reachable["tgt"])}
+        return pieces, left_out
 
 
 class CountedSide:
@@ -277,12 +263,12 @@ def encode_training(
     left_out, sizes = Finding(), [0] * len(text.chunks)
     encoded = map_chunks(work, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
-    for (entry, chunk), made in zip(chunks, encoded, strict=True):
-        sizes[entry] += len(chunk) - len(made.left_out)
-        for i in made.left_out:
+    for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):
+        sizes[entry] += len(chunk) - len(too_long)
+        for i in too_long:
             left_out.add(f"{chunk.corpus.name}:{chunk.numbers[i]}")
-        sides["src"].add(made.src)
-        sides["tgt"].add(made.tgt)
+        for side in SIDES:
+            sides[side].add(pieces[side])
     new = [*new, *(piece for corpus in text.corpora for piece in tag_piece(corpus.tag))]
     counts = [side.counts_with_noise() for side in sides.values()]
     if fixed is None:
@@ -347,13 +333,6 @@ def encode_held_out(
     writer.add(*encoded)
     writer.finish()
     return coverage
-
-
-def _starts(lengths: np.ndarray) -> np.ndarray:
-    """Return [n + 1] int64: the start of each sentence, and the end of the last."""
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
 
 
 def _map(path: Path, kind: str, count: int) -> np.ndarray:

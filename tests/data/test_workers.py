@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConf
 from nmt.data import workers
 from nmt.data.encoded import EncodeChunk
 from nmt.data.segmenters import learn_segmenter
-from nmt.data.segmenters.bpe import CountWords
+from nmt.data.segmenters.bpe import count_words
 from nmt.data.text import Pair
 from nmt.data.workers import in_chunks, map_chunks
 from nmt.errors import UserError
@@ -146,6 +147,6 @@ def test_work_can_be_pickled(config):
         assert sent.types == side.types
         assert sent.rows.ids.tolist() == side.rows.ids.tolist()
         assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
-    count = CountWords(segmenter.moses)
+    count = functools.partial(count_words, segmenter.moses)
     assert pickle.loads(pickle.dumps(count))(chunk) == count(chunk)
     assert count(chunk)["a"] == 50

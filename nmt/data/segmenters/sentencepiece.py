@@ -139,12 +139,10 @@ class SentencePiece(Segmenter):
         kind, scores = read_model(self._model)
         model: Merges | Unigram
         if config.dropout:
-            if kind != "bpe":
-                raise _wrong_type("segment.dropout", kind, "bpe", "segment.sampling_alpha=0.2")
+            _require_type("dropout", kind, "bpe", "unigram", "sampling_alpha=0.2")
             model = Merges(config.dropout, _merges(scores), together=False)
         else:
-            if kind != "unigram":
-                raise _wrong_type("segment.sampling_alpha", kind, "unigram", "segment.dropout=0.1")
+            _require_type("sampling_alpha", kind, "unigram", "bpe", "dropout=0.1")
             model = Unigram(config.sampling_alpha, scores)
         return Noise(
             model,
@@ -246,16 +244,14 @@ def _begins_word(piece: str) -> bool:
     return piece.startswith(SPACE)
 
 
-def _wrong_type(key: str, kind: str, needed: str, instead: str) -> UserError:
-    other = "bpe" if needed == "unigram" else "unigram"
-    fix = f"remove {key}, or set segment.model_type={needed} and segment.model=learn"
+def _require_type(key: str, kind: str, needed: str, other: str, instead: str) -> None:
+    if kind == needed:
+        return
+    fix = f"remove segment.{key}, or set segment.model_type={needed} and segment.model=learn"
     if kind == other:
-        fix = f"remove {key} and set {instead}"
-    return UserError(
-        f"requires a SentencePiece model of type {needed}; this model is of type {kind}",
-        at=key,
-        fix=fix,
-    )
+        fix = f"remove segment.{key} and set segment.{instead}"
+    what = f"requires a SentencePiece model of type {needed}; this model is of type {kind}"
+    raise UserError(what, at=f"segment.{key}", fix=fix)
 
 
 def _training_error(reason: str, config: Any) -> UserError:
