@@ -1,14 +1,13 @@
-"""Fixed batch sizes (buckets), for work that is prepared once per size and then repeated.
+"""Encoded pairs to batches of flat tokens, which may be padded to fixed sizes (buckets).
 
-Two things are prepared: CUDA graphs, and the bf16 matrix products that oneDNN compiles on a CPU.
-Compiling a product takes several times as long as computing it, and without buckets nearly every
-batch has another number of rows.
+Buckets are for work that is prepared once per size and then repeated: CUDA graphs, and the bf16
+matrix products that oneDNN compiles on a CPU. Compiling a product takes several times as long as
+computing it, and without buckets nearly every batch has another number of rows.
 
 A CUDA graph belongs to a complete bucket, so its grid of attention is coarse: three epochs of
 ted-gl-en (3,000 merges, batches of 4,096 tokens) need 20 buckets, and 6.5 % of their tokens are
 padding. A product of oneDNN belongs to the grid or to one number of tokens, so both may be finer
 on a CPU: an epoch at 2,048 tokens needs 30 grids and 12 numbers of tokens, and 3.6 % are padding.
-DOCEncoded pairs to batches of flat tokens.
 
 Legend: B sentences, Ns and Nt flat source and target tokens.
 """
@@ -29,6 +28,10 @@ from torch import Tensor
 from nmt.data.mixture import shuffle_copies
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.layout import Layout
+
+POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
+
+AnyBatch = TypeVar("AnyBatch", bound="FlatBatch")
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,6 @@ CPU_BUCKETS = Buckets(
 def buckets_for(device_type: str) -> Buckets:
     """Return the buckets for a type of device, such as "cpu" or "cuda"."""
     return CPU_BUCKETS if device_type == "cpu" else GPU_BUCKETS
-
-
-POOL_BATCHES = 100  # size of a pool, which is sorted by length and cut into batches
-
-AnyBatch = TypeVar("AnyBatch", bound="FlatBatch")
 
 
 class Corpus(Protocol):
@@ -182,10 +180,8 @@ class Batch(FlatBatch):
         tgt_in: [Nt] int64, decoder input: BOS, then the target ids.
         tgt_out: [Nt] int64, target ids, then EOS.
         src_layout, tgt_layout: sentences of the tokens; ``tgt_in`` and ``tgt_out`` share one.
-        rows: [B] rows of the corpus.
         bucket: size that the batch is padded to; None = no padding.
         weights: [Nt] fp32, 1 at tokens and 0 at padding; None = no padding.
-        buffer: bytes that hold all tensors; None = each tensor has its own memory.
     """
 
     src: Tensor
@@ -263,7 +259,7 @@ def make_batches(
     rebatch: bool = True,
     rows: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Return the batches of one epoch, as arrays of indices: a pure function of the arguments.
+    """Return the batches of an epoch as arrays of indices: a pure function of the arguments.
 
     Pairs are shuffled into pools. Each pool is sorted by length and cut into batches with
     sentences x max(longest source, longest target) <= batch_tokens [A], lengths including EOS. A
@@ -370,12 +366,7 @@ def updates(
     stream = places()
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
-        yield Update(
-            [
-                PlannedBatch(of, index, make(of, examples))
-                for of, index, examples in taken[rank::ranks]
-            ],
-            sum(tokens(of, examples) for of, _, examples in taken),
-            taken[-1][0],
-            taken[-1][1] + 1,
-        )
+        own = [PlannedBatch(e, i, make(e, examples)) for e, i, examples in taken[rank::ranks]]
+        last_epoch, last_batch, _ = taken[-1]
+        total = sum(tokens(e, examples) for e, _, examples in taken)
+        yield Update(own, total, last_epoch, last_batch + 1)

@@ -148,11 +148,7 @@ class TextBatch(FlatBatch):
         targets: [M] int64, the ids to predict.
         places: [M] int64, where in ``ids`` the model predicts each target; None = at every token,
             so that M = N.
-        rows: [B] rows of the blocks.
-        bucket: size of the batch; batches of the same bucket have tensors of the same shapes. None
-            = the size may be unique.
         weights: [M] fp32, 1 at targets and 0 at padding; None = no padding.
-        buffer: bytes that hold all tensors; None = each tensor has its own memory.
     """
 
     ids: Tensor

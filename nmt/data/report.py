@@ -361,10 +361,10 @@ def summary(report: CorpusReport) -> str:
 def recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
     """Yield how many texts of a side of a split recur, with a sentence about it."""
     for name, overlap in report.overlap.items():
-        for side, found in (("src", overlap.sources), ("tgt", overlap.targets)):
-            texts = quantity(found.of, f"{report.kind.sides[side]}text")
+        for side, texts in (("src", overlap.sources), ("tgt", overlap.targets)):
+            count = quantity(texts.of, f"{report.kind.sides[side]}text")
             yield (
-                f"{name}: {found.share:.1%} of {texts} of at least {MIN_WORDS} words are also in "
-                f"the training data: {found.same:,} exactly, {found.near:,} nearly",
-                found,
+                f"{name}: {texts.share:.1%} of {count} of at least {MIN_WORDS} words are also in "
+                f"the training data: {texts.same:,} exactly, {texts.near:,} nearly",
+                texts,
             )

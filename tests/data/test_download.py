@@ -1,6 +1,8 @@
-"""A missing corpus is downloaded by the data_prep module that the recipe names."""
+"""A missing corpus is downloaded by the data_prep module that the recipe names; licenses."""
 
 import contextlib
+import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from data_prep.remote import DownloadError, RemoteFile
 from data_prep.write import Request, check_request
 from nmt.config.load import load_recipe
 from nmt.data import download
+from nmt.data.download import licenses_of
 from nmt.errors import UserError
 
 RECIPE = """
@@ -105,3 +108,14 @@ def test_a_corpus_is_downloaded_next_to_its_dev_set(tmp_path, monkeypatch):
 def test_a_misspelled_corpus_gets_a_suggestion(tmp_path):
     with pytest.raises(UserError, match=r"unknown corpus 'ted_gl_en'; did you mean ted_talks\?"):
         download.obtain_corpus(recipe(tmp_path, "ted_gl_en"))
+
+
+def test_licenses_are_those_of_the_manifest_or_of_the_readme(tmp_path: Path):
+    assert licenses_of(tmp_path) == []
+    (tmp_path / "README.md").write_text("# A\n\nThe license is below.\n\n* **License:** CC0\n")
+    assert licenses_of(tmp_path) == ["CC0"]
+    manifest = {"sources": [{"license": "CC BY 4.0"}, {"license": "CC BY 4.0"}, {"name": "x"}]}
+    (tmp_path / "MANIFEST.json").write_text(json.dumps(manifest))
+    assert licenses_of(tmp_path) == ["CC BY 4.0"]
+    (tmp_path / "MANIFEST.json").write_text("[1]")
+    assert licenses_of(tmp_path) == ["CC0"]

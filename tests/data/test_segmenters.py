@@ -122,17 +122,6 @@ def test_tokenized_text_is_decoded_to_plain_text():
     assert segmenter.moses.detokenize_reference("it &apos;s", "en") == "it's"
 
 
-def test_fastbpe_and_subword_nmt_give_the_same_pieces(monkeypatch):
-    fast_bpe = pytest.importorskip("fastBPE", reason="the extra fastbpe is not installed")
-    assert bpe.fastBPE is fast_bpe
-    words = [w for pair in TEXT for line in pair for w in line.split()]
-    words += ["gatonegro", "ñandú", "日本語", "x", "@", "cásas\u0301", "a" * 60, "</w>", "w</w>x"]
-    merges = learn_codes(Counter(words), 60)
-    with_package = [WordSplitter(merges)([word]) for word in words]
-    monkeypatch.setattr(bpe, "fastBPE", None)
-    assert [WordSplitter(merges)([word]) for word in words] == with_package
-
-
 MERGES = learn_codes(Counter({"aab": 9, "abab</w": 7, "b@": 5, "caba": 4, "éa\u0301b": 3}), 30)
 
 

@@ -1,4 +1,4 @@
-"""Worker processes: order, bounded memory, and errors."""
+"""Worker processes keep the order and end; a thread makes items ahead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nmt.data.encoded import EncodeChunk
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.segmenters.bpe import count_words
 from nmt.data.text import Pair
-from nmt.data.workers import in_chunks, map_chunks
+from nmt.data.workers import Prefetcher, in_chunks, map_chunks
 from nmt.errors import UserError
 from tests.toy import one_corpus
 
@@ -150,3 +150,25 @@ def test_work_can_be_pickled(config):
     count = functools.partial(count_words, segmenter.moses)
     assert pickle.loads(pickle.dumps(count))(chunk) == count(chunk)
     assert count(chunk)["a"] == 50
+
+
+def test_items_and_order_are_unchanged():
+    with Prefetcher(range(50)) as prefetched:
+        assert list(prefetched) == list(range(50))
+
+
+def test_error_reaches_the_consumer_and_the_thread_ends():
+    def failing() -> Iterator[int]:
+        yield 1
+        raise IndexError("beyond")
+
+    with Prefetcher(failing()) as prefetched:
+        stream = iter(prefetched)
+        assert next(stream) == 1
+        with pytest.raises(IndexError, match="beyond"):
+            next(stream)
+        with pytest.raises(IndexError):  # a second iteration must not wait forever
+            next(iter(prefetched))
+    with Prefetcher(itertools.count()) as prefetched:
+        next(iter(prefetched))
+    assert not prefetched._thread.is_alive()
