@@ -10,6 +10,7 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ def read_corpora(
         both = list(pairs_in_form(corpus, data.tokenized, check.normalized))
         held_out[name] = [pair for pair, _ in both]
         list(check.passed(corpus, both))  # all lines of a set stay
-        if not check.kept:
+        if not check.split.kept:
             raise UserError(
                 f"no {kind.unit} has text{kind.both} ({check.report().why_empty()})",
                 at=f"data.{name} ({corpus})",
@@ -107,12 +108,12 @@ def read_corpora(
         both_ways = not corpus.monolingual and any(
             corpus.langs == split.langs[::-1] for split in files.held_out.values()
         )
-        before = train.pairs
+        before = train.split.pairs
         text.add(corpus, train.passed(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
             too_few = f"all {kind.unit}s {kind.blank} or are too long"
             raise UserError(
-                too_few if train.pairs > before else "the files are empty",
+                too_few if train.split.pairs > before else "the files are empty",
                 at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
                 fix=f"check the files, {LENGTHS}, or remove this entry",
             )
@@ -205,9 +206,7 @@ class SplitCheck:
         recurring: texts of other splits to find, of the sources and of the targets.
 
     Attributes:
-        pairs, kept: pairs checked, and pairs with text that passed.
-        blank: blank lines of text of one language, which stay, because they separate documents;
-            None = this is a parallel corpus.
+        split: the numbers so far.
         hashes: of the pairs that passed.
         comparable: hashes of the pairs that should not be in another split; a short line of text
             may be.
@@ -224,15 +223,19 @@ class SplitCheck:
     ) -> None:
         self.limits, self.recurring = limits, recurring
         self.held_out = held_out or {}
-        self.pairs = self.kept = 0
-        self.blank: int | None = None
         self.hashes = array("q")
         self.comparable: set[int] = set()
         self.normalized: Counter[str] = Counter()
-        self.dropped: dict[str, Finding] = {}
-        self.suspicious = {check.name: Finding() for check in PAIR_CHECKS}
+        self.split = SplitReport(
+            pairs=0,
+            kept=0,
+            dropped={},
+            suspicious={check.name: Finding() for check in PAIR_CHECKS},
+            duplicates=0,
+            normalized=self.normalized,
+            other_form={"src": OtherForm(), "tgt": OtherForm()},
+        )
         self.forms: list[CorpusForm] = []
-        self.other_form = {"src": OtherForm(), "tgt": OtherForm()}
         self.sentences: Counter[int] = Counter()
         self.profiles: dict[str, Profiles] = {}
         self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
@@ -249,24 +252,24 @@ class SplitCheck:
             both_ways: compare the pairs with other splits also with their sides exchanged, because
                 a split translates in the other direction.
         """
-        monolingual = corpus.monolingual
+        split, monolingual = self.split, corpus.monolingual
         if monolingual:
-            self.blank = self.blank or 0
+            split.blank = split.blank or 0
         new = (LanguageProfile(),) if monolingual else (LanguageProfile(), LanguageProfile())
         profiles = self.profiles.setdefault(corpus.name, new)
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
         for number, ((src, tgt), original) in enumerate(pairs, 1):
-            self.pairs += 1
+            split.pairs += 1
             if monolingual and not src:
-                self.blank = (self.blank or 0) + 1
+                split.blank = (split.blank or 0) + 1
                 yield number, (src, tgt)
                 continue
             place = f"{corpus.name}:{number}"
             if reason := reason_to_drop(src, None if monolingual else tgt, self.limits):
-                self.dropped.setdefault(reason, Finding()).add(place)
+                split.dropped.setdefault(reason, Finding()).add(place)
                 continue
-            self.kept += 1
+            split.kept += 1
             self._find_suspicious(form, (src, tgt), original, place)
             key = pair_hash(src, tgt)
             self.hashes.append(key)
@@ -286,15 +289,12 @@ class SplitCheck:
     def report(self) -> SplitReport:
         """Return the numbers of the split."""
         hashes = np.sort(np.frombuffer(self.hashes, np.int64)) if self.hashes else np.empty(0)
-        return SplitReport(
-            pairs=self.pairs,
-            kept=self.kept,
-            dropped=self.dropped,
-            suspicious={name: f for name, f in self.suspicious.items() if f.count},
+        split = self.split
+        return replace(
+            split,
+            suspicious={name: f for name, f in split.suspicious.items() if f.count},
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
-            other_form={side: form for side, form in self.other_form.items() if form.changes},
-            normalized=dict(self.normalized),
-            blank=self.blank,
+            other_form={side: form for side, form in split.other_form.items() if form.changes},
             forms=self.forms if len(self.forms) > 1 else None,
             sentences=dict(sorted(self.sentences.items())) or None,
         )
@@ -320,12 +320,12 @@ class SplitCheck:
             assert check.pair is not None, "PAIR_CHECKS has no others"
             if check.form is None:
                 if check.pair(*pair):
-                    self.suspicious[check.name].add(place)
+                    self.split.suspicious[check.name].add(place)
             elif check.form == form.tokenized and check.pair(*original):
-                self.suspicious[check.name].add(place)
+                self.split.suspicious[check.name].add(place)
                 form.signs.setdefault(check.name, Finding()).add(place)
         for side, line in zip(("src", "tgt"), pair, strict=True):
-            self.other_form[side].add(line, place)
+            self.split.other_form[side].add(line, place)
 
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""

@@ -134,7 +134,7 @@ def looks_tokenized(sides: Sides) -> bool:
     def is_frequent(sign: str, tokenized: bool) -> bool:
         check = SplitCheck()
         checked = sum(1 for _ in check.passed(replace(corpus, tokenized=tokenized), pairs))
-        return check.suspicious[sign].count > thresholds[sign] * checked
+        return check.split.suspicious[sign].count > thresholds[sign] * checked
 
     # text of web pages has escapes too, but no spaces before its full stops
     return is_frequent(ALREADY_TOKENIZED, tokenized=False) or (
