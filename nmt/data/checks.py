@@ -118,17 +118,17 @@ def _pair_check(
     return Check(name, "split", measure, threshold, sentence, fix, pair=pair, form=form)
 
 
-def _entry_check(name: str, threshold: float, meaning: str, fix: str) -> Check:
-    """Return the same check for each of several entries."""
+def _entry_check(check: Check, fix: str) -> Check:
+    """Return the same check for each of several entries of data.train."""
 
     def measure(checked: Checked, entry: str) -> Iterator[Measured]:
         form = _forms(checked.report)[int(entry)]
-        if finding := form.signs.get(name):
-            yield {"corpus": form.name, **_counted(finding, form.kept, checked.report.kind.unit)}
+        if finding := form.signs.get(check.name):
+            unit = checked.report.kind.unit
+            yield {"corpus": form.name, **_counted(finding, form.kept, unit)}
 
-    sentence = f"data.train[{{name}}] ({{corpus}}): {{count}} ({{share:.1%}}) {meaning}"
-    sentence += ", first at {first}"
-    return Check(name, "entry", measure, threshold, sentence, fix, error="mixed")
+    sentence = check.sentence.replace("{name}", "data.train[{name}] ({corpus})")
+    return Check(check.name, "entry", measure, check.threshold, sentence, fix, error="mixed")
 
 
 def _counted(finding: Finding, total: int, unit: str) -> Measured:
@@ -147,7 +147,7 @@ def _is_mixed(report: CorpusReport) -> bool:
         form.kept >= MIN_FORM
         and any(
             form.signs[check.name].count > (check.threshold or 0) * form.kept
-            for check in PAIR_CHECKS
+            for check in FORM_CHECKS
             if check.name in form.signs and check.name != ESCAPES
         )
         for form in _forms(report)
@@ -286,6 +286,33 @@ ALREADY_TOKENIZED = "already tokenized (space before a full stop)"
 NOT_TOKENIZED = "not tokenized though data.tokenized is true"
 _FORM = "{name}: {count} ({share:.1%}) not in the Unicode form clean, first at {first} ({changes})"
 
+FORM_CHECKS = [
+    _pair_check(
+        ESCAPES,
+        _has_escapes,
+        0.01,
+        "containing HTML escapes such as &quot;",
+        "replace them by their characters, or set data.tokenized=true if the text is "
+        "Moses-tokenized",
+        form=False,
+    ),
+    _pair_check(
+        ALREADY_TOKENIZED,
+        _at_end(_SPACE_BEFORE_STOP),
+        0.3,
+        "with a space before the last full stop, like tokenized text",
+        "set data.tokenized=true if the corpus is Moses-tokenized",
+        form=False,
+    ),
+    _pair_check(
+        NOT_TOKENIZED,
+        _at_end(_NO_SPACE_BEFORE_MARK),
+        0.3,
+        "without a space before the last punctuation mark, like text that is not tokenized",
+        "set data.tokenized=false if the corpus is plain text",
+        form=True,
+    ),
+]
 CHECKS = [
     Check(
         "pairs of a held-out split in the training data",
@@ -353,31 +380,7 @@ CHECKS = [
         "containing @@, like text that is already BPE-encoded",
         "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
     ),
-    _pair_check(
-        ESCAPES,
-        _has_escapes,
-        0.01,
-        "containing HTML escapes such as &quot;",
-        "replace them by their characters, or set data.tokenized=true if the text is "
-        "Moses-tokenized",
-        form=False,
-    ),
-    _pair_check(
-        ALREADY_TOKENIZED,
-        _at_end(_SPACE_BEFORE_STOP),
-        0.3,
-        "with a space before the last full stop, like tokenized text",
-        "set data.tokenized=true if the corpus is Moses-tokenized",
-        form=False,
-    ),
-    _pair_check(
-        NOT_TOKENIZED,
-        _at_end(_NO_SPACE_BEFORE_MARK),
-        0.3,
-        "without a space before the last punctuation mark, although data.tokenized is true",
-        "set data.tokenized=false if the corpus is plain text",
-        form=True,
-    ),
+    *FORM_CHECKS,
     Check(
         "text in another Unicode form",
         "split",
@@ -413,24 +416,15 @@ CHECKS = [
         "{pieces}",
         "expect lower scores, or add training data of this kind",
     ),
-    _entry_check(
-        ESCAPES,
-        0.01,
-        "containing HTML escapes such as &quot;",
-        "replace them by their characters, or set tokenized: true in this entry if the text is "
-        "Moses-tokenized",
-    ),
-    _entry_check(
-        ALREADY_TOKENIZED,
-        0.3,
-        "with a space before the last full stop, like tokenized text",
-        "set tokenized: true in this entry",
-    ),
-    _entry_check(
-        NOT_TOKENIZED,
-        0.3,
-        "without a space before the last punctuation mark, like text that is not tokenized",
-        "set tokenized: false in this entry",
+    *map(
+        _entry_check,
+        FORM_CHECKS,
+        (
+            "replace them by their characters, or set tokenized: true in this entry if the text "
+            "is Moses-tokenized",
+            "set tokenized: true in this entry",
+            "set tokenized: false in this entry",
+        ),
     ),
     Check(
         "lines that the tokenizer changes",

@@ -73,7 +73,7 @@ def test_learned_merges_join_the_frequent_pairs():
     assert len(pieces) < len("ogatonegrocomepeixe.")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(LINES)
 def test_pieces_decode_to_the_words_of_the_text(line: str):
     words = " ".join(line.split())
@@ -86,7 +86,7 @@ SPM = learned(SentencePieceConfig(vocab_size=60), tokenized=False)
 BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenized=False)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(LINES)
 def test_sentencepiece_decodes_to_the_plain_text(line: str):
     expected = " ".join(line.replace("\u2581", "_").split())
@@ -326,7 +326,7 @@ def test_whitespace_segmenter_loads_by_its_old_and_new_name(tmp_path: Path, kind
     assert load_segmenter(tmp_path).encode("o gato .", "gl") == ["o", "gato", "."]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(LINES)
 def test_byte_fallback_encodes_any_text(line: str):
     expected = " ".join(line.replace("\u2581", "_").split())

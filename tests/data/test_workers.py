@@ -46,7 +46,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("start", sorted({workers.START_METHOD, "spawn"}))
+@pytest.mark.parametrize(
+    "start", [workers.START_METHOD, pytest.param("spawn", marks=pytest.mark.slow)]
+)
 def test_every_pair_is_processed_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
     monkeypatch.setattr(workers, "START_METHOD", start)
     done = list(map_chunks(Look(), in_chunks(PAIRS)))
