@@ -272,10 +272,12 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
         UserError: the files have different numbers of lines, or a file has the line ends of old
             Macs.
     """
-    files = [read_lines(path, normalized=normalized) for path in sides]
-    pairs: Iterable[tuple[str | None, str | None]] = itertools.zip_longest(*files)
-    if len(sides) == 1:
-        pairs = (("" if is_blank(line) else line, "") for line in files[0])
+    sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
+    pairs: Iterable[tuple[str | None, str | None]]
+    if targets:
+        pairs = itertools.zip_longest(sources, targets[0])
+    else:
+        pairs = (("" if is_blank(line) else line, "") for line in sources)
     count = 0
     for src, tgt in pairs:
         if src is None or tgt is None:

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.bitext import missing_files
 from nmt.errors import UserError
 from nmt.runtime.files import read_text
 
@@ -34,6 +33,8 @@ def obtain_corpus(recipe: Recipe) -> None:
     name, data = recipe.data.download, recipe.data
     if name is None:
         return
+    from nmt.data.bitext import missing_files  # here: help and errors of commands do not need it
+
     data_prep = importlib.import_module("data_prep")  # by its name: it imports nmt
     data_prep.check_name(name)
     langs = (recipe.src, recipe.tgt)

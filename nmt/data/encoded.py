@@ -195,7 +195,10 @@ class EncodeChunk:
             reachable = {"src": self._reachable["src"](src), "tgt": self._reachable["tgt"](tgt)}
         if tag := tag_piece(chunk.corpus.tag):
             src = [tag + sentence for sentence in src]
-        pieces = {"src": Pieces.of(src, reachable["src"]), "tgt": Pieces.of(tgt, reachable["tgt"])}
+        pieces: dict[Side, Pieces] = {
+            "src": Pieces.of(src, reachable["src"]),
+            "tgt": Pieces.of(tgt, reachable["tgt"]),
+        }
         return pieces, left_out
 
 
@@ -270,11 +273,11 @@ def encode_training(
         for side in SIDES:
             sides[side].add(pieces[side])
     new = [*new, *(piece for corpus in text.corpora for piece in tag_piece(corpus.tag))]
-    counts = [side.counts_with_noise() for side in sides.values()]
+    src, tgt = (sides[side].counts_with_noise() for side in SIDES)
     if fixed is None:
-        vocab = Vocab.build(*counts, min_count, [*work.segmenter.alphabet(), *new])
+        vocab = Vocab.build(src, tgt, min_count, [*work.segmenter.alphabet(), *new])
     else:
-        vocab = fixed.with_counts(*counts, new)
+        vocab = fixed.with_counts(src, tgt, new)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
@@ -286,7 +289,9 @@ def encode_training(
     for rows in zip(*(side.encoded(ids) for side in sides.values()), strict=True):
         writer.add(*rows)
     writer.finish(sizes)
-    unknown = {} if fixed is None else {s: _unknown(vocab, c.counts) for s, c in sides.items()}
+    unknown: dict[str, Coverage] = {}
+    if fixed is not None:
+        unknown = {side: _unknown(vocab, counted.counts) for side, counted in sides.items()}
     return vocab, left_out, unknown
 
 
@@ -309,7 +314,7 @@ def encode_held_out(
     """
     encoded: list[Ragged] = []
     coverage: dict[str, Coverage] = {}
-    tags = tag_piece(corpus.tag), []
+    tags: tuple[list[str], list[str]] = tag_piece(corpus.tag), []
     for side, lines, lang, tag in zip(
         SIDES, zip(*pairs, strict=True), corpus.langs, tags, strict=True
     ):
