@@ -144,8 +144,8 @@ def test_work_can_be_pickled(config):
     [chunk] = text = one_corpus(PAIRS)
     segmenter = learn_segmenter(config, False, "nfc", text)
     work = EncodeChunk(segmenter, 100, segmenter.noise(config))
-    made, again = work(chunk), pickle.loads(pickle.dumps(work))(chunk)
-    for side, sent in ((made.src, again.src), (made.tgt, again.tgt)):
+    (made, _), (again, _) = work(chunk), pickle.loads(pickle.dumps(work))(chunk)
+    for side, sent in ((made["src"], again["src"]), (made["tgt"], again["tgt"])):
         assert sent.types == side.types
         assert sent.rows.ids.tolist() == side.rows.ids.tolist()
         assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
