@@ -92,12 +92,7 @@ def shuffle_copies(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return a random order of the rows of an epoch, with the copies of a row far from each other.
 
     The c copies of a row lie about 1/c of the epoch apart, so that they are rarely in one batch.
-
-    Args:
-        rows: [n] sorted.
-
-    Returns:
-        [n] int64, indices into ``rows``.
+    From sorted rows [n] to indices into them [n].
     """
     copies = np.bincount(rows)
     when = (copy_numbers(rows) + rng.random(len(copies))[rows]) / copies[rows]

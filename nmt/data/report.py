@@ -248,7 +248,6 @@ class CorpusReport:
     """What the checks found in the corpora of a recipe.
 
     Attributes:
-        splits: train, dev and test.
         overlap: of dev and test with train.
         types: size of the vocabulary.
         inputs: SHA-256 of each file.

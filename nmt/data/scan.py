@@ -69,13 +69,7 @@ class Limits(NamedTuple):
 def read_corpora(
     recipe: Recipe, files: CorpusFiles, progress: bool
 ) -> tuple[CorpusReport, TrainingText, dict[str, list[Pair]]]:
-    """Read and check all pairs of a recipe's corpora.
-
-    Args:
-        progress: show a bar on a terminal.
-
-    Returns:
-        The report, the training pairs to use, and all pairs of dev and test.
+    """Return the report, the training pairs to use, and all pairs of dev and test.
 
     Raises:
         UserError: a split has no pair with text on both sides, or no training pair is left, in all
@@ -135,12 +129,7 @@ def read_corpora(
 
 
 def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bool) -> TrainingText:
-    """Read corpora that only the segmentation is learned from.
-
-    They are filtered like training pairs, and not checked.
-
-    Args:
-        progress: show a bar on a terminal.
+    """Read corpora that only the segmentation is learned from: filtered, and not checked.
 
     Raises:
         UserError: no pair is left.
