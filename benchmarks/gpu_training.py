@@ -36,8 +36,8 @@ from benchmarks.flops import flops_per_token, peak_flops
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate
-from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared, prepare
+from nmt.data.workers import Prefetcher
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.data.file_types import file_type
 from nmt.data.text import (
     LONGEST_LINE,
     LONGEST_SENTENCE,
     OPENERS,
     check_only_line,
+    file_type,
     is_blank,
     quantity,
     read_lines,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences

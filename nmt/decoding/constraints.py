@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
 from nmt.data.text import clean_line, quantity
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
-from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import UserError
 
 # ---------------------------------------------------------------- text that a user gives

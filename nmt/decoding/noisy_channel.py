@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.decoding.codec import (
     MAX_SOURCE_PIECES,
     SearchInput,

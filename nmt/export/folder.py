@@ -20,7 +20,7 @@ from string import Template
 
 import nmt
 from nmt.data import unicode
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
 from nmt.decoding.translator import Translator

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.bitext import held_out_entries
-from nmt.data.convert import read_in_form
+from nmt.data.bitext import held_out_entries, read_in_form
 from nmt.data.report import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses

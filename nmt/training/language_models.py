@@ -15,9 +15,15 @@ from torch import Tensor
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch
-from nmt.data.lm.masking import MaskedText
-from nmt.data.lm.noising import DenoisedText, WordEdges
-from nmt.data.lm.packing import CausalText, PackedText, TextBatch, TokenStream
+from nmt.data.lm import (
+    CausalText,
+    DenoisedText,
+    MaskedText,
+    PackedText,
+    TextBatch,
+    TokenStream,
+    WordEdges,
+)
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.text import count_words, quantity
 from nmt.data.vocab import MASK, SPECIALS, UNK

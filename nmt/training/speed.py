@@ -13,8 +13,8 @@ import torch
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Update
-from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
+from nmt.data.workers import Prefetcher
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import NullLogger
 from nmt.runtime.device import fast_precisions

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.lm.packing import PackedText
+from nmt.data.lm import PackedText
 from nmt.data.vocab import UNK
 from nmt.run.results import format_number
 from nmt.training.loss import LossSums, perplexity

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from nmt.data.batches import FlatBatch, Update, updates
 from nmt.data.bitext import Split
-from nmt.data.prefetch import Prefetcher
 from nmt.data.report import usual_line
 from nmt.data.text import quantity
+from nmt.data.workers import Prefetcher
 from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.buckets import buckets_for
+from nmt.data.batches import Batch, buckets_for, collate, make_batches
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import EvalSet
 from nmt.decoding.codec import TextCodec

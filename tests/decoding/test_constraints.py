@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
+from nmt.data.segmenters.base import Whitespace
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.codec import TextCodec

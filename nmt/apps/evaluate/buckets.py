@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU
 
-from nmt.data.convert import ConvertLines
+from nmt.data.bitext import ConvertLines
 from nmt.data.text import read_lines
 from nmt.scoring.language import bleu_tokenizer
 from nmt.scoring.metrics import Score, score

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.apps.report.runs import ReportedRun
-from nmt.data.license import licenses_of
+from nmt.data.download import licenses_of
 from nmt.data.report import CorpusReport
 
 NOT_RECORDED = "not recorded"

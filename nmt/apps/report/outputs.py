@@ -26,11 +26,10 @@ from nmt.apps.evaluate.buckets import (
     training_counts,
 )
 from nmt.apps.report.runs import ReportedRun
-from nmt.data.bitext import Split, held_out_entries
-from nmt.data.convert import read_in_form
+from nmt.data.bitext import Split, held_out_entries, read_in_form
+from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.text import OPENERS, find_side, is_blank
 from nmt.data.tokenizer import Moses
-from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import NmtError
 from nmt.run.folder import is_average, update_of
 from nmt.scoring.metrics import check_lines, sentence_scores

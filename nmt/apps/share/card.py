@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 import nmt
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.text import quantity
 from nmt.scoring.metrics import METRICS
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import nmt
 from nmt.apps.share.card import Corpus, Facts, model_card
-from nmt.data.license import licenses_of
+from nmt.data.download import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
 from nmt.export.folder import check_output, packages, write_folder

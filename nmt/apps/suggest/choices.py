@@ -10,8 +10,8 @@ from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, script_name
 from nmt.apps.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
+from nmt.data.languages import UNSPACED
 from nmt.data.text import quantity
-from nmt.data.words import UNSPACED
 
 VALIDATIONS = 8  # at most, of a training with a fixed number of updates
 # With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In

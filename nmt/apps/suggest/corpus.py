@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.bitext import read_pairs
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.text import OPENERS, find_side, quantity
 from nmt.errors import UserError
 from nmt.runtime.files import require_usable

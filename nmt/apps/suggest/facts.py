@@ -16,7 +16,7 @@ import numpy as np
 from nmt import Recipe
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.recipe import SentencePieceConfig
-from nmt.data.bitext import Bitext, CorpusFiles, read_pairs
+from nmt.data.bitext import Bitext, Chunk, CorpusFiles, read_pairs
 from nmt.data.checks import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -25,14 +25,12 @@ from nmt.data.checks import (
     all_warnings,
     raise_on_failures,
 )
-from nmt.data.languages import script_of_letter
+from nmt.data.languages import UNSPACED, script_of_letter
 from nmt.data.report import CorpusReport
 from nmt.data.scan import read_corpora
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.text import find_side
-from nmt.data.training_text import Chunk
 from nmt.data.vocab import Vocab
-from nmt.data.words import UNSPACED
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named

@@ -21,7 +21,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from nmt.config.recipe import DataConfig
-from nmt.data.languages import LanguageProfile, check_languages, script_of, script_share
+from nmt.data.languages import (
+    MIN_SCRIPT_SHARE,
+    LanguageProfile,
+    check_languages,
+    script_of,
+    script_share,
+)
 from nmt.data.near_duplicates import normalized, words_and_numbers
 from nmt.data.scan import Limits, reason_to_drop
 
@@ -31,7 +37,6 @@ MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 MAX_REPETITIONS = 3
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
-MIN_SCRIPT_SHARE = 0.5
 # Log-odds over 5 find 93 to 100 % of the lines of the other language in eight corpora with English,
 # 83 % between Portuguese and Galician, and 41 % between Spanish and Galician. At most 0.3 % of the
 # right lines are on the wrong side; in two corpora of news, where 2 % of the lines are hardly
