@@ -39,8 +39,8 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.device import resolve_device, resolve_precision
+from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.finish import finish
 from nmt.training.task import Evaluation
 from nmt.training.tasks import make_task

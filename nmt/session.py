@@ -33,12 +33,11 @@ from nmt.run.metrics_log import Logger, MetricsLog, NullLogger
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
 from nmt.run.trackers import require_trackers, trackers_of
-from nmt.runtime.allocation import keep_freed_memory
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
 from nmt.runtime.files import disk_errors, require_space, write_atomic
-from nmt.runtime.memory import frozen_count, parameter_count, require_memory
+from nmt.runtime.memory import frozen_count, keep_freed_memory, parameter_count, require_memory
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
 from nmt.training.finish import finish, write_diverged

@@ -13,8 +13,8 @@ def url_of(path: str | Path) -> str | None:
 
     A path loses one of the two slashes, and a relative one may follow a folder.
     """
-    found = re.search(r"(?:^|/)(https?|ftp|s3|gs|hf):/+(?=[^/])(.+)", str(path))
-    return f"{found[1]}://{found[2]}" if found else None
+    match = re.search(r"(?:^|/)(https?|ftp|s3|gs|hf):/+(?=[^/])(.+)", str(path))
+    return f"{match[1]}://{match[2]}" if match else None
 
 
 def similar_path(path: Path, ending: Callable[[Path], str | None] | None = None) -> Path | None:

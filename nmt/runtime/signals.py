@@ -105,7 +105,7 @@ def raise_terminated() -> Iterator[None]:
 
 
 def leave_signals_to_parent() -> None:
-    """Make this worker process end when its parent ends it, not by the signals of a terminal."""
+    """Let the parent end this worker process, instead of the signals of a terminal."""
     for number in filter(None, (signal.SIGINT, SIGHUP)):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

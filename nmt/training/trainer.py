@@ -24,6 +24,7 @@ from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
 from nmt.model.cpu import kernels
+from nmt.model.cpu.matmul import onednn_matmul
 from nmt.run.checkpoint import (
     Checkpoint,
     TrainState,
@@ -35,9 +36,8 @@ from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import fixed_values
 from nmt.run.metrics_log import Logger
 from nmt.run.results import as_score, read_metrics
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.distributed import World
-from nmt.runtime.matmul import onednn_matmul
+from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.init import Transfer, freeze
 from nmt.training.optimizer import (

@@ -430,7 +430,7 @@ def test_a_resumed_run_counts_the_updates_that_were_skipped_before(start):
 
 
 def test_forward_and_backward_use_onednn(start, monkeypatch):
-    monkeypatch.setattr("nmt.runtime.matmul.onednn_is_exact", lambda: True)
+    monkeypatch.setattr("nmt.model.cpu.matmul.onednn_is_exact", lambda: True)
     products, seen = torch.backends.mkldnn.matmul, []
     trainer = start()
     layer = trainer.model.encoder.layers[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
-from nmt.runtime.allocation import limit_onednn_cache
+from nmt.runtime.memory import limit_onednn_cache
 
 if TYPE_CHECKING:
     from nmt.apps.serve.limits import Limits

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nmt.cli.common import enable_gc, positive
 from nmt.errors import UserError
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
+from nmt.runtime.memory import cached_products, limit_onednn_cache
 
 if TYPE_CHECKING:
     import torch
