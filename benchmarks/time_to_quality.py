@@ -45,7 +45,7 @@ from nmt.training.finish import finish
 from nmt.training.task import Evaluation
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
-from nmt.training.validation import evaluate
+from nmt.training.translation import evaluate
 
 HEADER = """\
 | contender | seconds | updates | target tokens/s | dev | test |

@@ -29,10 +29,9 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import Logger, MetricsLog, NullLogger
+from nmt.run.metrics_log import Logger, MetricsLog, NullLogger, require_trackers, trackers_of
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
-from nmt.run.trackers import require_trackers, trackers_of
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
@@ -395,8 +394,8 @@ class Training:
         before = checkpoint.state.precision
         if before not in ("", precision):
             log.text(f"note: this run was trained in {before} and continues in {precision}")
-        shapes, verified = shapes_of(checkpoint.model), checkpoint.path.name
-        replace_damaged_best(self.run_folder, checkpoint.state, shapes, log.text, verified)
+        shapes = shapes_of(checkpoint.model)
+        replace_damaged_best(self.run_folder, checkpoint.state, shapes, log.text, checkpoint)
 
     def _delete_results(self) -> None:
         """Delete what an earlier end wrote about its best checkpoint."""

@@ -2,7 +2,7 @@
 
 No file contains the folder's own path, so a run folder can be moved and still translates. ::
 
-    RUN/config.yaml          resolved recipe         RUN/checkpoints/u000123/  see checkpoint/
+    RUN/config.yaml          resolved recipe         RUN/checkpoints/u000123/  see checkpoint.py
     RUN/vocab.txt, ...       vocabulary, segmenter   RUN/best                  name of a checkpoint
     RUN/metrics.jsonl        one object a line       RUN/train.log             the same for people
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
@@ -16,6 +16,7 @@ No file contains the folder's own path, so a run folder can be moved and still t
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from pathlib import Path
 
@@ -97,7 +98,7 @@ class RunFolder:
         Raises:
             UserError: config.yaml is missing or damaged.
         """
-        return stored_recipe(self.config_text(), str(self.config_file))
+        return _parsed(self.config_text(), str(self.config_file))
 
     def require_translation(self) -> None:
         """Raise UserError if the run's model does not translate."""
@@ -128,12 +129,12 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """Return the complete checkpoints by update, without averages; they are not verified."""
-        found: dict[int, Path] = {}
+        by_update: dict[int, Path] = {}
         for folder in children(self.checkpoints_dir):  # sorted: .old-u... before u...
             match = CHECKPOINT_NAME.fullmatch(folder.name.removeprefix(REPLACED))
             if match and not match[2] and folder.is_dir():
-                found[int(match[1])] = folder
-        return [found[update] for update in sorted(found)]
+                by_update[int(match[1])] = folder
+        return [by_update[update] for update in sorted(by_update)]
 
     def best(self) -> str | None:
         """Return the name of the best checkpoint; None before the first validation.
@@ -168,6 +169,11 @@ class RunFolder:
         with contextlib.suppress(UserError):  # a damaged one is refused when it is loaded
             digest = weights_hash(self.checkpoints_dir / name)
         write_atomic(self.best_file, f"{name} {digest}".rstrip() + "\n")
+
+
+@functools.lru_cache(maxsize=16)  # a start reads the recipe several times
+def _parsed(config: str, place: str) -> Recipe:
+    return stored_recipe(config, place)
 
 
 def update_of(name: str) -> int:

@@ -13,9 +13,8 @@ from nmt.config.errors import format_value
 from nmt.errors import UserError
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder
 from nmt.run.lifecycle import fixed_values
-from nmt.run.manifest import read_state, weights_hash
+from nmt.run.manifest import TrainState, read_state, weights_hash
 from nmt.run.results import read_summary
-from nmt.run.state import TrainState
 from nmt.runtime.files import file_digest
 
 SCORED = "files"  # key of summary.json

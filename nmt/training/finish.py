@@ -12,18 +12,19 @@ from typing import Any
 import torch
 
 import nmt
+from nmt.errors import UserError
 from nmt.run.checkpoint import (
     checkpoint_name,
-    find_problem,
     latest,
     load_checkpoint,
     read_checkpoint,
+    read_model,
     replace_damaged_best,
     save_average,
     shapes_of,
 )
 from nmt.run.results import as_score, format_number, write_summary
-from nmt.run.verify import SCORED, scored_hashes
+from nmt.run.verify import SCORED, require_recipe, scored_hashes
 from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import reason_to_finish
 from nmt.training.task import Evaluation, MeanEvaluation
@@ -47,30 +48,35 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     finished = reason_to_finish(recipe, state, trainer.interval.loss_ratio) is not None
     if state.best_update is not None:  # an earlier end may have chosen an average
         run.set_best(checkpoint_name(state.best_update))
-    replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), trainer.log.text)
+    note, shapes = trainer.log.text, shapes_of(trainer.model.state_dict())
+    best = replace_damaged_best(run, state, shapes, note)
     averaging = recipe.train.average > 1 and state.history
-    average_score = _average(trainer) if averaging else None
-    best = load_checkpoint(run, "best", with_optimizer=False, note=trainer.log.text)
-    trainer.model.load_state_dict(best.model)
+    average = _average(trainer) if averaging else None
+    if average is not None:  # the model has its weights
+        name, score = average
+    else:
+        if best is None:  # of a run without a validation, the latest
+            best = load_checkpoint(run, "best", with_optimizer=False, note=note)
+        else:
+            require_recipe(run, best.state, best.path)
+        trainer.model.load_state_dict(best.model)
+        name, score = best.path.name, dict(state.history).get(best.state.update)
     test = None
     if trainer.task.has_test:
         with trainer.progress.ending("scoring test"):
             test = trainer.evaluate("test", intervals=True)
         test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.record()})
-    score = average_score
-    if score is None:
-        score = dict(state.history).get(best.state.update)
     select_by = recipe.score.select_by
     summary = {
         "status": "finished" if finished else "stopped",
         "reason": reason,
-        "best": best.path.name,
+        "best": name,
         "dev": score if score is None else as_score(select_by, score),
         "select_by": select_by,
         **_run_record(trainer),
         "test": None if test is None else [vars(s) for s in test.scores],
-        SCORED: scored_hashes(run, best.path.name),
+        SCORED: scored_hashes(run, name),
     }
     if isinstance(test, MeanEvaluation):
         summary["test_sets"] = {
@@ -134,16 +140,19 @@ def processor(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
-def _average(trainer: Trainer) -> float | None:
+def _average(trainer: Trainer) -> tuple[str, float] | None:
     """Average the newest checkpoints; the average becomes best if its dev score is not lower.
 
     Returns:
-        The dev score of the average if it became the best checkpoint, else None.
+        Name and dev score of the average if it is now the best checkpoint; the model then has its
+        weights. Else None.
     """
     run, state = trainer.run_folder, trainer.state
     shapes, newest = shapes_of(trainer.model.state_dict()), []
     for path in latest(run, trainer.recipe.train.average):
-        if problem := find_problem(path, shapes):
+        try:
+            read_model(path, shapes)
+        except UserError as problem:
             trainer.log.text(f"not averaged: {problem.at}: {problem.what}")
         else:
             newest.append(path)
@@ -167,4 +176,4 @@ def _average(trainer: Trainer) -> float | None:
         f"against {format_number(as_score(name, best))}; "
         + ("the average is now the best" if chosen else "the best checkpoint stays")
     )
-    return score if chosen else None
+    return (path.name, score) if chosen else None

@@ -28,8 +28,9 @@ from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.vocab import SPECIALS, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.run.checkpoint import MODEL, TrainState, load_checkpoint, weights_hash
+from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average
+from nmt.run.manifest import MODEL, TrainState, weights_hash
 from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
 from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import read_text, write_atomic

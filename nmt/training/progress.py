@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.text import quantity
-from nmt.run.checkpoint import IntervalState, TrainState
+from nmt.run.manifest import IntervalState, TrainState
 from nmt.run.results import as_score, clock, format_number
 from nmt.runtime.progress import TerminalBar
 from nmt.training.loss import perplexity

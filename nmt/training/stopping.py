@@ -7,7 +7,7 @@ import math
 from nmt.config.recipe import Recipe
 from nmt.config.schedules import History, LrRamp
 from nmt.data.text import quantity
-from nmt.run.checkpoint import TrainState
+from nmt.run.manifest import TrainState
 
 
 def learning_rate(recipe: Recipe, state: TrainState) -> float:

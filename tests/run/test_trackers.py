@@ -11,7 +11,7 @@ import pytest
 from nmt.errors import MachineError, UserError
 from nmt.run import trackers
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.trackers import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
+from nmt.run.metrics_log import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
 from tests.run_cases import RECIPE, recipe
 
 

@@ -18,20 +18,21 @@ from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.model.cpu.active_rows import ActiveRows
-from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
+from nmt.run.checkpoint import average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
+from nmt.run.manifest import IntervalState
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
 from nmt.scoring import Score
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
 from nmt.training.finish import finish, source_commit
+from nmt.training.language_models import TextEvaluation
 from nmt.training.progress import LogInterval, TimeLeft, Validation
 from nmt.training.stopping import validations_without_gain
 from nmt.training.task import MeanEvaluation, Stopped, score_line
-from nmt.training.text_evaluation import TextEvaluation
 from nmt.training.trainer import Trainer
-from nmt.training.validation import TranslationEvaluation
+from nmt.training.translation import TranslationEvaluation
 from tests.training.helpers import (
     NO_DROPOUT,
     CountReads,
