@@ -158,10 +158,10 @@ def _measure(
     """Time some updates of the suggested model, and print each speed."""
     import torch
 
+    from nmt.apps.suggest.speed import measure_speeds
     from nmt.apps.suggest.text import Expectation
     from nmt.data.prepare import EvalSet, Prepared
     from nmt.runtime.memory import parameter_count, require_memory
-    from nmt.training.speed import measure_speeds
     from nmt.training.tasks import model_without_memory
 
     sample = suggestion.sample

@@ -8,10 +8,10 @@ import os
 import pytest
 import torch
 
+from nmt.apps.suggest import speed as module
+from nmt.apps.suggest.speed import Setting, measure_speeds, tokens_per_second
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
-from nmt.training import speed as module
-from nmt.training.speed import Setting, measure_speeds, tokens_per_second
 from nmt.training.tasks import make_task
 
 CPU = torch.device("cpu")
