@@ -45,7 +45,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         Stopped: a stop was requested meanwhile; a resumed run finishes again.
     """
     run, state, recipe = trainer.run_folder, trainer.state, trainer.recipe
-    finished = reason_to_finish(recipe, state, trainer.interval.loss_ratio) is not None
+    finished = reason_to_finish(recipe, state) is not None
     if state.best_update is not None:  # an earlier end may have chosen an average
         run.set_best(checkpoint_name(state.best_update))
     note, shapes = trainer.log.text, shapes_of(trainer.model.state_dict())

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.text import quantity
-from nmt.run.manifest import IntervalState, TrainState
+from nmt.run.manifest import TrainState
 from nmt.run.results import as_score, clock, format_number
 from nmt.runtime.progress import TerminalBar
 from nmt.training.loss import perplexity
@@ -294,20 +294,22 @@ class Validation:
 
 
 class LogInterval:
-    """Sums since the last log line; tensors are read only when the line is written."""
+    """Sums since the last log line, in ``state.interval``; the losses stay on the device.
+
+    Attributes:
+        smoothed, nll: sums of the losses, read only when a line or a checkpoint is written.
+        last_loss: of the last log line.
+        lower_of_two: the lower loss of the last two lines.
+    """
 
     def __init__(self, state: TrainState) -> None:
-        self.state = state
-        before = state.interval
-        self.smoothed: Tensor | float = before.smoothed
-        self.nll: Tensor | float = before.nll
-        self.tokens, self.updates_before = before.tokens, before.updates_before
-        self.skipped_before = before.skipped_before
-        self.lowest_loss, self.loss_ratio = before.lowest_loss, before.loss_ratio
-        first = math.isinf(before.lowest_loss)
-        self.last_loss = 0.0 if first else before.loss_ratio * before.lowest_loss
-        self.lower_of_two = 0.0  # of the losses of the last two lines
-        self.start_clock(before.seconds)
+        self.state, stored = state, state.interval
+        self.smoothed: Tensor | float = stored.smoothed
+        self.nll: Tensor | float = stored.nll
+        first = math.isinf(stored.lowest_loss)
+        self.last_loss = 0.0 if first else stored.loss_ratio * stored.lowest_loss
+        self.lower_of_two = 0.0
+        self.start_clock(stored.seconds)
 
     def elapsed(self) -> float:
         """Return the training seconds of the interval so far."""
@@ -318,50 +320,42 @@ class LogInterval:
         self.since = time.monotonic() - seconds
 
     def store(self) -> None:
-        """Copy the interval into the state, for a checkpoint."""
-        self.state.interval = IntervalState(
-            smoothed=float(self.smoothed),
-            nll=float(self.nll),
-            tokens=self.tokens,
-            updates_before=self.updates_before,
-            seconds=self.elapsed(),
-            skipped_before=self.skipped_before,
-            lowest_loss=self.lowest_loss,
-            loss_ratio=self.loss_ratio,
-        )
+        """Complete ``state.interval`` for a checkpoint."""
+        sums = self.state.interval
+        sums.smoothed, sums.nll = float(self.smoothed), float(self.nll)
+        sums.seconds = self.elapsed()
 
     def add(self, smoothed: Tensor, nll: Tensor, tokens: int) -> None:
         """Add the loss sums and the target tokens of one update."""
         self.smoothed = self.smoothed + smoothed
         self.nll = self.nll + nll
-        self.tokens += tokens
+        self.state.interval.tokens += tokens
 
     def close(self, lr: float, norm: Tensor, time_left: TimeLeft) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
-        seconds = self.elapsed()
-        loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
+        state, sums, seconds = self.state, self.state.interval, self.elapsed()
+        loss, nll = float(self.smoothed) / sums.tokens, float(self.nll) / sums.tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
-        self.lowest_loss = max(min(self.lowest_loss, loss), SMALLEST_LOSS)
-        self.loss_ratio = loss / self.lowest_loss
-        update = self.state.update
-        update_seconds = time_left.logged(seconds, update - self.updates_before)
+        sums.lowest_loss = max(min(sums.lowest_loss, loss), SMALLEST_LOSS)
+        sums.loss_ratio = loss / sums.lowest_loss
+        update_seconds = time_left.logged(seconds, state.update - sums.updates_before)
         record = {
             "kind": "train",
-            "update": update,
-            "epoch": self.state.epoch,
-            "seconds": self.state.seconds,
+            "update": state.update,
+            "epoch": state.epoch,
+            "seconds": state.seconds,
             "loss": loss,
             "smoothed_ppl": perplexity(loss),
             "ppl": perplexity(nll),
             "lr": lr,
             "grad_norm": float(norm),
-            "skipped_updates": self.state.skipped_updates - self.skipped_before,
-            "tokens_per_second": self.tokens / seconds,
-            "seconds_left": time_left.seconds(self.state, update_seconds),
+            "skipped_updates": state.skipped_updates - sums.skipped_before,
+            "tokens_per_second": sums.tokens / seconds,
+            "seconds_left": time_left.seconds(state, update_seconds),
         }
         self.smoothed = self.nll = 0.0
-        self.tokens, self.updates_before = 0, update
-        self.skipped_before = self.state.skipped_updates
+        sums.tokens, sums.updates_before = 0, state.update
+        sums.skipped_before = state.skipped_updates
         self.start_clock()
         return record
 

@@ -29,23 +29,19 @@ def validation_due(recipe: Recipe, state: TrainState) -> bool:
     return update % recipe.train.validate_every == 0 or update == last_update(recipe)
 
 
-def reason_to_end(recipe: Recipe, state: TrainState, loss_ratio: float) -> str | None:
+def reason_to_end(recipe: Recipe, state: TrainState) -> str | None:
     """Return why training ends now, or None; see ``reason_to_finish``."""
     limit = recipe.time_limit
-    if (reason := reason_to_finish(recipe, state, loss_ratio)) or limit is None:
+    if (reason := reason_to_finish(recipe, state)) or limit is None:
         return reason
     # all starts of the run together
     return f"time_limit of {quantity(limit, 'hour', 'g')}" if state.seconds > limit * 3600 else None
 
 
-def reason_to_finish(recipe: Recipe, state: TrainState, loss_ratio: float) -> str | None:
-    """Return by which rule training is finished, also without a ``time_limit``; None = by none.
-
-    Args:
-        loss_ratio: loss of the last log line over the lowest one, which ends an lr_ramp.
-    """
+def reason_to_finish(recipe: Recipe, state: TrainState) -> str | None:
+    """Return by which rule training is finished, also without a ``time_limit``; None = by none."""
     train, schedule = recipe.train, recipe.schedule
-    if schedule.finished(state.update, loss_ratio):
+    if schedule.finished(state.update, state.interval.loss_ratio):
         if isinstance(schedule, LrRamp):
             return f"loss over {schedule.stop_loss_ratio:g} times its lowest (stop_loss_ratio)"
         return "all updates done"
@@ -81,7 +77,6 @@ def validations_without_gain(history: History) -> int:
 
 
 def _highest_rate(recipe: Recipe, state: TrainState) -> float:
-    """Return the highest learning rate at any validation so far."""
     schedule, history = recipe.schedule, state.history
     return max(
         schedule.lr(update, history[:i], recipe.model.dim) for i, (update, _) in enumerate(history)

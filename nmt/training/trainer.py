@@ -172,7 +172,7 @@ class Trainer:
                 if self._should_stop():
                     self.save()
                     return None
-                if reason := reason_to_end(self.recipe, self.state, self.interval.loss_ratio):
+                if reason := reason_to_end(self.recipe, self.state):
                     self.save()
                     self.parallel.update_complete()
                     self.model = self.parallel.complete

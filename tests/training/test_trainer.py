@@ -145,7 +145,9 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
 
 
 def test_a_loss_of_zero_is_a_log_line_like_any_other(start):
-    assert interval(start(), 1.0, 0.0, 0.0).loss_ratio == 0
+    trainer = start()
+    interval(trainer, 1.0, 0.0, 0.0)
+    assert trainer.state.interval.loss_ratio == 0
 
 
 def test_divergence_needs_two_lines_with_a_high_loss(start):
