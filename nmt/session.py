@@ -107,11 +107,9 @@ class TrainingResult:
     Attributes:
         run: the run folder.
         reason: why training ended.
-        updates: optimizer updates.
-        hours: hours of training, in all sessions of the run together.
+        hours: hours of training, of all starts of the run together.
         best: name of the best checkpoint, such as u000640.
-        dev: dev score of the best checkpoint, by the metric ``select_by``.
-        select_by: the metric that selects the best checkpoint (``score.select_by``).
+        dev: its dev score, by the metric ``select_by``.
         test: test scores of the best checkpoint by name; empty without a test set.
         history: one dictionary per validation: ``update``, scores and perplexities.
         text: test scores, examples and the command that translates, as nmt-train prints them; empty
@@ -160,11 +158,7 @@ class TrainingResult:
 
     @functools.cached_property
     def translator(self) -> Translator:
-        """Return the translator of the best checkpoint; it is loaded at the first use.
-
-        Raises:
-            UserError: the model does not translate, because its recipe has another ``task``.
-        """
+        """Load the translator of the best checkpoint; UserError if the model does not translate."""
         return Translator.load(self.run)
 
 
@@ -175,16 +169,12 @@ def open_run(
     fresh: bool = False,
     world: World = World(),  # noqa: B008  it cannot change
 ) -> TrainingFolder:
-    """Check the machine and the run folder of a training; nothing but a corpus is written.
+    """Check the machine and the run folder of a training; see ``train`` for arguments and errors.
+
+    Nothing is written, except a corpus that the recipe downloads.
 
     Args:
-        recipe: complete, with a run folder.
-        resume, fresh: see ``train``.
         world: the processes that train together; this is the main one.
-
-    Raises:
-        UserError: the recipe or the run folder is wrong.
-        MachineError: the device is missing or does not support the precision.
     """
     require_trackers(recipe.train)
     _resolve_machine(recipe, world)
@@ -194,15 +184,9 @@ def open_run(
 
 
 def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
-    """Return the device and the precision of a new run."""
     device = world.local_device(resolve_device(recipe.device))
     can_use_fp16 = recipe.train.shard != "full"
     return device, resolve_precision(recipe.precision, device, can_use_fp16)
-
-
-def _write_report(run: RunFolder, log: Logger) -> None:
-    if (write := hooks.find("report")) is not None:
-        write(run, log)
 
 
 def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
@@ -212,6 +196,11 @@ def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
             _write_report(run, log)
 
 
+def _write_report(run: RunFolder, log: Logger) -> None:
+    if (write := hooks.find("report")) is not None:
+        write(run, log)
+
+
 class Training:
     """A training after all checks of recipe, data and machine; no run folder is written yet.
 
@@ -219,12 +208,6 @@ class Training:
         run: from ``open_run``; not finished.
         world: the processes that train together; this is the main one.
         quiet: print nothing and draw nothing.
-
-    Attributes:
-        task: the task to train.
-        resumed: what a resumed run continues from; None = a new run.
-        transfer: what a new run takes from its parent; None = without a parent.
-        parameters: number of parameters of the model.
 
     Raises:
         UserError: the data is wrong, or not that of the run to resume.
@@ -242,17 +225,17 @@ class Training:
         device, precision = _resolve_machine(recipe, world)
         self.resumed: ResumedRun | None = None
         self.transfer: Transfer | None = None
+        parent = None
         if run.resuming:
             self.resumed = read_run(run, world.size, device, progress=not quiet)
             prepared, precision = self.resumed.prepared, self.resumed.precision
-            model = model_without_memory(recipe, len(prepared.vocab))
         else:
             parent = Parent.of(recipe)
             text = parent.text_for(recipe) if parent else None
             prepared = prepare_with(text, recipe, progress=not quiet)
-            model = model_without_memory(recipe, len(prepared.vocab))
-            if parent is not None:
-                self.transfer = make_transfer(recipe, model, prepared.vocab, parent)
+        model = model_without_memory(recipe, len(prepared.vocab))
+        if parent is not None:
+            self.transfer = make_transfer(recipe, model, prepared.vocab, parent)
         self._print(describe_report(prepared.report))
         self.parameters = parameter_count(model)
         if sharded := recipe.train.shard == "full" and world.size > 1:
@@ -264,7 +247,7 @@ class Training:
         self.task = make_task(recipe, prepared, device, precision)
 
     def describe(self) -> str:
-        """Return the description of the training: parent, parameters, device and precision."""
+        """Describe parent, parameters, device and precision."""
         lines = [] if self.transfer is None else self.transfer.lines
         size = f"{self.parameters:,} parameters; {self.task.device}, {self.task.precision}"
         return "\n".join([*lines, size])
@@ -274,17 +257,10 @@ class Training:
         on_validation: Callable[[Validation], None] = lambda validation: None,
         how_to_resume: str = "nmt.train(recipe, resume=True)",
     ) -> TrainingResult:
-        """Train, score the test set with the best checkpoint, and return the result.
+        """Train, and score the test set with the best checkpoint; see ``train`` for the errors.
 
         Args:
-            on_validation: see ``train``.
             how_to_resume: command that is printed if a signal ends the training.
-
-        Raises:
-            RunError: training failed.
-            MachineError: the disk is full, or another process uses the run folder.
-            KeyboardInterrupt: Ctrl-C; the state is saved.
-            Terminated: SIGTERM or SIGHUP; the state is saved.
         """
         run, recipe = self.run_folder, self.task.recipe
         view = LiveView() if self.quiet else (hooks.find("live_view") or LiveLine)()
@@ -326,7 +302,7 @@ class Training:
         view: LiveView,
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
-        """Build or resume the trainer, write what translation needs, and log what is trained."""
+        """Make the trainer, write what translation needs, and log what is trained."""
         task, run, world, resumed = self.task, self.run_folder, self.world, self.resumed
         for note in run.notes:
             log.text(f"note: {note}")
@@ -339,10 +315,11 @@ class Training:
                 fix="start the command again",
             )
         if resumed is None:
+            checkpoint = None
             self._begin(log)
         else:
+            checkpoint = resumed.checkpoint
             self._continue(resumed, log)
-        checkpoint = None if resumed is None else resumed.checkpoint
         write_atomic(run.data_report_file, task.prepared.report.to_json())
         world.broadcast((task.recipe, task.precision, checkpoint, self.transfer))
         trainer = Trainer(
