@@ -29,7 +29,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import Logger, MetricsLog, NullLogger, require_trackers, trackers_of
+from nmt.run.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.cpus import limit_processes
@@ -404,7 +404,7 @@ def train_in_other_process(world: World) -> None:
         trainer = Trainer(
             make_task(recipe, prepared, device, precision),
             run,
-            NullLogger(),
+            Logger(),
             lambda: stop.requested is not None,
             checkpoint,
             world=world,

@@ -120,12 +120,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
 
 
 def require_fit(tensors: Mapping[str, Tensor], expected: Shapes, file: Path) -> None:
-    """Raise UserError naming the first tensor that is missing, unknown or of another shape or type.
-
-    Args:
-        tensors: the content of ``file``.
-        expected: the shapes and types that the recipe's model or optimizer has.
-    """
+    """Raise UserError naming the first tensor of a file that is missing, unknown or different."""
     shapes = shapes_of(tensors)
     for name in [*expected, *(name for name in tensors if name not in expected)]:
         has, wanted = shapes.get(name), expected.get(name)
@@ -183,12 +178,7 @@ def checkpoints_to_keep(train: TrainConfig) -> int:
 
 
 def space_needed(parameters: int, keep: int) -> int:
-    """Return the bytes of a run's checkpoints: ``keep``, the best, and one that is being written.
-
-    Args:
-        parameters: of the model, in fp32.
-        keep: newest checkpoints kept.
-    """
+    """Return the bytes of a run's checkpoints: ``keep``, the best, and one in the making."""
     return 4 * parameters * (1 + ADAM_MOMENTS) * (keep + 2)
 
 
@@ -211,14 +201,9 @@ def save_checkpoint(
 
     Args:
         run: the locked run folder.
-        state: its update gives the name, ``u000123``.
         model, optimizer: tensors by name, on any device.
-        keep: newest checkpoints kept, at least 1.
         average: set for averaged weights, such as ``avg5``. The name is then ``u000123-avg5``; such
             a checkpoint is never resumed from or removed, and removes nothing.
-
-    Returns:
-        The folder of the checkpoint.
 
     Raises:
         RunError: a tensor is not finite; nothing is written.
@@ -314,11 +299,9 @@ def load_checkpoint(
     """Read and verify a checkpoint of a run.
 
     Args:
-        run: the run folder, locked or not.
         which: ``latest``, ``best`` or a name such as ``u000123``. While the latest checkpoint is
             damaged, ``latest`` falls back to the previous one. Before the first validation,
             ``best`` is the latest.
-        with_optimizer: read the optimizer state too, which translation does not need.
         note: receives a line about each fallback.
 
     Raises:
@@ -401,10 +384,7 @@ def latest(run: RunFolder, count: int) -> list[Path]:
 
 
 def best_checkpoints(run: RunFolder, count: int) -> list[Path]:
-    """Return the ``count`` validated checkpoints of the highest dev scores, oldest first.
-
-    There may be fewer. Of equal scores the later checkpoint comes first.
-    """
+    """Return the ``count`` validated checkpoints of the highest dev scores, oldest first."""
     paths = {update_of(path.name): path for path in run.checkpoints()}
     named = dev_scores(list(paths.values()))
     scores = {update_of(name): score for name, score in named.items()}
@@ -476,7 +456,7 @@ def replace_damaged_best(
 
 
 def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
-    """Return the updates with a finite score, highest first; of equal ones the later first."""
+    """Sort the updates with a score, highest first; of equal ones the later first."""
     validated = [update for update in updates if not math.isnan(scores.get(update, math.nan))]
     return sorted(validated, key=lambda update: (scores[update], update), reverse=True)
 
@@ -488,9 +468,6 @@ def average_checkpoints(paths: Sequence[Path], progress: bool = False) -> dict[s
     """Return the mean of the models of several checkpoints (V section 6.1).
 
     Sums are fp64, so that the order of ``paths`` does not change the result.
-
-    Args:
-        progress: show a bar on a terminal.
 
     Raises:
         UserError: a checkpoint is damaged, or their tensors differ in name or shape.
@@ -518,11 +495,9 @@ def save_average(
     """Save the average of checkpoints as a checkpoint named after the newest of them.
 
     Args:
-        run: the locked run folder.
         paths: oldest first.
         suffix: ``avg`` for the newest checkpoints, ``best`` for the best on dev; the number of
             checkpoints follows it: ``u000123-avg5``.
-        progress: show a bar on a terminal.
     """
     state = read_state(paths[-1])
     require_recipe(run, state, paths[-1])

@@ -34,25 +34,10 @@ EXPORT_FILE = "nmt.json"  # an exported folder has this file, a run folder does 
 
 
 class RunFolder:
-    """Paths and small files of a run folder, which need not exist yet.
-
-    Args:
-        path: the folder.
+    """Paths and small files of a run folder, which need not exist yet; see the module.
 
     Attributes:
         lock: one process at a time may write into the folder.
-        config_file: the resolved recipe.
-        checkpoints_dir: one folder for each checkpoint.
-        best_file: the name of the best checkpoint, and the SHA-256 of its weights.
-        metrics_file: one JSON object a line.
-        log_file: what the console printed, with times.
-        dev_dir: hypotheses of the dev set, ``u000123.hyp`` each.
-        test_hyp: hypotheses of the test set, by the best checkpoint.
-        data_report_file: what the corpus checks found.
-        summary_file: how the run ended: status, reason, scores.
-        report_file: the report for people, written when training ends.
-        init_file: the parent, and what the run took from it.
-        parent_dir: the vocabulary of the parent, if the run uses it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -73,11 +58,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """Return the folder of a run with at least one checkpoint, for reading.
-
-        Raises:
-            UserError: it does not exist, is not a run folder, or has no checkpoint yet.
-        """
+        """Return the folder of a run with at least one checkpoint, for reading; else UserError."""
         run = cls(path)
         if run.config_file.is_file():
             if run.checkpoints():
@@ -93,11 +74,7 @@ class RunFolder:
         raise not_a_run_folder(run.path, f"did you mean {parents[0]}?" if parents else None)
 
     def recipe(self) -> Recipe:
-        """Return the resolved recipe of the run.
-
-        Raises:
-            UserError: config.yaml is missing or damaged.
-        """
+        """Return the resolved recipe of the run; UserError if config.yaml is missing or damaged."""
         return _parsed(self.config_text(), str(self.config_file))
 
     def require_translation(self) -> None:
@@ -111,11 +88,7 @@ class RunFolder:
             )
 
     def config_text(self) -> str:
-        """Return the text of config.yaml.
-
-        Raises:
-            UserError: the file is missing or not UTF-8.
-        """
+        """Return the text of config.yaml; UserError if it is missing or not UTF-8."""
         try:
             return read_text(self.config_file)
         except FileNotFoundError:
@@ -137,17 +110,16 @@ class RunFolder:
         return [by_update[update] for update in sorted(by_update)]
 
     def best(self) -> str | None:
-        """Return the name of the best checkpoint; None before the first validation.
-
-        Raises:
-            UserError: the file ``best`` does not contain the name of a checkpoint.
-        """
+        """Return the name of the best checkpoint; None before the first validation."""
         return self.best_and_hash()[0]
 
     def best_and_hash(self) -> tuple[str | None, str]:
         """Return the name of the best checkpoint, and the SHA-256 of its weights.
 
-        The hash is empty if the user wrote the file. See ``best`` for errors.
+        The hash is empty if the user wrote the file.
+
+        Raises:
+            UserError: the file ``best`` does not contain the name of a checkpoint.
         """
         try:
             text = read_text(self.best_file, errors="replace")[:200].strip()

@@ -128,16 +128,12 @@ class TrainState:
     usual_line: UsualLine | None = None
 
     def to_json(self) -> str:
-        """Return JSON text from which ``from_json`` makes an equal state."""
+        """Return JSON text that ``from_json`` reads."""
         return _STATE.dump_json(self, indent=1, by_alias=True).decode("utf-8")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TrainState:
-        """Return the state of a JSON text.
-
-        Raises:
-            ValueError: the text is not JSON, or a value has a wrong type.
-        """
+        """Read the state; ValueError if the text is not JSON, or a value has a wrong type."""
         return _STATE.validate_json(text)
 
 
@@ -154,11 +150,7 @@ def read_state(path: Path) -> TrainState:
 
 
 def weights_hash(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights, as its manifest has it.
-
-    Raises:
-        UserError: the manifest is missing or damaged.
-    """
+    """Return the SHA-256 of a checkpoint's weights, as its manifest has it."""
     return read_manifest(path).files[MODEL].sha256
 
 
@@ -195,15 +187,10 @@ def parse_state(path: Path, manifest: Manifest) -> TrainState:
 
 
 def read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> bytes:
-    """Return the content of a file of a checkpoint.
+    """Return the content of a file of a checkpoint, which must have size and hash of ``entry``.
 
     Args:
-        entry: the size and the hash that the file must have.
         limit: bytes that it may have; None = as many as the memory holds.
-
-    Raises:
-        UserError: it is missing, not a regular file, or not the file of the entry.
-        MachineError: it cannot be read, or is larger than the free memory.
     """
     data = _read_file(path, limit, entry.bytes)
     if hashlib.sha256(data).hexdigest() != entry.sha256:

@@ -20,8 +20,8 @@ from nmt.run.folder import RunFolder
 from nmt.runtime.files import LARGE, append_line, disk_errors, read_text, write_atomic
 
 
-class Logger(Protocol):
-    """Where a training logs."""
+class Logger:
+    """Where a training logs: nowhere, as in all processes except the main one."""
 
     def text(self, line: str, on_console: bool = True) -> None:
         """Log a line for people.
@@ -32,16 +32,6 @@ class Logger(Protocol):
 
     def record(self, values: dict[str, Any]) -> None:
         """Log a record for machines."""
-
-
-class NullLogger:
-    """A logger that does nothing, for all processes except the main one."""
-
-    def text(self, line: str, on_console: bool = True) -> None:
-        """Do nothing."""
-
-    def record(self, values: dict[str, Any]) -> None:
-        """Do nothing."""
 
 
 class Tracker(Protocol):
@@ -63,11 +53,10 @@ class Tracker(Protocol):
         """Write what is not written yet."""
 
 
-class MetricsLog:
+class MetricsLog(Logger):
     """Log to train.log, metrics.jsonl and the trackers of one run.
 
-    Call ``rewind`` once before the first record. If a tracker fails, there is one warning and
-    training continues without it.
+    Call ``rewind`` once before the first record. A tracker that fails is dropped with a warning.
 
     Args:
         trackers: from ``trackers_of``.
@@ -104,14 +93,11 @@ class MetricsLog:
     def rewind(self, update: int, validated: bool = True) -> None:
         """Remove broken lines and what a resumed run writes again, and start the trackers.
 
-        That is every record after ``update``, and the average and the test score of an earlier end.
+        These are records after ``update``, and the average and the test score of an earlier end.
 
         Args:
             update: of the checkpoint that the run continues from.
             validated: False = the run validates this update again, so its record is removed too.
-
-        Raises:
-            MachineError: a tracker does not start.
         """
         with disk_errors(self._run.metrics_file):
             text = read_text(self._run.metrics_file, LARGE, "replace")
@@ -209,13 +195,10 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Log to a project of Weights & Biases, with the recipe as its config.
+    """Log to PROJECT or ENTITY/PROJECT of Weights & Biases, with the recipe as its config.
 
     The id of the W&B run is in RUN/wandb-id.txt, so a resumed run continues its curves. Their x
     axis is ``update``: updates that a resumed run makes again have equal points.
-
-    Args:
-        project: PROJECT or ENTITY/PROJECT.
     """
 
     name = "Weights & Biases"
@@ -227,11 +210,7 @@ class WeightsAndBiases:
         self._run: Any = None
 
     def begin(self, update: int) -> None:
-        """Start or continue the W&B run.
-
-        Raises:
-            MachineError: W&B refuses, for example without a login.
-        """
+        """Start or continue the W&B run; MachineError without a login."""
         try:
             import wandb
 

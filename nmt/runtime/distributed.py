@@ -157,13 +157,14 @@ def _peer_errors() -> Iterator[None]:
 
 
 class Heartbeat:
-    """Signs of life of the processes of a training; as a context manager, inside the block.
+    """Notice that a process hangs, where the others would wait for it for hours.
+
+    Inside the block, a thread increments a number in the store of torchrun and reads those of the
+    others, so that a long validation or a slow update is not taken for a hang.
 
     Args:
         store: that all processes share; this object uses it alone.
-        rank, size: of this process, and their number.
-        on_silence: receives the rank of a process that has been silent for ``SILENCE`` seconds.
-        interval, silence: in seconds.
+        on_silence: receives the rank of a process that has been silent for ``silence`` seconds.
     """
 
     def __init__(

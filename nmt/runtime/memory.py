@@ -19,11 +19,7 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
 def require_memory(parameters: int, device: torch.device, shards: int = 1) -> None:
-    """Raise MachineError if the weights, gradients and optimizer state do not fit.
-
-    Args:
-        shards: number of processes that divide them.
-    """
+    """Raise MachineError if a share of weights, gradients and optimizer state does not fit."""
     needed, free = PER_PARAMETER * parameters // shards, free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
@@ -55,11 +51,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def require_room(path: Path, size: int) -> None:
-    """Raise MachineError if the content of a file does not fit in the memory of the machine.
-
-    Args:
-        size: its bytes.
-    """
+    """Raise MachineError if a file of ``size`` bytes does not fit in the memory of the machine."""
     free = _free_host_memory()
     if free is not None and size > free:
         raise MachineError(

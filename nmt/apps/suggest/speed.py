@@ -16,7 +16,7 @@ from nmt.data.batches import Update
 from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import NullLogger
+from nmt.run.metrics_log import Logger
 from nmt.runtime.device import fast_precisions
 from nmt.training.task import Task
 from nmt.training.tasks import make_task
@@ -76,7 +76,7 @@ def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) ->
     CPU, and those of the first ``seconds`` where batches are padded to a few sizes. On a CPU the
     same updates are then timed again. A training soon has seen all sizes; a measurement has not.
     """
-    trainer = Trainer(task, RunFolder(os.devnull), NullLogger(), lambda: False)
+    trainer = Trainer(task, RunFolder(os.devnull), Logger(), lambda: False)
 
     def train_for(limit: float, stream: Iterator[Update]) -> tuple[list[Update], float]:
         """Train until the time is over, at least one update; return updates and seconds."""
