@@ -308,7 +308,7 @@ class Training:
             log.text(f"note: {note}")
         if emulated := emulation_note(task.precision, task.device):
             log.text(f"note: {emulated}")
-        if (run.checkpoints() if run.resuming else []) != (resumed.found if resumed else []):
+        if (run.checkpoints() if run.resuming else []) != (resumed.existing if resumed else []):
             raise MachineError(
                 "another training has changed this run meanwhile",
                 at=str(run.path),

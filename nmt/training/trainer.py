@@ -96,7 +96,7 @@ class Trainer:
         self.recipe, self.device, self.precision = task.recipe, task.device, task.precision
         self.stop_requested, self.observe = stop_requested, observe
         self.view, self.on_validation = view, on_validation
-        recipe, device, precision = task.recipe, task.device, task.precision
+        recipe, device, precision = self.recipe, self.device, self.precision
         limit_onednn_cache(cached_products(precision))
         model = task.make_model()
         if transfer is not None:
@@ -146,8 +146,8 @@ class Trainer:
     def pads_batches(self) -> bool:
         """Return whether batches are padded to a few sizes.
 
-        CUDA graphs need it. On a CPU, oneDNN compiles each size of a bf16 product, which takes
-        several times as long as the product itself.
+        CUDA graphs need it. On a CPU, compiling a bf16 product for each size takes oneDNN several
+        times as long as the product itself.
         """
         bf16_on_cpu = self.device.type == "cpu" and self.precision == "bf16"
         return self.cuda_graphs is not None or bf16_on_cpu
@@ -349,21 +349,12 @@ class Trainer:
         different = len({round(score, 2) for _, score in self.state.history}) > 1
         if different or not self.world.is_main:
             return
-        records = [
-            record for record in read_metrics(self.run_folder) if record.get("kind") == "dev"
-        ]
+        records = [r for r in read_metrics(self.run_folder) if r.get("kind") == "dev"]
         if warning := equal_scores_warning(self.recipe.score.select_by, records):
             self.log.text(warning)
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
-        """Return what the current model scores on dev or test.
-
-        Args:
-            intervals: add 95 % bootstrap intervals to the scores.
-
-        Raises:
-            Stopped: a stop was requested.
-        """
+        """Return what the current model scores on dev or test; see ``Task.evaluate``."""
 
         def stop_requested() -> bool:
             self.view.refresh()
@@ -398,10 +389,5 @@ class Trainer:
         if self.precision == "fp16":
             state.loss_scale, state.loss_scale_updates = self.loss_scaler.state()
         self.interval.store()
-        save_checkpoint(
-            self.run_folder,
-            state,
-            weights,
-            moments,
-            keep=checkpoints_to_keep(self.recipe.train),
-        )
+        keep = checkpoints_to_keep(self.recipe.train)
+        save_checkpoint(self.run_folder, state, weights, moments, keep)
