@@ -41,7 +41,7 @@ from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.runtime.memory import cached_products, limit_onednn_cache
-from nmt.training.finish import finish
+from nmt.training.stopping import finish
 from nmt.training.task import Evaluation
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer

@@ -39,13 +39,12 @@ from nmt.runtime.files import disk_errors, require_space, write_atomic
 from nmt.runtime.memory import frozen_count, keep_freed_memory, parameter_count, require_memory
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
-from nmt.training.finish import finish, write_diverged
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, LiveView, Validation
 from nmt.training.resume import ResumedRun, prepare_resumed, read_run
-from nmt.training.stopping import just_validated
+from nmt.training.stopping import finish, just_validated, write_diverged
 from nmt.training.task import Stopped
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer

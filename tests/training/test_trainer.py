@@ -28,10 +28,9 @@ from nmt.runtime import memory
 from nmt.scoring import Score
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
-from nmt.training.finish import finish, source_commit
 from nmt.training.language_models import TextEvaluation
 from nmt.training.progress import LogInterval, TimeLeft, Validation
-from nmt.training.stopping import validations_without_gain
+from nmt.training.stopping import finish, source_commit, validations_without_gain
 from nmt.training.task import MeanEvaluation, Stopped, score_line
 from nmt.training.trainer import Trainer
 from nmt.training.translation import TranslationEvaluation
