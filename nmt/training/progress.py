@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.text import quantity
+from nmt.run.folder import RunFolder
 from nmt.run.manifest import TrainState
-from nmt.run.results import as_score, clock, format_number
+from nmt.run.results import as_score, clock, format_number, read_metrics
 from nmt.runtime.progress import TerminalBar
 from nmt.training.loss import perplexity
 from nmt.training.stopping import last_update
@@ -32,9 +33,6 @@ class TimeLeft:
 
     Scoring an average of checkpoints and the test set count as one more validation each. How long a
     validation takes is known after the first one; until then the estimate is of the updates alone.
-
-    Args:
-        has_test: whether the recipe has a test set.
 
     Attributes:
         update_seconds: mean of the updates of the last half hour; None = no line was logged.
@@ -88,9 +86,6 @@ class Pace:
     """Measure updates and target tokens per second over the last minute of updates.
 
     The first update is not counted: it allocates memory, and a GPU compiles kernels.
-
-    Args:
-        now: returns seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -128,11 +123,6 @@ class Pace:
 class Progress:
     """The state of a training for people who watch it; it reads nothing from a device.
 
-    Args:
-        state: counts the updates.
-        has_test: whether the recipe has a test set.
-        now: returns seconds.
-
     Attributes:
         loss: of the last log line; None = none yet.
     """
@@ -150,11 +140,6 @@ class Progress:
         self.loss: float | None = None
         self._activity, self._began = "", 0.0
         self._ended = False
-
-    @property
-    def last_update(self) -> int:
-        """Return the number of updates that training cannot exceed."""
-        return int(last_update(self.recipe))
 
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
@@ -181,7 +166,7 @@ class Progress:
 
     def status(self) -> str:
         """Return one line: updates, time left, speed, loss and the best dev score."""
-        parts = [f"{self.state.update:,}/{self.last_update:,}"]
+        parts = [f"{self.state.update:,}/{last_update(self.recipe):,}"]
         speed = self.pace.per_second()
         if self._activity:
             parts.append(f"{self._activity} {clock(self._now() - self._began)}")
@@ -263,7 +248,7 @@ class _StatusBar(TerminalBar):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         super().__init__(
-            total=progress.last_update,
+            total=last_update(progress.recipe),
             initial=progress.state.update,
             bar_format="{percentage:3.0f}%|{bar}| {status}",
             mininterval=0.2,
@@ -370,11 +355,7 @@ class LogInterval:
 
 
 def update_line(record: dict[str, Any], validations_known: bool) -> str:
-    """Return a record of ``LogInterval.close`` as a line for people.
-
-    Args:
-        validations_known: whether the time left includes validations.
-    """
+    """Return a record of ``LogInterval.close`` as a line for people."""
     more = "" if validations_known else ", plus validations"
     skipped = record["skipped_updates"]
     bad = f"  {quantity(skipped, 'update')} skipped: gradients not finite" if skipped else ""
@@ -398,17 +379,17 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
     )
 
 
-def equal_scores_warning(select_by: str, dev_records: Sequence[Mapping[str, Any]]) -> str | None:
+def equal_scores_warning(run: RunFolder, state: TrainState, select_by: str) -> str | None:
     """Return a warning if the score that selects the best checkpoint never moves, but chrF does.
 
     It is returned after three validations, and then after every tenth.
-
-    Args:
-        dev_records: of all validations, from metrics.jsonl.
     """
-    count = len(dev_records)
-    scores = {format_number(record.get(select_by) or 0.0) for record in dev_records}
-    chrf = [record.get("chrf") or 0.0 for record in dev_records]
+    if len({round(score, 2) for _, score in state.history}) > 1:
+        return None
+    records = [record for record in read_metrics(run) if record.get("kind") == "dev"]
+    count = len(records)
+    scores = {format_number(record.get(select_by) or 0.0) for record in records}
+    chrf = [record.get("chrf") or 0.0 for record in records]
     if count < 3 or (count > 3 and count % 10) or len(scores) > 1 or max(chrf) - min(chrf) < 1:
         return None
     return (

@@ -45,10 +45,10 @@ def learning_rate(recipe: Recipe, state: TrainState) -> float:
     return recipe.schedule.lr(max(1, state.update), state.history, recipe.model.dim)
 
 
-def last_update(recipe: Recipe) -> float:
+def last_update(recipe: Recipe) -> int:
     """Return the number of updates that training cannot exceed."""
-    total = getattr(recipe.schedule, "total_updates", None)
-    return min(recipe.train.max_validations * recipe.train.validate_every, total or math.inf)
+    most = recipe.train.max_validations * recipe.train.validate_every
+    return min(most, getattr(recipe.schedule, "total_updates", most))
 
 
 def validation_due(recipe: Recipe, state: TrainState) -> bool:

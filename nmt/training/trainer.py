@@ -35,7 +35,7 @@ from nmt.run.checkpoint import (
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import fixed_values
 from nmt.run.metrics_log import Logger
-from nmt.run.results import as_score, read_metrics
+from nmt.run.results import as_score
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
@@ -334,24 +334,18 @@ class Trainer:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
         values = result.record()
-        place = {"update": state.update, "seconds": state.seconds}
-        record = {"kind": "dev", **place, **values}
+        record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
-        self._warn_of_equal_scores()
+        if self.world.is_main and (
+            warning := equal_scores_warning(self.run_folder, state, select_by)
+        ):
+            self.log.text(warning)
         self.interval.start_clock(trained)
         self.save()
         if self.world.is_main:
             self.view.record(record)
             self.on_validation(Validation(state.update, state.epoch, values, improved))
-
-    def _warn_of_equal_scores(self) -> None:
-        different = len({round(score, 2) for _, score in self.state.history}) > 1
-        if different or not self.world.is_main:
-            return
-        records = [r for r in read_metrics(self.run_folder) if r.get("kind") == "dev"]
-        if warning := equal_scores_warning(self.recipe.score.select_by, records):
-            self.log.text(warning)
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
         """Return what the current model scores on dev or test; see ``Task.evaluate``."""
