@@ -337,10 +337,10 @@ class Trainer:
         record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
-        if self.world.is_main and (
-            warning := equal_scores_warning(self.run_folder, state, select_by)
-        ):
-            self.log.text(warning)
+        if self.world.is_main:
+            warning = equal_scores_warning(self.run_folder, state, select_by)
+            if warning is not None:
+                self.log.text(warning)
         self.interval.start_clock(trained)
         self.save()
         if self.world.is_main:

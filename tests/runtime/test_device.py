@@ -13,7 +13,6 @@ from nmt.runtime import device as module
 from nmt.runtime.device import (
     autocast,
     emulation_note,
-    fast_precisions,
     resolve_device,
     resolve_precision,
 )
@@ -71,7 +70,6 @@ def test_auto_takes_the_fastest_precision_of_a_gpu(name, monkeypatch):
     gpu = resolve_device("auto")
     assert gpu.type == "cuda"
     assert resolve_precision("auto", gpu) == GPUS[name][1]
-    assert {*fast_precisions(gpu)} == {"fp32", GPUS[name][1]}
     assert resolve_precision("fp16", gpu) == "fp16"
     assert resolve_precision("fp32", gpu) == "fp32"
 
@@ -150,9 +148,3 @@ def test_autocast_computes_products_in_the_precision(precision, dtype):
     with autocast(CPU, precision):
         assert (x @ x).dtype == dtype
     assert (x @ x).dtype == torch.float32
-
-
-@pytest.mark.parametrize(("has_bf16", "expected"), [(True, ["fp32", "bf16"]), (False, ["fp32"])])
-def test_fast_precisions_of_a_cpu(has_bf16, expected, monkeypatch):
-    monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
-    assert fast_precisions(CPU) == expected

@@ -17,7 +17,7 @@ from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import Logger
-from nmt.runtime.device import fast_precisions
+from nmt.runtime.device import resolve_precision
 from nmt.training.task import Task
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
@@ -67,6 +67,11 @@ def measure_speeds(
             yield Setting(precision, threads), speed
             threads = threads // 2 if speed > before else 0
             before = speed
+
+
+def fast_precisions(device: torch.device) -> list[str]:
+    """Return the formats that the hardware computes without emulation, fp32 first."""
+    return list(dict.fromkeys(["fp32", resolve_precision("auto", device)]))
 
 
 def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) -> float:
