@@ -133,6 +133,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     best = replace_damaged_best(run, state, shapes, note)
     averaging = recipe.train.average > 1 and state.history
     average = _average(trainer) if averaging else None
+    score: float | None
     if average is not None:  # the model has its weights
         name, score = average
     else:
