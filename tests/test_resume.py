@@ -133,14 +133,14 @@ def test_two_uninterrupted_runs_are_equal(uninterrupted, recipe, tmp_path):
     assert not difference(result(run), uninterrupted)
 
 
-# 4, 8 and 12 are validations: the stop comes first, and the resumed run validates
-@pytest.mark.parametrize("update", [1, 3, 4, 6, 7, 8, 11, 12])
+# 4 and 12 are validations: the stop comes first, and the resumed run validates
+@pytest.mark.parametrize("update", [1, 4, 7, 12])
 def test_stopped_after_an_update(update, uninterrupted, recipe, tmp_path, monkeypatch):
     found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "update", update)
     assert not difference(found, uninterrupted)
 
 
-@pytest.mark.parametrize("validation", [1, 2, 3])
+@pytest.mark.parametrize("validation", [1, 3])
 def test_stopped_after_a_validation(validation, uninterrupted, recipe, tmp_path, monkeypatch):
     found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "validate", validation)
     assert not difference(found, uninterrupted)

@@ -26,7 +26,7 @@ from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.runtime.allocation import limit_onednn_cache
+from nmt.runtime.memory import limit_onednn_cache
 from nmt.runtime.signals import raise_terminated
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from nmt.cli import train, translate
 from nmt.cli.common import run_command
 from nmt.cli.parsers import command_parser
 from nmt.errors import MachineError, RunError, Terminated, UserError
-from nmt.runtime.allocation import keep_freed_memory, limit_onednn_cache
+from nmt.runtime.memory import keep_freed_memory, limit_onednn_cache
 
 ROOT = Path(__file__).parents[2]
 

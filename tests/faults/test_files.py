@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import MachineError, UserError
-from nmt.run.checkpoint import store
+from nmt.run import checkpoint as module
 from nmt.run.folder import RunFolder, update_of
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
@@ -337,7 +337,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         reader = RunFolder.open(run.path)
-        real = store.read_checkpoint
+        real = module.read_checkpoint
 
         def late(path, with_optimizer=True):
             monkeypatch.undo()
@@ -345,7 +345,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
             return real(path, with_optimizer)
 
         for which, update in (("best", 2), ("latest", 2)):
-            monkeypatch.setattr(store, "read_checkpoint", late)
+            monkeypatch.setattr(module, "read_checkpoint", late)
             assert holds(load(reader, which)[0], update)
 
 

@@ -13,7 +13,7 @@ from nmt.apps.serve.limits import Limits
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
-from nmt.runtime.allocation import limit_onednn_cache
+from nmt.runtime.memory import limit_onednn_cache
 
 if TYPE_CHECKING:
     from nmt import Translator

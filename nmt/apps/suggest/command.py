@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nmt.cli.common import enable_gc, positive
 from nmt.errors import UserError
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
+from nmt.runtime.memory import cached_products, limit_onednn_cache
 
 if TYPE_CHECKING:
     import torch
@@ -157,10 +157,10 @@ def _measure(
     """Time some updates of the suggested model, and print each speed."""
     import torch
 
+    from nmt.apps.suggest.speed import measure_speeds
     from nmt.apps.suggest.text import Expectation
     from nmt.data.prepare import Prepared
     from nmt.runtime.memory import parameter_count, require_memory
-    from nmt.training.speed import measure_speeds
     from nmt.training.tasks import model_without_memory
 
     sample = suggestion.sample

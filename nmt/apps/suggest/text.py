@@ -15,8 +15,8 @@ from nmt.apps.suggest.choices import Choice, Suggestion, advice
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, SideFacts, script_name
 from nmt.apps.suggest.scoreboard import nearest
+from nmt.apps.suggest.speed import Setting
 from nmt.data.text import quantity
-from nmt.training.speed import Setting
 
 WIDTH = 100
 COLUMN = 30  # where comments begin

@@ -19,7 +19,7 @@ from nmt.decoding.codec import Translation
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
-from nmt.training.validation import evaluate
+from nmt.training.translation import evaluate
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference
 

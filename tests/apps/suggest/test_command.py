@@ -11,10 +11,10 @@ import pytest
 
 from nmt.apps.suggest import choices, sizes
 from nmt.apps.suggest import command as suggest
+from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation
 from nmt.cli import train
 from nmt.config.load import load_recipe
-from nmt.training.speed import Setting
 from tests.toy import toy_corpus, toy_recipe
 
 
