@@ -97,6 +97,8 @@ def for_editors(schema: Any) -> Any:
         schema["anyOf"] = schema.pop("oneOf")
     if schema.get("type") == "object":
         schema["type"] = ["object", "null"]
+    if "description" in schema:  # as pydantic read it: it may have several lines
+        schema["description"] = " ".join(schema["description"].split())
     return schema
 
 

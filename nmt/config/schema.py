@@ -30,8 +30,17 @@ class ConfigBase(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        for field in cls.model_fields.values():  # the text below a key may have several lines
+            field.description = field.description and " ".join(field.description.split())
 
     def _broken_rules(self) -> Iterator[str]:
         """Yield what contradicts between the keys; each message names them."""
@@ -61,12 +70,11 @@ class ConfigBase(BaseModel):
         return read
 
 
-def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
-    """Return the field of one recipe key.
+def key(default: Any, source: str, form: str | None = None, **limits: Any) -> Any:
+    """Return the field of one recipe key; the text below it in its class says what it does.
 
     Args:
         default: ``...`` = required.
-        meaning: what the key does, with its unit; docs/recipe-keys.md prints it.
         source: paper and place: T = Transformers without Tears, A = T's released code,
             N = NormFormer, V = Vaswani et al. 2017, W = Wu et al. 2016, O = ours.
         form: what a text must look like, in words.
@@ -75,7 +83,12 @@ def option(default: Any, meaning: str, source: str, form: str | None = None, **l
     extra: dict[str, JsonValue] = {"source": source}
     if form:
         extra["form"] = form
-    return Field(default, description=meaning, json_schema_extra=extra, **limits)
+    return Field(default, json_schema_extra=extra, **limits)
+
+
+def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
+    """Return a field as ``key`` does, with its meaning as an argument."""
+    return key(default, source, form, description=meaning, **limits)
 
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
