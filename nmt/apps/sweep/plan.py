@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
-from nmt.config.document import PATHS
 from nmt.config.errors import join_or
-from nmt.config.load import changed_keys, dump_recipe
+from nmt.config.load import PATHS, changed_keys, dump_recipe
 from nmt.config.recipe import Recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
