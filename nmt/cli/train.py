@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from nmt import hooks
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser
-from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
+from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 

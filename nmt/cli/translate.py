@@ -14,7 +14,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
-    NamedTuple,
     NoReturn,
     TypeAlias,
     get_args,
@@ -28,12 +27,12 @@ from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.allocation import limit_onednn_cache
 from nmt.runtime.signals import raise_terminated
+from nmt.version import __version__
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.output import Corpus, Output
-    from nmt.cli.resume_translation import LineNumber, Signature
+    from nmt.cli.output import Corpus, LineNumber, Output, Signature
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
@@ -239,15 +238,10 @@ def _check_flags(args: argparse.Namespace) -> None:
             )
 
 
-def _parallel_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that name a file with one line for each line of the input."""
-    options = ("score_target", *CONSTRAINT_FILES)
-    return [option for option in options if getattr(args, option) is not None]
-
-
-def _parallel_files(args: argparse.Namespace) -> list[str]:
-    """Return the files with one line for each line of the input."""
-    return [getattr(args, option) for option in _parallel_options(args)]
+def _parallel_files(args: argparse.Namespace) -> dict[str, str]:
+    """Return the files with one line for each line of the input, by their options."""
+    files = {name: getattr(args, name) for name in ("score_target", *CONSTRAINT_FILES)}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -265,26 +259,15 @@ def _search_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
-    """Return the constraints of each line, as arguments of ``Translator.stream``.
-
-    Args:
-        args: of the command line.
-        total: number of lines of the input, None = unknown.
-
-    Raises:
-        UserError: a file cannot be read, or its number of lines differs from the input's.
-    """
+    """Return the constraints of each line, as arguments of ``Translator.stream``."""
     from nmt.cli.input import read_parallel
 
     def phrases(line: str) -> list[str]:
         return [phrase for phrase in line.split("\t") if phrase.strip()]
 
-    constraints: dict[str, Any] = {}
-    for name in CONSTRAINT_FILES:
-        if (file := getattr(args, name)) is not None:
-            lines = read_parallel(file, total)
-            constraints[name] = lines if name == "prefix" else map(phrases, lines)
-    return constraints
+    files = {name: file for name, file in _parallel_files(args).items() if name in CONSTRAINT_FILES}
+    lines = {name: read_parallel(file, total) for name, file in files.items()}
+    return {name: x if name == "prefix" else map(phrases, x) for name, x in lines.items()}
 
 
 # ---------------------------------------------------------------- translating
@@ -305,22 +288,18 @@ def body(args: argparse.Namespace) -> None:
     if corpus is not None:
         args.output = corpus.name
     _check_flags(args)
-    inputs = [args.input, *_parallel_files(args)]
+    inputs = [args.input, *_parallel_files(args).values()]
     if args.forbid_all is not None:
         inputs.append(args.forbid_all)
     files = None if corpus is None else corpus.files
-    # a signal ends the command as an error does, so finished lines are written first
-    with (
-        raise_terminated(),
-        locked_output(args.output, inputs, args.resume, args.force, files),
-    ):
+    locked = locked_output(args.output, inputs, args.resume, args.force, files)
+    with raise_terminated(), locked:  # a signal is an error, so finished lines are written first
         _translate(args, corpus)
 
 
 def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     from nmt.cli.input import read_input, read_parallel
-    from nmt.cli.output import is_complete, open_output
-    from nmt.cli.resume_translation import delete_signature, partial_path
+    from nmt.cli.output import delete_signature, is_complete, open_output, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, check_scoring_options, search_options
 
@@ -338,10 +317,10 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     form = {} if corpus is None else corpus.signature
     signature = _signature(args, translator, options, form)
     if corpus is None:
-        output_format, complete = _output_format(args, options), None
+        (format_line, line_number), complete = _output_format(args, options), None
         is_done = is_complete(args.output, signature, args.force)
     else:
-        output_format = OutputFormat(corpus.line_format(translator))
+        format_line, line_number = corpus.line_format(translator), None
         settings = {"run": args.run, "checkpoint": translator.info.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
         is_done = args.resume and corpus.is_complete(signature)
@@ -349,9 +328,8 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     if name is not None and is_done:
         delete_signature(partial_path(Path(name)))
         what = "output" if corpus is None else "corpus"
-        print(f"note: {name}: the {what} is complete already", file=sys.stderr)
+        _note(f"{name}: the {what} is complete already")
         return
-    line_number = output_format.line_number
     opening = open_output(name, signature, args.resume, args.force, line_number, complete)
     with opening as (output, finished):
         if corpus is not None:
@@ -364,10 +342,10 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            written = _write(translations, output, output_format.format_line, finished)
+            bad = _write(translations, output, format_line, finished)
             if corpus is None:  # a corpus is without them, and counts them
-                _note_cut(written.cut, written.translated)
-                _note_short(written.short)
+                for note in bad:
+                    _note(note)
     _note_unknown(translator.unknown)
 
 
@@ -377,7 +355,8 @@ def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) ->
 
     from nmt.cli.input import is_interactive
 
-    quiet = True if is_interactive(args.input) or _is_terminal_output(args.output) else None
+    shown = args.output is None and sys.stdout is not None and sys.stdout.isatty()
+    quiet = True if shown or is_interactive(args.input) else None
     # smoothing=0: long lines come first, so only the mean rate predicts the time left
     return tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet)
 
@@ -402,96 +381,75 @@ def _signature(
 ) -> Signature:
     """Return what ``--resume`` compares: model, input and all options that change a line.
 
+    Without an input, if it is a pipe or standard input, which cannot be read again.
+
     Args:
         form: what says that the lines have another format.
     """
-    from nmt.cli.resume_translation import file_signature, stream_signature
+    from nmt.runtime.files import file_digest
 
-    inputs = [args.input, *_parallel_files(args)]
+    engine, parallel = translator.engine, _parallel_files(args)
+    inputs = [args.input, *parallel.values()]
     if args.output is None or not all(name and Path(name).is_file() for name in inputs):
-        return stream_signature()
-    chosen: dict[str, Any] = {
+        return {"version": __version__, "input": None}
+    reverse = translator.reverse if args.reverse and options.reverse_weight else None
+    signature = {
+        "version": __version__,
+        "model": engine.model_hash(),
+        "device": str(engine.device).partition(":")[0],  # the last digits of scores depend on it
+        "input": [file_digest(Path(name)) for name in inputs],
         # the batch size changes no line
-        **options.model_dump(
-            exclude={"batch_tokens", "reverse_weight", "reverse_tag", "stop_rule", "split"}
-        ),
+        **options.model_dump(exclude={"batch_tokens"}),
         "scores": args.scores,
-        "precision": translator.engine.precision,
+        "precision": engine.precision,
         **form,
         **({"json": True} if args.json else {}),
-    }
-    reverse = translator.reverse if args.reverse and options.reverse_weight else None
-    chosen |= {
         "reverse_model": None if reverse is None else reverse.engine.model_hash(),
         "reverse_weight": None if reverse is None else options.reverse_weight,
-        "reverse_tag": options.reverse_tag,
         "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
         "split": translator.codec.usual.sentences if options.split == "auto" else None,
     }
-    if options_of_files := _parallel_options(args):
-        chosen["files"] = options_of_files
-    device = str(translator.engine.device).partition(":")[0]
-    return file_signature(translator.engine.model_hash(), device, chosen, *inputs)
-
-
-class Written(NamedTuple):
-    """What was written.
-
-    Attributes:
-        translated: number of lines that are not blank.
-        cut: number of lines with a translation that was cut at the length limit.
-        short: numbers of the lines, from 1, whose translation is far too short.
-    """
-
-    translated: int
-    cut: int
-    short: list[int]
+    if parallel:
+        signature["files"] = list(parallel)
+    return dict(json.loads(json.dumps(signature)))  # as it will be read again
 
 
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
-) -> Written:
-    """Write the translations of each line, from line ``finished`` on."""
+) -> list[str]:
+    """Write the translations of each line, from line ``finished`` on; name what is bad."""
     from nmt.decoding.codec import BLANK
 
     translated, cut, short = 0, 0, []
-    for number, line_translations in enumerate(translations, finished):
-        output.write("".join(f"{format_line(number, one)}\n" for one in line_translations).encode())
-        translated += line_translations[0] != BLANK
-        cut += not line_translations[0].finished
-        if line_translations[0].short:
+    for number, candidates in enumerate(translations, finished):
+        output.write("".join(f"{format_line(number, t)}\n" for t in candidates).encode())
+        translated += candidates[0] != BLANK
+        cut += not candidates[0].finished
+        if candidates[0].short:
             short.append(number + 1)
-    return Written(translated, cut, short)
+    notes = []
+    if cut:
+        many = quantity(translated, "translation")
+        notes.append(f"the length limit (--max-len-offset) cut {cut:,} of {many}")
+    if short:
+        notes.append(
+            f"{quantity(len(short), 'translation')} far too short for the source, so text is "
+            f"missing: {_lines(short[:MAX_NAMED_LINES], len(short))}"
+        )
+    return notes
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
     """Print that a model which always saw a tag gets input without one."""
     if options.tag is None and translator.info.always_tagged:
         tags = ", ".join(f'"{tag}"' for tag in translator.codec.vocab.tags)
-        print(
-            "note: all training data of this model had a tag before the source, and this input has "
-            f"none; choose one with --tag: {tags}",
-            file=sys.stderr,
-        )
-
-
-def _note_cut(cut: int, number: int) -> None:
-    """Print how many translations were cut, if any, among those of lines that are not blank."""
-    if cut:
-        print(
-            "note: the length limit (--max-len-offset) cut "
-            f"{cut:,} of {quantity(number, 'translation')}",
-            file=sys.stderr,
-        )
-
-
-def _note_short(numbers: Sequence[int]) -> None:
-    """Print which lines have a translation that is far too short, if any."""
-    if numbers:
-        print(
-            f"note: {quantity(len(numbers), 'translation')} far too short for the source, so text "
-            f"is missing: {_lines(numbers[:MAX_NAMED_LINES], len(numbers))}",
-            file=sys.stderr,
+        _note(
+            "all training data of this model had a tag before the source, and this input has "
+            f"none; choose one with --tag: {tags}"
         )
 
 
@@ -505,23 +463,14 @@ def _lines(first: Sequence[int], count: int) -> str:
 def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
     if unknown.share > MAX_UNKNOWN:
-        print(
-            f"note: {unknown.share:.1%} of the source pieces are unknown to the model, in "
+        _note(
+            f"{unknown.share:.1%} of the source pieces are unknown to the model, in "
             f"{unknown.lines_with_unknown:,} of {quantity(unknown.lines, 'line')}; check the "
-            "language and script of the input",
-            file=sys.stderr,
+            "language and script of the input"
         )
     if unknown.lines_all_unknown:
         lines = _lines(unknown.first, unknown.lines_all_unknown)
-        print(
-            f"note: all pieces of {lines} are unknown to the model; do not rely on the translation",
-            file=sys.stderr,
-        )
-
-
-def _is_terminal_output(output: str | None) -> bool:
-    """Return whether the output goes to a terminal."""
-    return output is None and sys.stdout is not None and sys.stdout.isatty()
+        _note(f"all pieces of {lines} are unknown to the model; do not rely on the translation")
 
 
 # ---------------------------------------------------------------- output formats
@@ -529,36 +478,30 @@ def _is_terminal_output(output: str | None) -> bool:
 Format: TypeAlias = "Callable[[int, Translation], str]"  # input line from 0 -> line of output
 
 
-class OutputFormat(NamedTuple):
-    """How translations are written.
+def _output_format(
+    args: argparse.Namespace, options: SearchOptions
+) -> tuple[Format, LineNumber | None]:
+    """Return what makes a line of output, and what returns its input line for ``--resume``.
 
-    Attributes:
-        format_line: returns the line of output for a translation of an input line.
-        line_number: returns the input line of a line of output, for ``--resume``; None = each
-            input line has one line of output.
+    The latter is None if each input line has one line of output.
     """
-
-    format_line: Format
-    line_number: LineNumber | None = None
-
-
-def _output_format(args: argparse.Namespace, options: SearchOptions) -> OutputFormat:
+    several = options.n_best > 1
     if options.token_scores or args.json:
-        return OutputFormat(_json, _json_line_number if options.n_best > 1 else None)
+        return _json, (lambda line: int(json.loads(line)["line"])) if several else None
     if args.score_target is not None:
-        result = OutputFormat(lambda number, t: f"{t.log_prob:.4f}\t{t.score:.4f}")
-    elif options.n_best > 1:  # as Moses writes n-best lists
-        result = OutputFormat(
-            lambda number, t: f"{number} ||| {t.text} ||| {t.log_prob:.4f} ||| {t.score:.4f}",
-            lambda line: int(line.partition(b" ")[0]),
-        )
-    elif args.scores:
-        result = OutputFormat(lambda number, t: f"{t.score:.4f}\t{t.text}")
+        template = "{t.log_prob:.4f}\t{t.score:.4f}"
+    elif several:  # as Moses writes n-best lists
+        template = "{number} ||| {t.text} ||| {t.log_prob:.4f} ||| {t.score:.4f}"
     else:
-        result = OutputFormat(lambda number, t: t.text)
-    if options.align:
-        return OutputFormat(_with_alignment(result.format_line), result.line_number)
-    return result
+        template = "{t.score:.4f}\t{t.text}" if args.scores else "{t.text}"
+
+    def format_line(number: int, t: Translation) -> str:
+        line = template.format(number=number, t=t)
+        if options.align:  # in Pharaoh's format: 0-0 1-2
+            line += f" ||| {' '.join(f'{i}-{j}' for i, j in t.alignment)}"
+        return line
+
+    return format_line, (lambda line: int(line.partition(b" ")[0])) if several else None
 
 
 def _json(number: int, t: Translation) -> str:
@@ -576,19 +519,6 @@ def _json(number: int, t: Translation) -> str:
         "alignment": t.alignment,
     }
     return json.dumps(values, ensure_ascii=False)
-
-
-def _json_line_number(line: bytes) -> int:
-    return int(json.loads(line)["line"])
-
-
-def _with_alignment(format_line: Format) -> Format:
-    """Append the alignment in Pharaoh's format: ``0-0 1-2``."""
-
-    def with_links(number: int, t: Translation) -> str:
-        return f"{format_line(number, t)} ||| {' '.join(f'{i}-{j}' for i, j in t.alignment)}"
-
-    return with_links
 
 
 if __name__ == "__main__":

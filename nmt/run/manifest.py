@@ -14,12 +14,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-import nmt
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.run.state import TrainState
 from nmt.runtime.files import SMALL, disk_errors, read_file
 from nmt.runtime.memory import require_room
+from nmt.version import __version__
 
 FORMAT = 1
 MODEL = "model.safetensors"
@@ -79,7 +79,7 @@ def read_manifest(path: Path) -> Manifest:
     if manifest.format > FORMAT:
         raise NewerFormat(
             f"written by version {manifest.nmt} of this toolkit, in a format that version "
-            f"{nmt.__version__} cannot read",
+            f"{__version__} cannot read",
             at=str(path),
             fix=f"install version {manifest.nmt} or newer",
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-import nmt
 from nmt.run.checkpoint import (
     checkpoint_name,
     find_problem,
@@ -28,6 +27,7 @@ from nmt.runtime.memory import parameter_count
 from nmt.training.stopping import reason_to_finish
 from nmt.training.task import Evaluation, MeanEvaluation
 from nmt.training.trainer import Trainer
+from nmt.version import __version__
 
 
 def finish(trainer: Trainer, reason: str) -> Evaluation | None:
@@ -100,7 +100,7 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
         "processes": trainer.world.size,
         "precision": trainer.precision,
         "versions": {
-            "nmt": nmt.__version__,
+            "nmt": __version__,
             "commit": source_commit(),
             "python": platform.python_version(),
             "torch": str(torch.__version__),
@@ -108,7 +108,7 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def source_commit(package: Path = Path(nmt.__file__).parent) -> str | None:
+def source_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """Return the git commit of the toolkit's source, with ``-dirty`` after local changes.
 
     None if the package is not part of a git checkout of its own, or git is not installed.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-import nmt
 from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
 from nmt.apps.evaluate.report import report as compare_systems
 from nmt.apps.plot.figures import metric_label
@@ -38,6 +37,7 @@ from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
+from nmt.version import __version__
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import Translator
@@ -178,7 +178,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "recipe_rows": key_rows([run.recipe for run in runs]),
         "cards": data_cards(runs),
         "environment": _environment(runs),
-        "version": nmt.__version__,
+        "version": __version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-import nmt
 from nmt.config.recipe import Recipe
 from nmt.data.language_codes import base_language
 from nmt.data.text import quantity
 from nmt.scoring.metrics import METRICS
+from nmt.version import __version__
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _summary(facts: Facts) -> list[str]:
     weights = facts.quantization or "fp32"
     return [
         f"A Transformer with {facts.parameters:,} parameters that translates from {recipe.src} to "
-        f"{recipe.tgt}. It was trained with the toolkit nmt {nmt.__version__}, and is stored for "
+        f"{recipe.tgt}. It was trained with the toolkit nmt {__version__}, and is stored for "
         f"CTranslate2 with weights in {weights}.",
     ]
 

@@ -26,7 +26,6 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-import nmt
 from nmt.config.errors import format_value
 from nmt.config.recipe import Recipe
 from nmt.data import unicode
@@ -40,6 +39,7 @@ from nmt.export.spec import ctranslate2_length_penalty
 from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
 from nmt.runtime.files import atomic_folder
+from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"
 MARKER = "nmt-export.json"
@@ -147,7 +147,7 @@ def _write(translator: Translator, folder: Path) -> None:
         ("generation_config.json", generation),
         ("tokenizer_config.json", tokenizer),
         ("vocab.json", _token_ids(vocab)),
-        (MARKER, {"version": nmt.__version__, "format": "transformers"}),
+        (MARKER, {"version": __version__, "format": "transformers"}),
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")

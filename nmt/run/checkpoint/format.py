@@ -22,7 +22,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-import nmt
 from nmt.errors import UserError
 from nmt.run.manifest import (
     FORMAT,
@@ -40,6 +39,7 @@ from nmt.run.manifest import (
     read_verified,
 )
 from nmt.run.state import TrainState
+from nmt.version import __version__
 
 Shapes: TypeAlias = Mapping[str, tuple[torch.Size, torch.dtype]]
 
@@ -67,7 +67,7 @@ def checkpoint_files(
         name: FileEntry(len(data), hashlib.sha256(data).hexdigest())
         for name, data in contents.items()
     }
-    manifest = Manifest(FORMAT, nmt.__version__, str(torch.__version__), entries)
+    manifest = Manifest(FORMAT, __version__, str(torch.__version__), entries)
     return {**contents, MANIFEST: MANIFEST_TYPE.dump_json(manifest, indent=1)}
 
 
