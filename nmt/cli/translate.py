@@ -10,15 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NoReturn,
-    TypeAlias,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args, get_origin
 
 from nmt import hooks
 from nmt.cli.common import add_model_options, enable_gc, run_command
@@ -188,11 +180,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """Check flags that depend on each other, and that files of phrases exist.
-
-    Raises:
-        UserError: a flag is missing or has no effect, or a file does not exist.
-    """
+    """Check flags that depend on each other, and that files of phrases exist."""
     from nmt.decoding.options import as_flag
 
     meanings = {"forbid_all": "each line is a phrase that no translation may contain"}
@@ -204,38 +192,39 @@ def _check_flags(args: argparse.Namespace) -> None:
                 at=as_flag(name),
                 fix=f"pass the path of a file, in which {meaning}",
             )
-    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
-        raise UserError(
+    regular = args.input and args.output and Path(args.input).is_file()
+    reverse = "add --reverse RUN, the run folder of a model of the reverse direction"
+    rules = [
+        (
+            args.resume and not regular,
             "--resume requires a regular --input file and --output or --pairs",
-            fix="add them, or leave out --resume",
-        )
-    for flag, given in (
-        ("--reverse-weight", args.reverse_weight),
-        ("--reverse-tag", args.reverse_tag),
-    ):
-        if given and not args.reverse:
-            raise UserError(
-                f"{flag} requires --reverse",
-                fix="add --reverse RUN, the run folder of a model of the reverse direction",
-            )
-    if args.candidates and not (args.mbr or args.reverse):
-        raise UserError(
+            "add them, or leave out --resume",
+        ),
+        (args.reverse_weight and not args.reverse, "--reverse-weight requires --reverse", reverse),
+        (args.reverse_tag and not args.reverse, "--reverse-tag requires --reverse", reverse),
+        (
+            args.candidates and not (args.mbr or args.reverse),
             "--candidates requires --mbr or --reverse",
-            fix="add one of them, or leave out --candidates",
-        )
-    if args.reverse and args.score_target is not None:
-        raise UserError("--reverse does not apply to given translations", fix="leave --reverse out")
-    for flag, writes_scores in (
-        ("--token-scores", args.token_scores),
-        ("--score-target", args.score_target),
-        ("--n-best", args.n_best not in (None, 1)),
-        ("--json", args.json),
-    ):
-        if args.scores and writes_scores:
-            raise UserError(
-                f"--scores is redundant with {flag}, which writes the scores too",
-                fix="leave out --scores",
-            )
+            "add one of them, or leave out --candidates",
+        ),
+        (
+            args.reverse and args.score_target is not None,
+            "--reverse does not apply to given translations",
+            "leave --reverse out",
+        ),
+    ]
+    with_scores = {
+        "--token-scores": args.token_scores,
+        "--score-target": args.score_target,
+        "--n-best": args.n_best not in (None, 1),
+        "--json": args.json,
+    }
+    for flag, given in with_scores.items():
+        what = f"--scores is redundant with {flag}, which writes the scores too"
+        rules.append((args.scores and given, what, "leave out --scores"))
+    for is_broken, what, fix in rules:
+        if is_broken:
+            raise UserError(what, fix=fix)
 
 
 def _parallel_files(args: argparse.Namespace) -> dict[str, str]:

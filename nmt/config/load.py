@@ -118,13 +118,8 @@ def as_recipe(
 def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe from its YAML text; relative paths stay as they are.
 
-    Args:
-        text: YAML.
-        name: name of the file in errors.
-        overrides: ``key=value``, applied last.
-
     Raises:
-        UserError: all errors of the recipe, each with file, line and column.
+        UserError: all errors of the recipe, each at a place in a file called ``name``.
     """
     problems: list[Problem] = []
     return _resolve(read_yaml(text, name, problems), overrides, problems)
@@ -132,15 +127,11 @@ def recipe_from_text(text: str, name: str, overrides: Sequence[str] = ()) -> Rec
 
 @functools.lru_cache  # a command reads the recipe of a run at several places
 def stored_recipe(text: str, name: str) -> Recipe:
-    """Read the config.yaml of a run folder.
-
-    Args:
-        text: YAML that ``dump_recipe`` wrote.
-        name: name of the file in errors.
+    """Read the config.yaml of a run folder from its text.
 
     Raises:
-        UserError: all errors of the recipe, each with file, line and column; or an older version
-            wrote it.
+        UserError: all errors of the recipe, each at a place in a file called ``name``; or an older
+            version wrote it.
     """
     problems: list[Problem] = []
     document = read_yaml(text, name, problems)
@@ -190,14 +181,10 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
 
 
 def read_file(path: Path, problems: list[Problem]) -> Document:
-    """Read the YAML of a file or a pipe.
-
-    Args:
-        path: the file.
-        problems: see ``read_yaml``.
+    """Read the YAML of a file or a pipe; see ``read_yaml``.
 
     Raises:
-        UserError: the file is missing, not UTF-8, too large or a device, or ``read_yaml`` fails.
+        UserError: the file is missing, not UTF-8, too large or a device, or has no YAML.
     """
     try:
         with open_file(path, pipes=True) as file:
@@ -224,14 +211,7 @@ def read_file(path: Path, problems: list[Problem]) -> Document:
 def check(
     model: type[_MODEL], document: Document, problems: list[Problem], above: KeyPath = ()
 ) -> _MODEL | None:
-    """Return what a document has as ``model``, or None after appending what is wrong with it.
-
-    Args:
-        model: ``Recipe``, or another group.
-        document: what was read.
-        problems: receives the errors.
-        above: path of the group in the document.
-    """
+    """Return the group ``above`` of a document as ``model``; None if ``problems`` were appended."""
     try:
         return model.model_validate(document.get(above))
     except ValidationError as failure:
