@@ -60,6 +60,7 @@ def test_help_needs_no_torch(command: str) -> None:
     assert seconds < SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
