@@ -105,14 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program(module: str) -> Program:
-    """Import a command.
-
-    Args:
-        module: its name.
-    """
-    found = importlib.import_module(module)
-    entry = found.main
-    return Program(entry, getattr(entry, "parser", None) or found.parser)
+    """Import the command that a module has."""
+    command = importlib.import_module(module)
+    entry = command.main
+    return Program(entry, getattr(entry, "parser", None) or command.parser)
 
 
 def commands() -> dict[str, tuple[str, str]]:

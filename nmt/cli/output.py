@@ -128,15 +128,10 @@ def locked_output(
 
 
 def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
-    """Return whether a command that was killed at its end has completed this output.
-
-    Args:
-        name: a locked output, None = standard output.
-        signature: of this command.
-        force: replace an existing output.
+    """Return whether an equal command, killed at its end, has completed this locked output.
 
     Raises:
-        UserError: the output exists and is not that of this command.
+        UserError: the output exists and is not that of such a command.
     """
     if name is None or force or not Path(name).exists():
         return False
@@ -145,12 +140,7 @@ def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
 
 
 def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
-    """Check that a file can be written, before the computation of its contents.
-
-    Args:
-        output: the file.
-        force: replace an existing file.
-        inputs: files that are read, None = not given; they are never overwritten.
+    """Check that a file can be written, before the computation of its contents from ``inputs``.
 
     Raises:
         UserError: it exists, is an input or a file of a run folder, or its folder does not exist.
@@ -185,8 +175,7 @@ def _check_place(outputs: Sequence[Path], inputs: Sequence[str | None]) -> None:
 def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> None:
     """Refuse an existing output, unless ``force`` is set and the file may be replaced.
 
-    Args:
-        interrupted: whether a partial output can be resumed, which ``force`` would delete.
+    ``interrupted``: a partial output can be resumed, which ``force`` would delete.
     """
     if not os.path.lexists(output):
         return
@@ -376,23 +365,16 @@ def _truncate(partial: Path, line_number: LineNumber | None) -> int:
 
 
 class Output:
-    """Where translations are written.
+    """An open file that gets translations; without ``path`` standard output, which is not buffered.
 
-    Args:
-        file: an open file.
-        path: of the file; None = standard output, where each line is sent immediately.
-        retry: what to do once the cause of an error is gone, as an imperative.
+    Its errors tell the user to ``retry``, an imperative, once their cause is gone.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None, retry: str) -> None:
         self._file, self._path, self._retry = file, path, retry
 
     def write(self, lines: bytes) -> None:
-        """Write lines with their ends.
-
-        Raises:
-            MachineError: the disk is full, or writing fails for another reason.
-        """
+        """Write lines with their ends; raise MachineError if the disk is full or damaged."""
         with self._errors(len(lines)):
             self._file.write(lines)
             if self._path is None:
@@ -416,21 +398,16 @@ def open_output(
     line_number: LineNumber | None,
     complete: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Output, int]]:
-    """Open standard output, or the partial output of a locked file, and complete it at the end.
+    """Yield standard output, or the partial output of a locked file, and its finished input lines.
 
-    After an error, finished lines stay in the partial output.
+    The partial output becomes the output at the end. After an error, its finished lines stay.
 
     Args:
-        name: the output, None = standard output.
+        name, resume, force: as in ``locked_output``.
         signature: of this command.
-        resume: continue the partial output; otherwise start over.
-        force: replace a file of this name, even if another program creates it meanwhile.
         line_number: returns the input line that an output line belongs to; None = line n of the
             output belongs to line n of the input.
         complete: makes the output from the complete partial output; None = rename it.
-
-    Yields:
-        The output, and how many input lines are finished in it.
 
     Raises:
         UserError: standard output is closed, the output cannot be resumed, or another program has

@@ -80,12 +80,7 @@ def command_parser(prog: str | None, **options: Any) -> argparse.ArgumentParser:
 
 
 def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = True) -> None:
-    """Add RECIPE, ``key=value`` and --variant to a parser.
-
-    Args:
-        example: shows an override.
-        required: whether RECIPE must be given.
-    """
+    """Add RECIPE, which may be optional, ``key=value`` (``example`` is one) and --variant."""
     parser.add_argument(
         "recipe",
         nargs=None if required else "?",
@@ -107,11 +102,7 @@ def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = T
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """Return the recipe that the arguments select.
-
-    Raises:
-        UserError: all errors of the recipe.
-    """
+    """Return the recipe that the arguments select, or raise UserError with all of its errors."""
     from nmt.config.load import load_recipe
 
     return load_recipe(args.recipe, args.overrides, args.variant)
@@ -124,11 +115,7 @@ def recipe_words(args: argparse.Namespace) -> list[str]:
 
 
 def shorten_help(parser: argparse.ArgumentParser, *shown: str) -> None:
-    """Let --help show these arguments only, and add --help-all for the others.
-
-    Args:
-        shown: arguments, by ``dest``.
-    """
+    """Let --help show the arguments with these names (``dest``), and --help-all the others too."""
     (general,) = (group for group in parser._action_groups if group.title == GENERAL)
     general.add_argument("--help-all", action=_Help, nargs=0, help="show all options")
     for action in parser._actions:
@@ -148,11 +135,7 @@ def table(rows: dict[str, str]) -> str:
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments; end the process with exit code 2 and a hint if they are wrong.
-
-    Args:
-        argv: arguments, None = those of the process.
-    """
+    """Return the arguments; end the process with exit code 2 and a hint if they are wrong."""
     words = sys.argv[1:] if argv is None else list(argv)
     args, unknown = parser.parse_known_intermixed_args(words)
     if unknown:

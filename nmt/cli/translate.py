@@ -370,10 +370,8 @@ def _signature(
 ) -> Signature:
     """Return what ``--resume`` compares: model, input and all options that change a line.
 
-    Without an input, if it is a pipe or standard input, which cannot be read again.
-
-    Args:
-        form: what says that the lines have another format.
+    An input that cannot be read again, such as a pipe, is None. ``form`` is that of the lines, if
+    it is not the usual one.
     """
     from nmt.runtime.files import file_digest
 
