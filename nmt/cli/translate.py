@@ -125,8 +125,10 @@ def parser() -> argparse.ArgumentParser:
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
     from nmt.config.recipe import DecodeConfig
+    from nmt.config.schema import meanings
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
 
+    explained = meanings(SearchOptions)
     recipe_flags = [as_flag(name) for name in DecodeConfig.model_fields]
     search = p.add_argument_group(
         "search",
@@ -141,7 +143,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             types = get_args(field.annotation) or types
         choices = [t for t in types if get_origin(t) is Literal]
         kind: dict[str, Any] = {"type": int, "metavar": "N"}
-        meaning = (field.description or "").removeprefix("true = ")
+        meaning = explained[name].removeprefix("true = ")
         if name not in DecodeConfig.model_fields and types[0] in (int, float):
             meaning += "" if field.default is None else f"; default: {field.default:g}"
         if bool in types:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from nmt.config.errors import format_value
 from nmt.config.recipe import Recipe, default_kind, groups
-from nmt.config.schema import keys_of
+from nmt.config.schema import keys_of, meanings
 
 # keys that say what is translated: their defaults are not settings that a run departs from
 SUBJECT = ("src", "tgt", "data.train", "data.dev", "data.test")
@@ -58,7 +58,7 @@ def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
     for name in sorted(names, key=lambda name: ("." in name, order.index(name.partition(".")[0]))):
         found = [values.get(name) for values in recipe_values]
         texts = [None if one is None else one[0] for one in found]
-        field = next(one[1] for one in found if one is not None)
+        meaning = next(one[1] for one in found if one is not None)
         defaults = [None if one is None else one[2] for one in found]
         rows.append(
             KeyRow(
@@ -70,19 +70,19 @@ def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
                     for text, default in zip(texts, defaults, strict=True)
                 ],
                 name != PLACE and len(set(texts)) > 1,
-                str(field.description or ""),
+                meaning,
             )
         )
     return rows
 
 
-def _values(recipe: Recipe) -> dict[str, tuple[str, FieldInfo, str | None]]:
-    """Return the text of each key of a recipe, the key's field, and the text of its default."""
+def _values(recipe: Recipe) -> dict[str, tuple[str, str, str | None]]:
+    """Return the text of each key of a recipe, its meaning, and the text of its default."""
     dump = recipe.model_dump(by_alias=True)
     found = {}
     for name, field in keys_of(Recipe).items():
         if name not in groups():
-            found[name] = (_text(dump[name]), field, _default(field))
+            found[name] = (_text(dump[name]), meanings(Recipe)[name], _default(field))
             continue
         if not isinstance(dump[name], dict):  # a group that the recipe leaves out
             continue
@@ -90,7 +90,8 @@ def _values(recipe: Recipe) -> dict[str, tuple[str, FieldInfo, str | None]]:
         kind = "" if "" in kinds else dump[name]["kind"]
         for key, inner in keys_of(kinds[kind]).items():
             default = default_kind(name) if kind and key == "kind" else _default(inner)
-            found[f"{name}.{key}"] = (_text(dump[name].get(key)), inner, default)
+            meaning = meanings(kinds[kind]).get(key, "")  # kind has none
+            found[f"{name}.{key}"] = (_text(dump[name].get(key)), meaning, default)
     return found
 
 
