@@ -284,7 +284,8 @@ def body(args: argparse.Namespace) -> None:
         inputs.append(args.forbid_all)
     files = None if corpus is None else corpus.files
     locked = locked_output(args.output, inputs, args.resume, args.force, files)
-    with raise_terminated(), locked:  # a signal is an error, so finished lines are written first
+    # a signal ends the command as an error does, so finished lines are written first
+    with raise_terminated(), locked:
         _translate(args, corpus)
 
 
@@ -333,10 +334,9 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            bad = _write(translations, output, format_line, finished)
-            if corpus is None:  # a corpus is without them, and counts them
-                for note in bad:
-                    _note(note)
+            notes = _write(translations, output, format_line, finished)
+            for note in notes if corpus is None else ():  # a corpus counts what it leaves out
+                _note(note)
     _note_unknown(translator.unknown)
 
 
@@ -406,7 +406,7 @@ def _signature(
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
 ) -> list[str]:
-    """Write the translations of each line, from line ``finished`` on; name what is bad."""
+    """Write the translations of each line, from line ``finished`` on; return notes about them."""
     from nmt.decoding.codec import BLANK
 
     translated, cut, short = 0, 0, []

@@ -22,7 +22,6 @@ MAX_SHOWN = 60  # characters of a wrong value
 ADD = f"add the key; {KEY_LIST}"
 CHANGE = f"change the keys that the message names; {KEY_LIST}"
 RENAME = f"rename or delete the key; {KEY_LIST}"
-NAME = 'has letters, digits, ".", "_" and "-", and begins with a letter or digit'
 
 
 def raise_problems(problems: Iterable[Problem], file: str) -> None:
@@ -64,7 +63,8 @@ def explain(
         if kind == "value_error":
             yield from _explain_rules(str(error["ctx"]["error"]), wrong.path, document)
         elif error["loc"][-1] == "[key]":
-            yield Problem(place.key, f'"{wrong.path[-1]}" is not a valid name; a name {NAME}')
+            what = f'"{wrong.path[-1]}" is not a valid name; a name has letters, digits, ".", "_" '
+            yield Problem(place.key, f'{what}and "-", and begins with a letter or digit')
         elif kind == "extra_forbidden":
             yield Problem(place.key, _unknown_key(wrong, document), RENAME)
         elif kind == "missing" and not wrong.is_item:
