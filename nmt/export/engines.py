@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import nmt
 from nmt.decoding.codec import SearchInput
 from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
@@ -26,6 +25,7 @@ from nmt.export.backend import CTranslate2Engine, load_exported
 from nmt.export.metadata import read_metadata, verify_files
 from nmt.export.spec import largest_offset
 from nmt.run.folder import is_export
+from nmt.version import __version__
 
 ENGINES = ("auto", "torch", "ctranslate2")
 WHERE_SAME = "greedy search and stop rule count"
@@ -101,7 +101,7 @@ class AutoEngine:
             raise UserError("CTranslate2 does not support ensembles")
         if engine.device.type != "cpu" or engine.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
-        digest = hashlib.sha256(f"{nmt.__version__} {engine.model_hash()}".encode())
+        digest = hashlib.sha256(f"{__version__} {engine.model_hash()}".encode())
         for settings in (asdict(engine.model.config), translator.info.decode.model_dump()):
             digest.update(json.dumps(settings).encode())
         folder = cache_folder() / digest.hexdigest()[:32]

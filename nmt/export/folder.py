@@ -18,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
-import nmt
 from nmt.data import unicode
 from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, save_segmenter
@@ -39,6 +38,7 @@ from nmt.export.spec import (
 )
 from nmt.run.folder import EXPORT_FILE
 from nmt.runtime.files import atomic_folder
+from nmt.version import __version__
 
 TEMPLATES = Path(__file__).with_name("templates")
 TEXT_MODULES = Path(unicode.__file__).parent
@@ -85,7 +85,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     sources = list(info.sources or [codec.src])
     languages = {codec.src, codec.tgt, *sources, *codec.tag_targets.values()}
     metadata = Metadata(
-        version=nmt.__version__,
+        version=__version__,
         src=codec.src,
         tgt=codec.tgt,
         quantization=quantization,

@@ -26,7 +26,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-import nmt
 from nmt.config.recipe import TrainConfig
 from nmt.errors import RunError, UserError, printable
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
@@ -61,6 +60,7 @@ from nmt.runtime.files import (
     write_synced,
 )
 from nmt.runtime.progress import counted
+from nmt.version import __version__
 
 ADAM_MOMENTS = 2  # values per parameter in the optimizer's state
 Shapes: TypeAlias = Mapping[str, tuple[torch.Size, torch.dtype]]
@@ -89,7 +89,7 @@ def checkpoint_files(
         name: FileEntry(len(data), hashlib.sha256(data).hexdigest())
         for name, data in contents.items()
     }
-    manifest = Manifest(FORMAT, nmt.__version__, str(torch.__version__), entries)
+    manifest = Manifest(FORMAT, __version__, str(torch.__version__), entries)
     return {**contents, MANIFEST: MANIFEST_TYPE.dump_json(manifest, indent=1)}
 
 

@@ -16,12 +16,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-import nmt
 from nmt.data.sentences import UsualLine
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.files import SMALL, disk_errors, read_file
 from nmt.runtime.memory import require_room
+from nmt.version import __version__
 
 FORMAT = 1
 MODEL = "model.safetensors"
@@ -165,7 +165,7 @@ def read_manifest(path: Path) -> Manifest:
     if manifest.format > FORMAT:
         raise NewerFormat(
             f"written by version {manifest.nmt} of this toolkit, in a format that version "
-            f"{nmt.__version__} cannot read",
+            f"{__version__} cannot read",
             at=str(path),
             fix=f"install version {manifest.nmt} or newer",
         )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import nmt
 from nmt.config.recipe import Recipe
 from nmt.config.schedules import History, LrRamp
 from nmt.data.text import quantity
@@ -35,6 +34,7 @@ from nmt.run.results import as_score, format_number, write_summary
 from nmt.run.verify import SCORED, require_recipe, scored_hashes
 from nmt.runtime.memory import parameter_count
 from nmt.training.task import Evaluation, MeanEvaluation
+from nmt.version import __version__
 
 if TYPE_CHECKING:
     from nmt.training.trainer import Trainer
@@ -185,7 +185,7 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
         "processes": trainer.world.size,
         "precision": trainer.precision,
         "versions": {
-            "nmt": nmt.__version__,
+            "nmt": __version__,
             "commit": source_commit(),
             "python": platform.python_version(),
             "torch": str(torch.__version__),
@@ -193,7 +193,7 @@ def _run_record(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def source_commit(package: Path = Path(nmt.__file__).parent) -> str | None:
+def source_commit(package: Path = Path(__file__).parents[1]) -> str | None:
     """Return the git commit of the toolkit's source, with ``-dirty`` after local changes.
 
     None if the package is not part of a git checkout of its own, or git is not installed.

@@ -31,6 +31,7 @@ from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
+from nmt.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
 PATH_CHARACTER = r"[\w.~/-]"  # next to a folder, it makes the folder a part of a longer name
@@ -124,7 +125,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "recipe_rows": key_rows([run.recipe for run in runs]),
         "cards": data_cards(runs),
         "environment": _rows([_environment(run) for run in runs], NOT_RECORDED),
-        "version": nmt.__version__,
+        "version": __version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
 

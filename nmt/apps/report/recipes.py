@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from nmt import Recipe
 from nmt.config.errors import format_value
 from nmt.config.recipe import default_kind, groups
-from nmt.config.schema import keys_of
+from nmt.config.schema import keys_of, meanings
 
 # keys that say what is translated: their defaults are not settings that a run departs from
 SUBJECT = ("src", "tgt", "data.train", "data.dev", "data.test")
@@ -73,7 +73,7 @@ def _values(recipe: Recipe) -> dict[str, tuple[str, str | None, str]]:
     values = {}
     for name, field in keys_of(Recipe).items():
         if name not in groups():
-            values[name] = (_text(dump[name]), _default(field), field.description or "")
+            values[name] = (_text(dump[name]), _default(field), meanings(Recipe)[name])
             continue
         if not isinstance(dump[name], dict):  # a group that the recipe leaves out
             continue
@@ -81,7 +81,8 @@ def _values(recipe: Recipe) -> dict[str, tuple[str, str | None, str]]:
         kind = "" if "" in kinds else dump[name]["kind"]
         for key, inner in keys_of(kinds[kind]).items():
             default = default_kind(name) if kind and key == "kind" else _default(inner)
-            values[f"{name}.{key}"] = (_text(dump[name].get(key)), default, inner.description or "")
+            meaning = meanings(kinds[kind]).get(key, "")  # kind has none
+            values[f"{name}.{key}"] = (_text(dump[name].get(key)), default, meaning)
     return values
 
 

@@ -42,6 +42,7 @@ from nmt.apps.serve.schema import (
 )
 from nmt.data.text import quantity
 from nmt.errors import UserError
+from nmt.version import __version__
 
 STATIC = Path(__file__).with_name("static")
 DISCONNECT_INTERVAL = 0.2  # seconds between two checks that the client is connected
@@ -149,7 +150,7 @@ class Service:
         # FastAPI's own documentation pages load scripts from another server
         app = FastAPI(
             title="nmt-serve",
-            version=nmt.__version__,
+            version=__version__,
             description="Translate text with models of nmt.",
             docs_url=None,
             redoc_url=None,
@@ -173,7 +174,7 @@ class Service:
     async def health(self) -> Response:
         """Return whether the server accepts translations: 200, or 503 while it shuts down."""
         ends = self.guard.stopping
-        body = {"status": "stopping" if ends else "ok", "version": nmt.__version__}
+        body = {"status": "stopping" if ends else "ok", "version": __version__}
         return JSONResponse(body, 503 if ends else 200)
 
     async def list_models(self) -> Response:

@@ -16,6 +16,7 @@ import nmt
 from nmt.data.languages import base_language
 from nmt.data.text import quantity
 from nmt.scoring.metrics import METRICS
+from nmt.version import __version__
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _summary(facts: Facts) -> list[str]:
     weights = facts.quantization or "fp32"
     return [
         f"A Transformer with {facts.parameters:,} parameters that translates from {recipe.src} to "
-        f"{recipe.tgt}. It was trained with the toolkit nmt {nmt.__version__}, and is stored for "
+        f"{recipe.tgt}. It was trained with the toolkit nmt {__version__}, and is stored for "
         f"CTranslate2 with weights in {weights}.",
     ]
 

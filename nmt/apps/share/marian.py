@@ -40,6 +40,7 @@ from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
 from nmt.run.folder import RunFolder
 from nmt.runtime.files import atomic_folder
+from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"
 MARKER = "nmt-export.json"
@@ -146,7 +147,7 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
         ("generation_config.json", generation),
         ("tokenizer_config.json", tokenizer),
         ("vocab.json", _token_ids(vocab)),
-        (MARKER, {"version": nmt.__version__, "format": "transformers"}),
+        (MARKER, {"version": __version__, "format": "transformers"}),
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")

@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias
 
 from nmt import Recipe
 from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
-from nmt.config.document import PATHS
-from nmt.config.load import changed_keys, dump_recipe
+from nmt.config.load import PATHS, changed_keys, dump_recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import EXTENDS_RUN, refused_changes

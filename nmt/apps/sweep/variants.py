@@ -28,9 +28,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from nmt import Recipe
-from nmt.config.document import absolute_paths, apply_overrides, merge, nest
 from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
-from nmt.config.load import check, is_variants_file, read_file, with_run_folder
+from nmt.config.load import (
+    absolute_paths,
+    apply_overrides,
+    check,
+    is_variants_file,
+    merge,
+    nest,
+    read_file,
+    with_run_folder,
+)
 from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, option

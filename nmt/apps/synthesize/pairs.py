@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.apps.synthesize.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.cli.input import Input
-from nmt.cli.resume_translation import CHOOSE_ANOTHER, partial_path
+from nmt.cli.output import CHOOSE_ANOTHER, partial_path
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder

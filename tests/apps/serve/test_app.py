@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from nmt.apps.serve import app, guard
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.limits import Limits
+from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
 from nmt.model.incremental import DecodeState
@@ -386,12 +387,12 @@ def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
     excluded = {"batch_tokens", "reverse_weight", "reverse_tag"}
     assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded
-    for name, field in SearchOptions.model_fields.items():
+    for name, meaning in meanings(SearchOptions).items():
         if name not in excluded:  # in sentences of its own, not those of the command line
             sentence = properties[name]["description"]
             assert sentence[0].isupper()
             assert sentence.endswith(".")
-            assert field.description not in sentence
+            assert meaning not in sentence
             assert "|||" not in sentence
 
 

@@ -222,8 +222,11 @@ def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
 def test_the_resume_command_includes_the_variant():
     args = train.parser().parse_args(["v.yaml", "seed=2", "--variant", "a b"])
     words = "v.yaml seed=2 --variant 'a b' --resume"
-    assert train.resume_command(args, 1) == f"nmt-train {words}"
-    assert train.resume_command(args, 2) == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
+    assert train.train_command(args, 1, "--resume") == f"nmt-train {words}"
+    assert (
+        train.train_command(args, 2, "--resume")
+        == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
+    )
 
 
 def test_the_schema_of_a_variant_requires_no_recipe_keys():
