@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.codec import SearchInput
 from nmt.decoding.constraints import NO_TEXT, PieceStrings, Progress, Requirement
+from nmt.decoding.engine import SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, expand_beams
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.engine import Hypothesis, NonFiniteScores, Stop, ignore, length_penalty
 from nmt.model.cpu import kernels
 
 COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in this many
@@ -87,7 +87,7 @@ class Beams:
     def _map(self, function: Callable[[list[Tensor]], Tensor], *others: Beams) -> Beams:
         beams = (self, *others)
         names = ("ids", "log_prob", "score", "finished")
-        tensors = {name: function([getattr(one, name) for one in beams]) for name in names}
+        tensors = {name: function([getattr(part, name) for part in beams]) for name in names}
         return Beams(**tensors, sentence=self.sentence)
 
 
@@ -158,7 +158,7 @@ def beam_search(
     strategy: SelectionStrategy | None = None,
     groups: int = 1,
     types: Tensor | None = None,
-    stop: Callable[[], None] = lambda: None,
+    stop: Stop = ignore,
     stop_rule: Literal["bound", "count"] = "bound",
 ) -> list[list[Hypothesis]]:
     """Return the ``n_best`` highest-scoring hypotheses of each sentence, best first.
@@ -177,7 +177,7 @@ def beam_search(
             displace a hypothesis of another.
         types: [A] ids of the columns of the state's logits, in order; None = all. Processors and
             strategies need all.
-        stop: called before each position; may raise an exception to stop.
+        stop: called before each position.
         stop_rule: ends the search of a sentence; with a strategy it is always bound.
 
     Raises:
@@ -250,7 +250,7 @@ def beam_search(
                 _collect(beams.of_sentences(newly_done), n_best, results)
             count = int(done.sum())
             if count == len(done):
-                return [_best(found, n_best) for found in results] if by_count else results
+                return [ranked(h, n_best) for h in results] if by_count else results
             if count * COMPACT_AT >= len(done):
                 remaining = (~done).nonzero()[:, 0]
                 state.select(parents)
@@ -360,7 +360,8 @@ def _split_ended(
     return best, running, parents.gather(1, order)
 
 
-def _best(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+def ranked(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+    """Return the hypotheses with the highest score, best first."""
     return sorted(hypotheses, key=lambda h: -h.score)[:count]
 
 

@@ -8,7 +8,7 @@ import math
 import sys
 import tempfile
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,23 @@ from nmt.data.segmenters import load_segmenter
 from nmt.data.sentences import UsualLine
 from nmt.data.vocab import EOS, Vocab
 from nmt.decoding.batching import greedy_batches
-from nmt.decoding.codec import SearchInput, TextCodec, text_hash
-from nmt.decoding.engine import ModelInfo, TokenScores
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.engine import (
+    Hypothesis,
+    ModelInfo,
+    NonFiniteScores,
+    Progress,
+    SearchInput,
+    Stop,
+    ignore,
+    length_penalty,
+)
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, UserError
 from nmt.export.metadata import Metadata, read_metadata, verify_files
-from nmt.export.spec import (
-    SPECIALS,
-    check_supported,
-    largest_offset,
-    require_ctranslate2,
-)
+from nmt.export.spec import SPECIALS, check_supported, largest_offset, require_ctranslate2
 from nmt.model import MASKED_LOGIT
 from nmt.run.folder import is_export
 from nmt.runtime.cpus import num_threads
@@ -73,7 +76,6 @@ class CTranslate2Engine:
 
     name = "ctranslate2"
     precision = "fp32"  # that of the stored weights is part of their hash
-    can_score = False
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class CTranslate2Engine:
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.suppressed = [[token] for token in metadata.suppressed_tokens]
         self.ahead = 2 * workers  # batches, so that no thread waits for the next one
-        # several translators of one thread each are faster than one of several threads
+        # several threads with a batch each are faster than one batch with several threads
         self.translator = library.Translator(
             str(folder),
             device=kind,
@@ -101,7 +103,6 @@ class CTranslate2Engine:
             inter_threads=workers if kind == "cpu" else 1,
             intra_threads=max(1, num_threads() // workers),
         )
-
         self.device: str = self.translator.device  # cpu or cuda: torch is not loaded
 
     def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
@@ -134,21 +135,14 @@ class CTranslate2Engine:
         """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
         return self._hash
 
-    def score(self, *arguments: Any, **options: Any) -> list[TokenScores]:
-        """Raise an error: CTranslate2 does not score given translations here."""
-        raise NotImplementedError
-
     def search(
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
-        """Return the n best hypotheses of each input, best first.
-
-        ``stop`` is called before each batch, ``progress`` at the end.
-        """
+        """Search inputs; ``stop`` is called before each batch, ``progress`` at the end."""
         results: list[list[Hypothesis]] = [[] for _ in inputs]
         by_length = sorted(range(len(inputs)), key=lambda row: -len(inputs[row].ids))
         beyond_limit = defaultdict(list)
@@ -157,7 +151,7 @@ class CTranslate2Engine:
             beyond_limit[len(inputs[row].ids)].append(row)
         batches = (b for rows in beyond_limit.values() for b in _batches(inputs, rows, options))
         self._search(inputs, batches, options, results, stop)
-        progress(sum(one.part == 0 for one in inputs))
+        progress(sum(sentence.part == 0 for sentence in inputs))
         return [hypotheses[: options.wanted] for hypotheses in results]
 
     def _search(
@@ -166,7 +160,7 @@ class CTranslate2Engine:
         batches: Iterator[Sequence[int]],
         options: SearchOptions,
         results: list[list[Hypothesis]],
-        stop: Callable[[], None],
+        stop: Stop,
     ) -> list[int]:
         """Fill in ``results``; return the rows whose search reached or exceeded their own limit."""
         # CTranslate2 cannot cancel a batch, so only a few are submitted ahead
@@ -175,10 +169,7 @@ class CTranslate2Engine:
         while True:
             for batch in itertools.islice(batches, self.ahead - len(pending)):
                 stop()
-                longest = len(inputs[batch[0]].ids)
-                pending.append(
-                    (batch, self._submit([inputs[row].ids for row in batch], longest, options))
-                )
+                pending.append((batch, self._submit([inputs[row].ids for row in batch], options)))
             if not pending:
                 return beyond_limit
             batch, futures = pending.popleft()
@@ -198,7 +189,7 @@ class CTranslate2Engine:
                 else:
                     results[row] = self._rank(inputs[row].line, result, options)
 
-    def _submit(self, sources: list[np.ndarray], longest: int, options: SearchOptions) -> list[Any]:
+    def _submit(self, sources: list[np.ndarray], options: SearchOptions) -> list[Any]:
         return self.translator.translate_batch(
             [[self.tokens[i] for i in ids] for ids in sources],
             asynchronous=True,
@@ -206,7 +197,7 @@ class CTranslate2Engine:
             num_hypotheses=options.beam,
             length_penalty=BY_LOG_PROB,
             max_input_length=0,
-            max_decoding_length=longest + 1 + options.max_len_offset,
+            max_decoding_length=len(sources[0]) + 1 + options.max_len_offset,
             no_repeat_ngram_size=options.no_repeat_ngram,
             disable_unk=not options.allow_unk,
             suppress_sequences=self.suppressed or None,

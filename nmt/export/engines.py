@@ -12,15 +12,14 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import nmt
-from nmt.decoding.codec import SearchInput
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis, Progress, SearchInput, Stop, ignore
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
+from nmt.decoding.translator import Runs, Translator, listed
 from nmt.errors import NmtError, UserError
 from nmt.export.backend import CTranslate2Engine, load_exported
 from nmt.export.metadata import read_metadata, verify_files
@@ -31,17 +30,9 @@ ENGINES = ("auto", "torch", "ctranslate2")
 WHERE_SAME = "greedy search and stop rule count"
 # options that CTranslate2 gets, or that change nothing for it; others must have their defaults
 SAME_RESULT = {
-    "beam",
-    "stop_rule",
-    "split",
-    "length_alpha",
-    "max_len_offset",
-    "allow_unk",
-    "batch_tokens",
-    "tag",
-    "src",
-    "align",
-}
+    "beam", "stop_rule", "split", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens",
+    "tag", "src", "align",
+}  # fmt: skip
 
 
 class AutoEngine:
@@ -54,9 +45,11 @@ class AutoEngine:
     """
 
     name = f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
-    can_score = True
 
     def __init__(self, translator: Translator) -> None:
+        from nmt.decoding.torch_engine import TorchEngine
+
+        assert isinstance(translator.engine, TorchEngine)
         self._translator, self._torch = translator, translator.engine
         self.device, self.precision = self._torch.device, self._torch.precision
         self.check_options, self.model_hash = self._torch.check_options, self._torch.model_hash
@@ -66,8 +59,8 @@ class AutoEngine:
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
         fits = options.max_len_offset <= largest_offset(self._translator.info.decode)
@@ -92,12 +85,11 @@ class AutoEngine:
         Raises:
             NmtError: CTranslate2 is not installed or does not support the model or the device.
         """
-        from nmt.decoding.torch_engine import TorchEngine
         from nmt.export.folder import export
         from nmt.model.transformer import Transformer
 
         translator, engine = self._translator, self._torch
-        if not (isinstance(engine, TorchEngine) and isinstance(engine.model, Transformer)):
+        if not isinstance(engine.model, Transformer):
             raise UserError("CTranslate2 does not support ensembles")
         if engine.device.type != "cpu" or engine.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
@@ -133,7 +125,7 @@ def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> boo
         for name, field in SearchOptions.model_fields.items()
         if getattr(options, name) != field.get_default()
     }
-    free = not any(one.prefix.ids or one.require or one.forbid for one in inputs)
+    free = not any(i.prefix.ids or i.require or i.forbid for i in inputs)
     same_rule = options.beam == 1 or options.stop_rule == "count"
     return same_rule and changed <= SAME_RESULT and free
 
@@ -145,13 +137,13 @@ def cache_folder() -> Path:
 
 
 def load_translator(
-    run: str | Path | Sequence[str | Path],
+    run: Runs,
     device: str = "auto",
     checkpoint: str = "best",
     precision: str = "fp32",
     workers: int = 1,
     engine: str | None = None,
-    reverse: str | Path | Sequence[str | Path] | None = None,
+    reverse: Runs | None = None,
 ) -> Translator:
     """Return the translator of a run folder, of several as an ensemble, or of an exported folder.
 
@@ -171,15 +163,15 @@ def load_translator(
     """
     if engine not in (*ENGINES, None):
         raise UserError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}", fix="choose one")
-    for one in [reverse] if isinstance(reverse, str | Path) else reverse or []:
-        if is_export(Path(one)):
+    for folder in listed(reverse):
+        if is_export(Path(folder)):
             raise UserError(
                 "an exported folder cannot be the reverse model",
-                at=str(one),
+                at=str(folder),
                 fix="pass the run folder from nmt-train",
             )
-    runs = [run] if isinstance(run, str | Path) else run
-    exported = [one for one in runs if is_export(Path(one))]
+    runs = listed(run)
+    exported = [folder for folder in runs if is_export(Path(folder))]
     if engine == "ctranslate2" or (exported and engine != "torch"):
         if len(runs) != 1:
             raise UserError(

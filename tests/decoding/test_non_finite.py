@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from nmt.cli.translate import main
-from nmt.decoding.codec import SearchInput
+from nmt.decoding.engine import SearchInput
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, UserError
 from nmt.export.backend import load_exported

@@ -19,7 +19,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as codec_module
 from nmt.decoding import translator as translator_module
 from nmt.decoding.codec import BLANK, Translation, part_ends
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError

@@ -11,8 +11,8 @@ import pytest
 
 from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS
-from nmt.decoding.codec import MAX_SOURCE_PIECES, SearchInput
-from nmt.decoding.engine import ModelInfo
+from nmt.decoding.codec import MAX_SOURCE_PIECES
+from nmt.decoding.engine import ModelInfo, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator

@@ -9,7 +9,7 @@ import pytest
 
 from nmt import train
 from nmt.apps.evaluate.command import main
-from nmt.decoding.mbr import rank
+from nmt.decoding.rerank import by_utility
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
@@ -109,7 +109,7 @@ def test_runs_are_scored_by_the_script_of_their_references(tmp_path: Path) -> No
 def test_candidates_without_spaces_are_compared_by_characters(language: str) -> None:
     """As words they would all be equally far from each other."""
     texts = ["ខ្ញុំទៅផ្ទះ", "អ្នកមានឆ្កែ", "អ្នកមានឆ្មា"]
-    assert rank(texts, "bleu", language)[-1] == 0
+    assert by_utility(texts, "bleu", language)[-1] == 0
 
 
 @pytest.mark.parametrize("language", ["km", "xx"])
