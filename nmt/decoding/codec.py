@@ -139,12 +139,8 @@ class TextCodec:
         return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property
-    def _known_source(self) -> np.ndarray:
-        return self.vocab.types_of("src")
-
-    @functools.cached_property
-    def _known_target(self) -> np.ndarray:
-        return self.vocab.types_of("tgt")
+    def _known(self) -> dict[str, np.ndarray]:
+        return {side: self.vocab.types_of(side) for side in ("src", "tgt")}
 
     def encode_line(
         self,
@@ -176,27 +172,18 @@ class TextCodec:
         parts = self.divide(line, "line" if prefix.ids or require else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
-            print(
-                f"note: line {number} has {count:,} pieces; it is translated in {len(parts):,} "
-                "parts",
-                file=sys.stderr,
-            )
+            note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
+            print(f"note: {note}", file=sys.stderr)
         mark = self.tag_ids(tag)
         ids = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
-        ends = list(itertools.accumulate(len(pieces) for _, pieces in parts))
-        return [
-            SearchInput(
-                ids=np.concatenate([mark, ids[end - len(pieces) : end]]),
-                line=number,
-                part=part,
-                pieces=pieces,
-                text=text,
-                prefix=prefix if part == 0 else NO_PIECES,
-                require=require if part == 0 else (),
-                forbid=forbid,
+        inputs, start = [], 0
+        for part, (text, pieces) in enumerate(parts):
+            part_ids = np.concatenate([mark, ids[start : start + len(pieces)]])
+            inputs.append(
+                SearchInput(part_ids, number, part, pieces, text, prefix, require, forbid)
             )
-            for part, ((text, pieces), end) in enumerate(zip(parts, ends, strict=True))
-        ]
+            prefix, require, start = NO_PIECES, (), start + len(pieces)
+        return inputs
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
@@ -207,9 +194,6 @@ class TextCodec:
         halves until each part is short enough: MAX_SOURCE_PIECES pieces and, with ``split`` auto,
         the usual number of sentences. A longer sentence is cut between words, else inside one.
         Texts of such cuts are empty.
-
-        Args:
-            split, src: as in ``encode_line``.
         """
         most = self.usual.sentences if split == "auto" else None
         pieces_of = functools.cache(functools.partial(self.source_pieces, src=src))
@@ -264,11 +248,8 @@ class TextCodec:
     def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
         """Return the patterns of forbidden phrases in tokenized text.
 
-        Args:
-            at: where the phrases are given, for messages.
-
         Raises:
-            UserError: a phrase is too long, or the segmenter cannot represent it.
+            UserError: a phrase is too long, or the segmenter cannot represent it; with ``at``.
         """
         patterns = []
         for phrase in map(clean_line, phrases):
@@ -296,7 +277,7 @@ class TextCodec:
     def _encode_target(self, text: str, at: str) -> TargetPieces:
         pieces = tuple(self.target_pieces(text))
         self._check_space_sign(text, pieces, at)
-        ids = (token if self._known_target[token] else UNK for token in self.vocab.ids(pieces))
+        ids = (token if self._known["tgt"][token] else UNK for token in self.vocab.ids(pieces))
         return TargetPieces(pieces, tuple(ids))
 
     def _check_space_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
@@ -321,7 +302,7 @@ class TextCodec:
         return self._count_unknown(ids) / len(ids) if len(ids) else 0.0
 
     def _count_unknown(self, ids: np.ndarray) -> int:
-        return int(((ids == UNK) | ~self._known_source[ids]).sum())
+        return int(((ids == UNK) | ~self._known["src"][ids]).sum())
 
     def tag_ids(self, tag: str | None) -> np.ndarray:
         """Return the id of a tag as [1] int64, or [0] for None.
@@ -331,12 +312,9 @@ class TextCodec:
         """
         if tag is not None and tag not in self.vocab.tags:
             known = ", ".join(self.vocab.tags)
-            raise UserError(
-                f"the model has no tag {tag}"
-                + (f"; its tags are {known}" if known else "; it was trained without tags"),
-                at="tag",
-                fix="choose one of its tags" if known else "leave the tag out",
-            )
+            tags = f"its tags are {known}" if known else "it was trained without tags"
+            fix = "choose one of its tags" if known else "leave the tag out"
+            raise UserError(f"the model has no tag {tag}; {tags}", at="tag", fix=fix)
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:
@@ -373,26 +351,19 @@ class TextCodec:
     ) -> list[Translation]:
         """Return the translations of a line, best first; a blank one if the line has no parts.
 
-        Args:
-            hypotheses: of each part, best first. Those of one rank become one translation.
+        The hypotheses of each part are given best first. Those of one rank become one translation.
 
         Raises:
             UserError: a part has no hypothesis, as all of them are forbidden.
         """
         for part, part_hypotheses in zip(parts, hypotheses, strict=True):
             if not part_hypotheses:
-                raise UserError(
-                    "every translation is forbidden",
-                    at=f"line {part.line}",
-                    fix="forbid fewer phrases",
-                )
-        ranks = [
-            [self._decode_part(*pair) for pair in zip(rank, parts, strict=True)]
-            for rank in zip(*hypotheses, strict=False)
-        ]
+                at = f"line {part.line}"
+                raise UserError("every translation is forbidden", at=at, fix="forbid fewer phrases")
+        sources = [part.text for part in parts]
         return [
-            rank[0] if len(rank) == 1 else _join(rank, [part.text for part in parts])
-            for rank in ranks
+            _join(list(map(self._decode_part, rank, parts)), sources)
+            for rank in zip(*hypotheses, strict=False)
         ] or [BLANK]
 
     def _decode_part(self, hypothesis: Hypothesis, part: SearchInput) -> Translation:
@@ -402,14 +373,10 @@ class TextCodec:
             for index, symbol in enumerate(symbols):
                 if isinstance(symbol, str):
                     pieces[index] = symbol
-        return Translation(
-            pieces,
-            self.segmenter.decode(pieces, self.tgt),
-            hypothesis.score,
-            hypothesis.log_prob,
-            hypothesis.finished,
-            short=self.is_short(len(part.pieces), len(pieces)),
-        )
+        text = self.segmenter.decode(pieces, self.tgt)
+        short = self.is_short(len(part.pieces), len(pieces))
+        h = hypothesis
+        return Translation(pieces, text, h.score, h.log_prob, h.finished, short=short)
 
     def is_short(self, source: int, translation: int) -> bool:
         """Return whether a translation is far too short for its source, so that text is missing.
@@ -422,6 +389,8 @@ class TextCodec:
 
 
 def _join(parts: Sequence[Translation], sources: Sequence[str]) -> Translation:
+    if len(parts) == 1:
+        return parts[0]
     return Translation(
         pieces=[piece for part in parts for piece in part.pieces],
         text=join_translations([part.text for part in parts], sources),
@@ -460,12 +429,11 @@ def part_ends(strings: Sequence[str], longest: int) -> list[int]:
         strings: what each piece adds to tokenized text.
         longest: the most pieces of a part.
     """
-    count, ends = len(strings), []
+    count, ends, start = len(strings), [], 0
 
     def inside(cut: int) -> bool:
         return not (strings[cut - 1].endswith(" ") or strings[cut].startswith(" "))
 
-    start = 0
     while count - start > longest:
         left = count - start
         size = left / -(-left // longest)  # of equal parts

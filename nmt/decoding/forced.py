@@ -46,7 +46,7 @@ MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in mem
 
 
 class _Pairs:
-    """Encoded pairs as a corpus to make batches from."""
+    """A corpus to make batches from."""
 
     def __init__(self, pairs: Sequence[EncodedPair]) -> None:
         self._pairs = pairs
@@ -149,8 +149,7 @@ def attention_maps(
     Args:
         model: in eval mode.
         pairs: source and target, plain text; not blank.
-        tag: what each source begins with, the first of the source pieces; None = nothing.
-        src: language of the sources; None = that of the model.
+        tag, src: as in ``SearchOptions``.
     """
     mark = codec.tag_ids(tag)
     maps = []
@@ -298,17 +297,15 @@ def score_pairs(
     Raises:
         UserError: one side has more lines than the other.
     """
-
-    def ids(pieces: Sequence[str]) -> np.ndarray:
-        return np.array(codec.vocab.ids(pieces), dtype=np.int64)
-
     tag = codec.tag_ids(options.tag)
     segmented = [_segment_pair(codec, number, *pair, options.src) for number, pair in pairs]
-    usable = [
-        (np.concatenate([tag, ids(pieces[0])]), ids(pieces[1]), number)
-        for (number, _), pieces in zip(pairs, segmented, strict=True)
-        if pieces is not None and all(pieces)
-    ]
+    usable: list[EncodedPair] = []
+    for (number, _), pieces in zip(pairs, segmented, strict=True):
+        if pieces is not None:
+            src_ids = codec.source_ids(number, pieces[0])
+            if all(pieces):
+                tgt_ids = np.array(codec.vocab.ids(pieces[1]), dtype=np.int64)
+                usable.append((np.concatenate([tag, src_ids]), tgt_ids, number))
     progress(len(pairs) - len(usable))
     scores = iter(scorer.score(usable, options, progress=progress))
     results = []
@@ -347,7 +344,6 @@ def _segment_pair(
             return None
         sides.append(pieces)
     source_pieces, target_pieces = sides
-    codec.source_ids(number, source_pieces)  # counts unknown ones
     return source_pieces, target_pieces
 
 
@@ -361,16 +357,17 @@ def _scored(
 ) -> Translation:
     log_prob = sum(scores.log_probs)
     penalty = length_penalty(len(scores.log_probs), options.length_alpha)
+    links = word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt))
     return Translation(
         tgt,
         text,
         log_prob / penalty,
         log_prob,
-        True,
-        scores.log_probs,
-        word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt)),
-        codec.is_short(len(src), len(tgt)),
-        [len(tgt)],
+        finished=True,
+        token_log_probs=scores.log_probs,
+        alignment=links,
+        short=codec.is_short(len(src), len(tgt)),
+        eos=[len(tgt)],
     )
 
 
@@ -386,8 +383,7 @@ def word_alignment(
 
     Args:
         aligned: the source piece of each target piece; empty = no alignment.
-        source_ends: whether each source piece ends a word.
-        target_ends: whether each target piece ends a word.
+        source_ends, target_ends: whether each piece ends a word.
     """
     if not aligned:
         return []

@@ -41,18 +41,18 @@ def logits_processors(
     processors: list[LogitsProcessor] = []
     if options.no_repeat_ngram:
         processors.append(NoRepeat(options.no_repeat_ngram))
-    if options.forbid_all or any(one.forbid for one in inputs):
+    if options.forbid_all or any(part.forbid for part in inputs):
         shared = [matcher_for_all(strings(), options.forbid_all)] if options.forbid_all else []
         matchers = [
-            [*shared, PhraseMatcher(strings(), one.forbid)] if one.forbid else shared
-            for one in inputs
+            [*shared, PhraseMatcher(strings(), part.forbid)] if part.forbid else shared
+            for part in inputs
         ]
         processors.append(BannedPhrases(strings(), matchers, max_len))
-    if any(one.require for one in inputs):
-        requirements = [one.requirement(strings()) for one in inputs]
+    if any(part.require for part in inputs):
+        requirements = [part.requirement(strings()) for part in inputs]
         processors.append(RequiredPhrases(requirements, strings().text, max_len))
-    if any(one.prefix.ids for one in inputs):
-        processors.append(Prefix([one.prefix.ids for one in inputs], max_len.device))
+    if any(part.prefix.ids for part in inputs):
+        processors.append(Prefix([part.prefix.ids for part in inputs], max_len.device))
     return processors
 
 
@@ -280,16 +280,11 @@ class RequiredPhrases:
             if not self._requirements[sentence].phrases:
                 missing.append(None)
                 continue
-            progresses = [
-                self._progress.get((row, beam), Progress()) for beam in range(len(row_beams))
-            ]
-            missing.append(
-                [
-                    progress.next_tokens.get(token, progress.missing)
-                    for progress, tokens in zip(progresses, row_beams, strict=True)
-                    for token in tokens
-                ]
-            )
+            row_missing: list[int] = []
+            for beam, tokens in enumerate(row_beams):
+                progress = self._progress.get((row, beam), Progress())
+                row_missing += [progress.next_tokens.get(t, progress.missing) for t in tokens]
+            missing.append(row_missing)
         return missing
 
 

@@ -91,20 +91,20 @@ class Translator:
         ``nmt.load_translator`` loads exported folders too, and chooses the library that searches.
 
         Args:
-            run: a run folder from nmt-train; or several, as an ensemble, with the same vocabulary,
-                segmenter and languages. The ``decode`` keys of the first folder apply.
+            run: the ``decode`` keys of the first folder apply. The vocabulary, the segmenter and
+                the languages of all must be the same.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
             precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
-            reverse: a run folder of the reverse direction, or several as an ensemble, to choose
-                among candidates (``reverse_weight``). Their best checkpoints are used.
+            reverse: one or several of the reverse direction, to choose among candidates
+                (``reverse_weight``). Their best checkpoints are used.
 
         Raises:
-            UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
-                runs do not match, or an argument is not allowed.
+            UserError: a folder is not a run, a checkpoint does not exist or is damaged, the runs do
+                not match, or an argument is not allowed.
             MachineError: the device does not exist, or does not support the precision.
         """
         runs = listed(run)
@@ -293,8 +293,7 @@ class Translator:
         log-probability is 0; if one is blank, it is minus infinity.
 
         Args:
-            sources: texts, one sentence each.
-            targets: the translation of each source.
+            sources, targets: one sentence each.
             options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag`` and ``src``.
 
         Raises:
@@ -357,10 +356,6 @@ class Translator:
 
         Args:
             options: ``length_alpha`` and ``batch_tokens``.
-            stop: called between batches.
-
-        Raises:
-            RunError: scores are NaN or infinite.
         """
         plain = options.model_copy(update={"align": False})
         with self._finite_scores():
@@ -378,7 +373,6 @@ class Translator:
 
         Args:
             sources: ids of each sentence, without EOS.
-            stop: see ``stream``.
             tgt: target language, for the tokenizer's rules; None = that of the translator.
         """
         checked = self.check_options(options)
@@ -394,10 +388,7 @@ class Translator:
     def check_options(
         self, given: dict[str, Any], constraints: Set[str] = frozenset()
     ) -> SearchOptions:
-        """Return the options of one call, with the recipe's as defaults.
-
-        Args:
-            constraints: names of the ``LineConstraints`` that ``stream`` is given.
+        """Return the options of one call, with the recipe's as defaults; see ``search_options``.
 
         Raises:
             UserError: an option that is not allowed or that the engine does not support, options
@@ -408,7 +399,7 @@ class Translator:
         if sources and options.src not in (None, *sources):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
-                + ", ".join(sources),
+                f"{', '.join(sources)}",
                 at="src",
                 fix="choose one of these, or leave src out",
             )
@@ -426,11 +417,7 @@ class Translator:
 
     @contextlib.contextmanager
     def _finite_scores(self) -> Iterator[None]:
-        """Turn NonFiniteScores into an error that names the line and the checkpoint.
-
-        Raises:
-            RunError: scores are NaN or infinite; ``Diverged`` if the model is in training.
-        """
+        """Turn NonFiniteScores into an error that names the line and the checkpoint."""
         try:
             yield
         except NonFiniteScores as error:

@@ -1,4 +1,4 @@
-"""Choose the engine that searches: this toolkit with torch, CTranslate2, or the faster of the two.
+"""Search with CTranslate2, and choose the engine: torch, CTranslate2, or the faster of the two.
 
 CTranslate2's beam search ends by the stop rule count (docs/export.md), so ``auto`` uses it only
 where both find the same: greedy search, and beam search by that rule, without constraints. There it
@@ -9,22 +9,47 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
+import math
 import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import nmt
-from nmt.decoding.engine import Hypothesis, Progress, SearchInput, Stop, ignore
+from nmt.data.segmenters import load_segmenter
+from nmt.data.sentences import UsualLine
+from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.batching import greedy_batches
+from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.engine import (
+    Hypothesis,
+    ModelInfo,
+    NonFiniteScores,
+    Progress,
+    SearchInput,
+    Stop,
+    ignore,
+    length_penalty,
+)
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Runs, Translator, listed
-from nmt.errors import NmtError, UserError
-from nmt.export.backend import CTranslate2Engine, load_exported
-from nmt.export.metadata import read_metadata, verify_files
-from nmt.export.spec import largest_offset
+from nmt.decoding.worker_pool import check_workers
+from nmt.errors import MachineError, NmtError, UserError
+from nmt.export.folder import Metadata, export, read_metadata, verify_files, write_folder
+from nmt.export.spec import SPECIALS, check_supported, largest_offset, require_ctranslate2
+from nmt.model import MASKED_LOGIT
 from nmt.run.folder import is_export
+from nmt.runtime.cpus import num_threads
+from nmt.runtime.device_names import parse_device
+from nmt.runtime.files import LARGE, read_text
 
 ENGINES = ("auto", "torch", "ctranslate2")
 WHERE_SAME = "greedy search and stop rule count"
@@ -33,6 +58,192 @@ SAME_RESULT = {
     "beam", "stop_rule", "split", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens",
     "tag", "src", "align",
 }  # fmt: skip
+SUPPORTED_OPTIONS = {
+    "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
+    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "split",
+    "tag", "src",
+}  # fmt: skip
+# CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p
+# near 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a
+# longer one with a higher log-probability would be better. With p = 0, it stops when the first beam
+# has ended.
+BY_LOG_PROB = 1e-9
+
+
+class CTranslate2Engine:
+    """Beam search by CTranslate2; see ``nmt.decoding.engine.Engine``. It cannot score.
+
+    CTranslate2 stops searching a sentence when K hypotheses have ended (stop rule count). This
+    class ranks them by the requested length penalty.
+
+    CTranslate2 has one length limit for a batch; this class sets it to the limit of the longest
+    sentence. If a shorter sentence stops before its own limit, that limit would not have changed
+    the result, because the hypothesis that ended last is always among the K. Otherwise the sentence
+    is searched again, in a batch of sentences of the same length. So a result does not depend on
+    the other sentences of the batch.
+
+    Args:
+        folder: contains CTranslate2's model.
+        codec: of the vocabulary and the segmenter of the folder.
+        metadata: of the folder.
+        device: auto, cpu, cuda or cuda:N.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+        weights_hash: SHA-256 of the model.
+    """
+
+    name = "ctranslate2"
+    precision = "fp32"  # that of the stored weights is part of their hash
+
+    def __init__(
+        self,
+        folder: Path,
+        codec: TextCodec,
+        metadata: Metadata,
+        device: str,
+        workers: int = 1,
+        weights_hash: str = "",
+    ) -> None:
+        library = require_ctranslate2()
+        workers, vocab = check_workers(workers), codec.vocab
+        kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
+        self._hash = f"{text_hash(vocab, codec.segmenter)} {weights_hash}"
+        self.largest_offset = largest_offset(metadata.decode_config)
+        self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
+        self.ids = {token: number for number, token in enumerate(self.tokens)}
+        self.suppressed = [[token] for token in metadata.suppressed_tokens]
+        self.ahead = 2 * workers  # batches, so that no thread waits for the next one
+        # several threads with a batch each are faster than one batch with several threads
+        self.translator = library.Translator(
+            str(folder),
+            device=kind,
+            device_index=index or 0,
+            inter_threads=workers if kind == "cpu" else 1,
+            intra_threads=max(1, num_threads() // workers),
+        )
+        self.device: str = self.translator.device  # cpu or cuda: torch is not loaded
+
+    def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
+        """Check that CTranslate2 supports the options of a call.
+
+        Raises:
+            UserError: it does not support one of them, or not its value.
+        """
+        unsupported = [
+            name.replace("_", "-")
+            for name, field in SearchOptions.model_fields.items()
+            if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
+        ]
+        unsupported += sorted(constraints)
+        if options.stop_rule == "bound" and options.beam > 1:
+            unsupported.append("stop-rule bound")
+        if unsupported:
+            raise UserError(
+                f"engine ctranslate2 does not support {', '.join(unsupported)}",
+                fix="leave the option out, or translate a run folder with --engine torch",
+            )
+        if options.max_len_offset > self.largest_offset:
+            raise UserError(
+                "engine ctranslate2 does not support a max-len-offset above "
+                f"{self.largest_offset:,} with this model",
+                fix="give a smaller one, or translate a run folder with --engine torch",
+            )
+
+    def model_hash(self) -> str:
+        """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
+        return self._hash
+
+    def search(
+        self,
+        inputs: Sequence[SearchInput],
+        options: SearchOptions,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
+    ) -> list[list[Hypothesis]]:
+        """Search inputs; ``stop`` is called before each batch, ``progress`` at the end."""
+        results: list[list[Hypothesis]] = [[] for _ in inputs]
+        by_length = sorted(range(len(inputs)), key=lambda row: -len(inputs[row].ids))
+        beyond_limit = defaultdict(list)
+        batches = iter(_batches(inputs, by_length, options))
+        for row in self._search(inputs, batches, options, results, stop):
+            beyond_limit[len(inputs[row].ids)].append(row)
+        batches = (b for rows in beyond_limit.values() for b in _batches(inputs, rows, options))
+        self._search(inputs, batches, options, results, stop)
+        progress(sum(sentence.part == 0 for sentence in inputs))
+        return [hypotheses[: options.wanted] for hypotheses in results]
+
+    def _search(
+        self,
+        inputs: Sequence[SearchInput],
+        batches: Iterator[Sequence[int]],
+        options: SearchOptions,
+        results: list[list[Hypothesis]],
+        stop: Stop,
+    ) -> list[int]:
+        """Fill in ``results``; return the rows whose search reached or exceeded their own limit."""
+        # CTranslate2 cannot cancel a batch, so only a few are submitted ahead
+        pending: deque[tuple[Sequence[int], list[Any]]] = deque()
+        beyond_limit: list[int] = []
+        while True:
+            for batch in itertools.islice(batches, self.ahead - len(pending)):
+                stop()
+                pending.append((batch, self._submit([inputs[row].ids for row in batch], options)))
+            if not pending:
+                return beyond_limit
+            batch, futures = pending.popleft()
+            longest = len(inputs[batch[0]].ids)
+            for row, future in zip(batch, futures, strict=True):
+                try:
+                    length, result = len(inputs[row].ids), future.result()
+                except RuntimeError as error:
+                    raise MachineError(
+                        f"CTranslate2 failed: {error}",
+                        fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
+                        "--device cpu",
+                    ) from error
+                limit = length + 1 + options.max_len_offset
+                if length < longest and max(map(len, result.hypotheses)) >= limit:
+                    beyond_limit.append(row)
+                else:
+                    results[row] = self._rank(inputs[row].line, result, options)
+
+    def _submit(self, sources: list[np.ndarray], options: SearchOptions) -> list[Any]:
+        return self.translator.translate_batch(
+            [[self.tokens[i] for i in ids] for ids in sources],
+            asynchronous=True,
+            beam_size=options.beam,
+            num_hypotheses=options.beam,
+            length_penalty=BY_LOG_PROB,
+            max_input_length=0,
+            max_decoding_length=len(sources[0]) + 1 + options.max_len_offset,
+            no_repeat_ngram_size=options.no_repeat_ngram,
+            disable_unk=not options.allow_unk,
+            suppress_sequences=self.suppressed or None,
+            return_scores=True,
+            return_end_token=True,
+        )
+
+    def _rank(self, line: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
+        hypotheses = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = [self.ids[token] for token in tokens]
+            log_prob = score * len(ids) ** BY_LOG_PROB
+            finished = ids[-1] == EOS
+            ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
+            if math.isnan(log_prob):
+                raise NonFiniteScores(line)
+            # if fewer hypotheses than beams exist, the other beams hold masked tokens
+            if log_prob > MASKED_LOGIT / 2:
+                ids = ids[: len(ids) - finished]
+                hypotheses.append(Hypothesis(ids, log_prob, ranked_by, finished))
+        return sorted(hypotheses, key=lambda h: -h.score)
+
+
+def _batches(
+    inputs: Sequence[SearchInput], rows: Sequence[int], options: SearchOptions
+) -> list[Sequence[int]]:
+    """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
+    sizes = [(len(inputs[row].ids) + 1) * options.beam for row in rows]
+    return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]
 
 
 class AutoEngine:
@@ -85,7 +296,6 @@ class AutoEngine:
         Raises:
             NmtError: CTranslate2 is not installed or does not support the model or the device.
         """
-        from nmt.export.folder import export
         from nmt.model.transformer import Transformer
 
         translator, engine = self._translator, self._torch
@@ -134,6 +344,82 @@ def cache_folder() -> Path:
     """Return the folder of automatic exports, below XDG_CACHE_HOME or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "nmt" / "ctranslate2"
+
+
+# ---------------------------------------------------------------- loading
+
+
+def load_exported(
+    path: str | Path,
+    device: str = "auto",
+    checkpoint: str = "best",
+    workers: int = 1,
+    reverse: Translator | None = None,
+) -> Translator:
+    """Return a translator that searches with CTranslate2.
+
+    Args:
+        path: a folder that nmt-export wrote; or a run folder, for a temporary export.
+        device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
+        checkpoint: of a run folder.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+        reverse: see ``Translator``.
+
+    Raises:
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is
+            damaged, or it is neither an exported folder nor a run folder.
+    """
+    require_ctranslate2()
+    if is_export(Path(path)):
+        if checkpoint != "best":
+            raise UserError(
+                "an exported folder contains a single checkpoint",
+                at="--checkpoint",
+                fix="pass --checkpoint to nmt-export, or translate the run folder",
+            )
+        return _load(Path(path), device, str(path), workers, reverse)
+    original = Translator.load(path, "cpu", checkpoint)
+    check_supported(original.transformer.config)
+    with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
+        write_folder(original, Path(folder), None)
+        return _load(Path(folder), device, original.info.source, workers, reverse)
+
+
+def _load(
+    folder: Path, device: str, source: str | None, workers: int, reverse: Translator | None
+) -> Translator:
+    """Return the translator of an exported folder, which may be deleted afterwards."""
+    weights_hash = verify_files(folder)
+    metadata = read_metadata(folder)
+    codec = TextCodec(
+        load_segmenter(folder),
+        Vocab.load(folder),
+        metadata.src,
+        metadata.tgt,
+        UsualLine(**metadata.usual_line),
+        metadata.tag_targets,
+    )
+    try:
+        tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
+        engine = CTranslate2Engine(folder, codec, metadata, device, workers, weights_hash)
+        if tokens != engine.tokens:
+            raise ValueError("vocab.txt and shared_vocabulary.json differ")
+    except (OSError, ValueError, RuntimeError, RecursionError) as error:
+        raise UserError(
+            f"CTranslate2's model cannot be read: {error}",
+            at=str(folder),
+            fix="export the run again with nmt-export",
+        ) from error
+    if metadata.quantization:
+        print(
+            f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
+            f"in {engine.translator.compute_type} on this {engine.device}",
+            file=sys.stderr,
+        )
+    # the only stop rule of CTranslate2
+    decode = metadata.decode_config.model_copy(update={"stop_rule": "count"})
+    info = ModelInfo(decode, source, metadata.always_tagged, metadata.sources)
+    return Translator(engine, codec, info, reverse)
 
 
 def load_translator(

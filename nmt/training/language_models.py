@@ -24,7 +24,7 @@ from nmt.data.vocab import MASK, SPECIALS, UNK
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
-from nmt.scoring import Score
+from nmt.scoring.metrics import Score
 from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
 from nmt.training.task import (
     BatchT,

@@ -19,8 +19,8 @@ from nmt.decoding.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
 from nmt.runtime.files import write_atomic
-from nmt.scoring import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.language import language_of_text
+from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.systems import words_file
 from nmt.training.loss import label_smoothed_loss, perplexity
 from nmt.training.task import Evaluation, Stopped

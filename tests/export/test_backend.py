@@ -17,9 +17,8 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.backend import CTranslate2Engine, load_exported
-from nmt.export.folder import export
-from nmt.export.metadata import read_metadata
+from nmt.export.engines import CTranslate2Engine, load_exported
+from nmt.export.folder import export, read_metadata
 from tests.export.cases import ids, made, their_search
 
 pytest.importorskip("ctranslate2")

@@ -19,8 +19,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.backend import load_exported
-from nmt.export.engines import load_translator
+from nmt.export.engines import load_exported, load_translator
 from tests.export.cases import made, pairs, run_folder
 from tests.toy import lines_of_digits
 from tests.trained import LONGEST
@@ -145,7 +144,7 @@ def test_unsupported_options_are_named(
     with pytest.raises(UserError, match="does not support stop-rule bound"):
         moved.translate(LINES, beam=2, stop_rule="bound")
     supported = {"beam", "max_len_offset", "stop_rule"}
-    monkeypatch.setattr("nmt.export.backend.SUPPORTED_OPTIONS", supported)
+    monkeypatch.setattr("nmt.export.engines.SUPPORTED_OPTIONS", supported)
     moved.translate(LINES, beam=2)
     with pytest.raises(UserError, match=r"does not support length-alpha, n-best"):
         moved.stream(LINES, n_best=2, length_alpha=1)

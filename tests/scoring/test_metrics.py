@@ -13,8 +13,14 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import METRICS, RESAMPLES, score, sentence_scores, tokenized_bleu
-from nmt.scoring.metrics import bleu_tokenizer
+from nmt.scoring.metrics import (
+    METRICS,
+    RESAMPLES,
+    bleu_tokenizer,
+    score,
+    sentence_scores,
+    tokenized_bleu,
+)
 from tests.scoring.texts import hypothesis, reference
 
 CHINESE = ["我想看书。", "他走了 3 公里", "", "你好世界"]

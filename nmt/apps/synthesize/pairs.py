@@ -154,7 +154,7 @@ class SyntheticCorpus:
         """
         from nmt.config.recipe import DecodeConfig
         from nmt.decoding.options import as_flag, search_options
-        from nmt.export.metadata import read_metadata
+        from nmt.export.folder import read_metadata
         from nmt.run.folder import RunFolder, is_export
 
         run = Path(args.run[0])
