@@ -57,13 +57,12 @@ def logits_processors(
 
 
 class Prefix:
-    """Forces each hypothesis to begin with given tokens, even if they are banned.
+    """Forces each hypothesis to begin with a prefix, even if its tokens are banned.
 
-    The tokens are scored like others.
+    The tokens are scored like others. An empty prefix leaves a sentence free from the start.
     """
 
     def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
-        """``prefixes``: [S], empty = free from the start."""
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self.tokens = torch.tensor(rows, dtype=torch.int64, device=device)  # [S, longest]
@@ -187,17 +186,16 @@ class RequiredPhrases:
     paper in two ways. The slots of the beam go to the hypotheses in turn, one for each amount of
     progress, the furthest first. When the length limit leaves just enough tokens, only tokens that
     make progress are allowed, so every phrase that fits is produced.
+
+    Args:
+        requirements: [S]; without phrases = the plain search for this sentence.
+        strings: [V], of the types, as ``PieceStrings.text``.
+        max_len: [S] int64, the most tokens of each output, including EOS.
     """
 
     def __init__(
         self, requirements: Sequence[Requirement], strings: Sequence[str], max_len: Tensor
     ) -> None:
-        """
-        Args:
-            requirements: [S]; without phrases = the plain search for this sentence.
-            strings: [V], of the types, as ``PieceStrings.text``.
-            max_len: [S] int64, the most tokens of each output, including EOS.
-        """
         self._requirements = requirements
         self._begins = torch.tensor([text.startswith(" ") for text in strings])
         self._ends = torch.tensor([text.endswith(" ") for text in strings])

@@ -345,8 +345,7 @@ def _split_ended(
     Among the K best, those that have not ended get the score -inf, except at the length limit.
 
     Args:
-        beams: [B, 2K], continuations in the order of their scores.
-        parents: [B, 2K].
+        beams, parents: [B, 2K], continuations in the order of their scores.
         at_limit: [B] bool.
     """
     best = beams.of_columns(slice(beam))
@@ -366,10 +365,8 @@ def ranked(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
 
 
 def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None:
-    columns = (beams.ids, beams.log_prob, beams.score, beams.finished)
-    for sentence, *values in zip(
-        beams.sentence.tolist(), *(column.tolist() for column in columns), strict=True
-    ):
+    tensors = (beams.sentence, beams.ids, beams.log_prob, beams.score, beams.finished)
+    for sentence, *values in zip(*(tensor.tolist() for tensor in tensors), strict=True):
         for ids, log_prob, score, finished in list(zip(*values, strict=True))[:n_best]:
             if score > -torch.inf:
                 without_eos = ids[: ids.index(EOS)] if finished else ids

@@ -121,11 +121,11 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in inputs]
         ordered = [inputs[row] for row in order]
         sizes = [(len(sentence.ids) + 1) * options.beam for sentence in ordered]
-        on_cpu = self.device.type == "cpu"
+        on_cpu, size = self.device.type == "cpu", sum(sizes)
         if on_cpu:
-            kernels.load_if_worthwhile(sum(sizes))
-        large = len(inputs) > 1 and sum(sizes) >= MIN_PARALLEL_SIZE
-        if large and on_cpu and self.workers > 1 and CAN_FORK:
+            kernels.load_if_worthwhile(size)
+        in_workers = on_cpu and self.workers > 1 and CAN_FORK
+        if in_workers and len(inputs) > 1 and size >= MIN_PARALLEL_SIZE:
             batches = self._search_in_workers(ordered, sizes, options, stop)
         else:
             search = functools.partial(self._search_batch, options=options, stop=stop)

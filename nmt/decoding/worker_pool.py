@@ -217,7 +217,7 @@ def _deferred_signals() -> Iterator[None]:
 def _serve(
     function: Callable[[Job], Result], connection: Connection, inherited: Sequence[Connection]
 ) -> None:
-    """Run in a worker: apply the function to each job until the parent ends."""
+    """Apply the function to each job until the parent ends."""
     import torch
 
     for other in inherited:

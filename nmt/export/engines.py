@@ -83,9 +83,7 @@ class CTranslate2Engine:
     the other sentences of the batch.
 
     Args:
-        folder: contains CTranslate2's model.
-        codec: of the vocabulary and the segmenter of the folder.
-        metadata: of the folder.
+        folder: contains CTranslate2's model; ``codec`` and ``metadata`` belong to it.
         device: auto, cpu, cuda or cuda:N.
         workers: batches that are searched at the same time on a CPU, each by a thread.
         weights_hash: SHA-256 of the model.
@@ -112,7 +110,7 @@ class CTranslate2Engine:
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.suppressed = [[token] for token in metadata.suppressed_tokens]
         self.ahead = 2 * workers  # batches, so that no thread waits for the next one
-        # several threads with a batch each are faster than one batch with several threads
+        # several translators of one thread each are faster than one of several threads
         self.translator = library.Translator(
             str(folder),
             device=kind,
@@ -123,11 +121,7 @@ class CTranslate2Engine:
         self.device: str = self.translator.device  # cpu or cuda: torch is not loaded
 
     def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
-        """Check that CTranslate2 supports the options of a call.
-
-        Raises:
-            UserError: it does not support one of them, or not its value.
-        """
+        """Raise a UserError if CTranslate2 does not support an option, or its value."""
         unsupported = [
             name.replace("_", "-")
             for name, field in SearchOptions.model_fields.items()
@@ -291,11 +285,7 @@ class AutoEngine:
             return None
 
     def _export(self) -> CTranslate2Engine:
-        """Return CTranslate2 with the cached export, which is made if it is missing.
-
-        Raises:
-            NmtError: CTranslate2 is not installed or does not support the model or the device.
-        """
+        """Return CTranslate2 with the cached export, which is made if it is missing."""
         from nmt.model.transformer import Transformer
 
         translator, engine = self._translator, self._torch
