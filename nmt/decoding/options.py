@@ -122,6 +122,12 @@ class SearchOptions(DecodeConfig):
         """The number of hypotheses that the search must find for each line."""
         return self.candidates if self.reranks else self.n_best
 
+    @property
+    def changed(self) -> set[str]:
+        """The names of the options that do not have their defaults."""
+        fields = SearchOptions.model_fields.items()
+        return {name for name, field in fields if getattr(self, name) != field.default}
+
 
 # option -> the options of which it requires one
 REQUIRES = {
@@ -222,9 +228,7 @@ def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
 def _check_combinations(
     options: SearchOptions, given: dict[str, Any], constraints: Set[str], spell: Spell
 ) -> None:
-    default = {name: field.default for name, field in SearchOptions.model_fields.items()}
-    on = {name for name in given if name == "beam" or getattr(options, name) != default[name]}
-    on |= constraints
+    on = ((options.changed | {"beam"}) & given.keys()) | constraints
     for pair, reason in EXCLUDES.items():
         if on.issuperset(pair):
             first, second = map(spell, pair)

@@ -122,11 +122,8 @@ class CTranslate2Engine:
 
     def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
         """Raise a UserError if CTranslate2 does not support an option, or its value."""
-        unsupported = [
-            name.replace("_", "-")
-            for name, field in SearchOptions.model_fields.items()
-            if name not in SUPPORTED_OPTIONS and getattr(options, name) != field.get_default()
-        ]
+        refused = options.changed - SUPPORTED_OPTIONS
+        unsupported = [n.replace("_", "-") for n in SearchOptions.model_fields if n in refused]
         unsupported += sorted(constraints)
         if options.stop_rule == "bound" and options.beam > 1:
             unsupported.append("stop-rule bound")
@@ -320,14 +317,9 @@ def _is_intact(folder: Path) -> bool:
 
 def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
     """Return whether both engines find the same hypothesis of each input."""
-    changed = {
-        name
-        for name, field in SearchOptions.model_fields.items()
-        if getattr(options, name) != field.get_default()
-    }
     free = not any(i.prefix.ids or i.require or i.forbid for i in inputs)
     same_rule = options.beam == 1 or options.stop_rule == "count"
-    return same_rule and changed <= SAME_RESULT and free
+    return same_rule and options.changed <= SAME_RESULT and free
 
 
 def cache_folder() -> Path:
