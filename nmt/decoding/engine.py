@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -21,12 +22,18 @@ Number = TypeVar("Number", "torch.Tensor", float)
 EncodedPair: TypeAlias = tuple[np.ndarray, np.ndarray, int]
 Stop: TypeAlias = Callable[[], None]  # called between two steps; may raise an exception to stop
 Progress: TypeAlias = Callable[[int], None]  # called with the number of lines a step has finished
+Runs: TypeAlias = str | Path | Sequence[str | Path]  # a run folder, or several as an ensemble
 
 NO_PIECES = TargetPieces()
 
 
 def ignore(*_: object) -> None:
     """Do nothing: the default of ``stop`` and ``progress``."""
+
+
+def listed(runs: Runs | None) -> Sequence[str | Path]:
+    """Return run folders as a list."""
+    return [runs] if isinstance(runs, str | Path) else runs or []
 
 
 @dataclass(frozen=True)

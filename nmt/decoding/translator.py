@@ -8,8 +8,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from nmt.decoding import rerank
 from nmt.decoding.batching import read_chunks, without_first
@@ -22,11 +21,13 @@ from nmt.decoding.engine import (
     ModelInfo,
     NonFiniteScores,
     Progress,
+    Runs,
     Scorer,
     SearchInput,
     Stop,
     ignore,
     length_penalty,
+    listed,
 )
 from nmt.decoding.options import (
     DEFAULT_REVERSE_WEIGHT,
@@ -43,12 +44,6 @@ if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
-Runs: TypeAlias = "str | Path | Sequence[str | Path]"  # a run folder, or several as an ensemble
-
-
-def listed(runs: Runs | None) -> Sequence[str | Path]:
-    """Return run folders as a list."""
-    return [runs] if isinstance(runs, str | Path) else runs or []
 
 
 class Translator:

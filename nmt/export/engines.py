@@ -34,13 +34,15 @@ from nmt.decoding.engine import (
     ModelInfo,
     NonFiniteScores,
     Progress,
+    Runs,
     SearchInput,
     Stop,
     ignore,
     length_penalty,
+    listed,
 )
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Runs, Translator, listed
+from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.export.folder import Metadata, export, read_metadata, verify_files, write_folder
