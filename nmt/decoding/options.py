@@ -114,13 +114,19 @@ class SearchOptions(DecodeConfig):
 
     @property
     def reranks(self) -> bool:
-        """Return whether the best hypothesis of a search may not be the translation."""
+        """Whether the best hypothesis of a search may not be the translation."""
         return self.mbr is not None or self.reverse_weight > 0
 
     @property
     def wanted(self) -> int:
-        """Return the number of hypotheses that the search must find for each line."""
+        """The number of hypotheses that the search must find for each line."""
         return self.candidates if self.reranks else self.n_best
+
+    @property
+    def changed(self) -> set[str]:
+        """The names of the options that do not have their defaults."""
+        fields = SearchOptions.model_fields.items()
+        return {name for name, field in fields if getattr(self, name) != field.default}
 
 
 # option -> the options of which it requires one
@@ -180,32 +186,28 @@ def search_options(
         raise UserError(f"{spell('forbid_all')}: a phrase is blank", fix="remove it")
     _check_combinations(options, given, constraints, spell)
     wanted = options.wanted
+    candidates, beam_name = spell("candidates"), spell("beam")
     if options.n_best > wanted:
         raise UserError(
-            f"{spell('n_best')} ({options.n_best}) must not exceed {spell('candidates')} "
-            f"({wanted})",
-            fix=f"set {spell('candidates')} to at least {options.n_best}",
+            f"{spell('n_best')} ({options.n_best}) must not exceed {candidates} ({wanted})",
+            fix=f"set {candidates} to at least {options.n_best}",
         )
     if options.sample:  # every beam is a sample
         return options.model_copy(update={"beam": wanted})
-    beam = options.beam
-    if wanted > beam:
-        if "beam" in given:
-            needs = "candidates" if options.reranks else "n_best"
-            raise UserError(
-                f"{spell(needs)} ({wanted}) must not exceed {spell('beam')} ({beam})",
-                fix=f"set {spell('beam')} to at least {wanted}",
-            )
-        beam = wanted
-    if beam % options.groups:
-        if "beam" in given:
-            raise UserError(
-                f"{spell('beam')} ({beam}) is not a multiple of {spell('groups')} "
-                f"({options.groups})",
-                fix=f"set {spell('beam')} to a multiple of {options.groups}",
-            )
-        beam += options.groups - beam % options.groups
-    return options.model_copy(update={"beam": beam})
+    beam, groups = options.beam, options.groups
+    if wanted > beam and "beam" in given:
+        needs = candidates if options.reranks else spell("n_best")
+        raise UserError(
+            f"{needs} ({wanted}) must not exceed {beam_name} ({beam})",
+            fix=f"set {beam_name} to at least {wanted}",
+        )
+    beam = max(beam, wanted)
+    if beam % groups and "beam" in given:
+        raise UserError(
+            f"{beam_name} ({beam}) is not a multiple of {spell('groups')} ({groups})",
+            fix=f"set {beam_name} to a multiple of {groups}",
+        )
+    return options.model_copy(update={"beam": -(-beam // groups) * groups})
 
 
 def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
@@ -219,23 +221,14 @@ def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
     """
     for name, value in given.items():
         if value is not None and name not in SCORING_OPTIONS:
-            raise UserError(
-                f"{spell(name)} does not apply to given translations",
-                fix=f"leave {spell(name)} out",
-            )
+            what = f"{spell(name)} does not apply to given translations"
+            raise UserError(what, fix=f"leave {spell(name)} out")
 
 
 def _check_combinations(
     options: SearchOptions, given: dict[str, Any], constraints: Set[str], spell: Spell
 ) -> None:
-    """Check which options are given together.
-
-    Raises:
-        UserError: two options exclude each other, or one is given without the option it requires.
-    """
-    default = {name: field.default for name, field in SearchOptions.model_fields.items()}
-    on = {name for name in given if name == "beam" or getattr(options, name) != default[name]}
-    on |= constraints
+    on = ((options.changed | {"beam"}) & given.keys()) | constraints
     for pair, reason in EXCLUDES.items():
         if on.issuperset(pair):
             first, second = map(spell, pair)
@@ -246,10 +239,9 @@ def _check_combinations(
             )
     for name, needed in REQUIRES.items():
         if name in given and on.isdisjoint(needed):
-            choice = " or ".join(map(spell, needed))
+            option, choice = spell(name), " or ".join(map(spell, needed))
             raise UserError(
-                f"{spell(name)} requires {choice}",
-                fix=f"add {choice}, or leave {spell(name)} out",
+                f"{option} requires {choice}", fix=f"add {choice}, or leave {option} out"
             )
 
 

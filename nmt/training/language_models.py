@@ -33,7 +33,7 @@ from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
-from nmt.scoring import Score
+from nmt.scoring.metrics import Score
 from nmt.training.loss import perplexity
 from nmt.training.task import (
     BatchT,

@@ -27,7 +27,7 @@ from nmt.model.base import ModelBase
 from nmt.model.cpu.attention import use_kernels
 from nmt.run.results import format_number
 from nmt.runtime.device import autocast
-from nmt.scoring import Score
+from nmt.scoring.metrics import Score
 from nmt.scoring.systems import set_file
 from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
 

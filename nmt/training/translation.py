@@ -26,8 +26,8 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
 from nmt.runtime.files import write_atomic
-from nmt.scoring import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.language import language_of_text
+from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.systems import words_file
 from nmt.training.loss import LossSums, label_smoothed_loss
 from nmt.training.task import (

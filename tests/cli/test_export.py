@@ -20,7 +20,7 @@ from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
-from nmt.export.backend import load_exported
+from nmt.export.engines import load_exported
 from tests.decoding.untrained import learned
 from tests.export.cases import made, pairs, run_folder
 

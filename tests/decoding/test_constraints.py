@@ -19,7 +19,7 @@ from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import LineConstraints, PieceStrings, Requirement, Symbol
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis
 from nmt.decoding.logits_processors import BannedPhrases, PhraseMatcher, RequiredPhrases
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator

@@ -17,7 +17,7 @@ from nmt.apps.evaluate import command as score
 from nmt.apps.serve import command as serve
 from nmt.cli import average, export, train, translate
 from nmt.errors import MachineError, UserError
-from nmt.export import metadata
+from nmt.export import folder
 from nmt.export.engines import load_translator
 from nmt.run import manifest
 from nmt.run.checkpoint import load_checkpoint
@@ -185,7 +185,7 @@ def test_a_sparse_file_larger_than_the_memory_is_refused(run, model, monkeypatch
         load_translator(run)
     with pytest.raises(MachineError, match=r"model\.bin: has .* of memory are free"):
         load_translator(model, "cpu")
-    assert manifest.require_room is metadata.require_room
+    assert manifest.require_room is folder.require_room
 
 
 HASHED = ["model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",

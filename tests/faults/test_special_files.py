@@ -19,8 +19,8 @@ from nmt.data.text import read_lines
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.export.backend import load_exported
-from nmt.export.metadata import read_metadata
+from nmt.export.engines import load_exported
+from nmt.export.folder import read_metadata
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.run.results import read_metrics, read_summary

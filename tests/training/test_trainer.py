@@ -25,7 +25,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.manifest import IntervalState
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
-from nmt.scoring import Score
+from nmt.scoring.metrics import Score
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
 from nmt.training.language_models import TextEvaluation

@@ -133,7 +133,7 @@ def _check_options(args: argparse.Namespace) -> None:
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
-    from nmt.export.metadata import read_metadata
+    from nmt.export.folder import read_metadata
     from nmt.run.folder import RunFolder, is_export
 
     run = Path(args.run[0])

@@ -19,7 +19,7 @@ from nmt.apps.evaluate.report import join_documents, read_documents
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import RunError, UserError
-from nmt.scoring import score
+from nmt.scoring.metrics import score
 from nmt.scoring.systems import from_files, from_runs
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference

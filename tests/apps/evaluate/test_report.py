@@ -8,7 +8,7 @@ import pytest
 
 from nmt.apps.evaluate.report import COLUMNS, report
 from nmt.errors import UserError
-from nmt.scoring import METRICS, score, tokenized_bleu
+from nmt.scoring.metrics import METRICS, score, tokenized_bleu
 from nmt.scoring.systems import Systems
 from tests.scoring.texts import hypothesis, reference
 

@@ -29,7 +29,7 @@ from nmt.config.load import load_recipe
 from nmt.errors import UserError
 from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT
-from nmt.scoring import score
+from nmt.scoring.metrics import score
 from tests.apps.sweep import forked
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
