@@ -27,6 +27,7 @@ from nmt.runtime import memory
 from tests.run_cases import forget_recipe, resign
 from tests.toy import toy_corpus, toy_recipe
 
+
 @pytest.fixture
 def run(short_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(short_run, tmp_path / "run"))
