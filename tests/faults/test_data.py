@@ -502,6 +502,7 @@ def test_unwritable_cache_is_made_in_a_temporary_folder(corpus: Corpus, monkeypa
     assert "removed when the command ends" in message[0]
 
 
+@pytest.mark.slow
 def test_temporary_cache_is_removed_at_the_end(corpus: Corpus):
     """The command leaves nothing in the temporary folder."""
     corpus.write(".cache", "in the way")

@@ -151,10 +151,10 @@ def test_tensors_of_another_type_are_refused(run):
 
 
 def test_a_model_larger_than_its_checkpoint_is_never_allocated(run, monkeypatch):
-    """config.yaml of a stranger: 1,000 layers of dim 16,384, and a checkpoint without a recipe."""
+    """config.yaml of a stranger: 100 layers of dim 16,384, and a checkpoint without a recipe."""
     forget_recipe(run)
     edit(run, "dim: 16\n", "dim: 16384\n")
-    edit(run, "enc_layers: 1\n", "enc_layers: 1000\n")
+    edit(run, "enc_layers: 1\n", "enc_layers: 100\n")
     made: list[int] = []
     real = torch.nn.Parameter.__new__
 
