@@ -22,7 +22,7 @@ from tests import final_reports
 from tests.toy import toy_corpus, toy_recipe
 
 UPDATES = 12  # three validations; about one and a half passes over the data
-# and what depends on times: hashes, and whether somebody edits a file of the checkout meanwhile
+# times and what follows from them: hashes, and the commit, because somebody may edit meanwhile
 TIMES = {"seconds", "hours", "tokens_per_second", "seconds_left", "sha256", "commit"}
 TRAINING: dict[str, Any] = {
     "data": {"batch_tokens": 128},
