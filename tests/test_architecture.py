@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -55,11 +56,17 @@ def floor(name: str) -> int:
     return FLOORS[name]
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Return the modules of nmt that a file imports when it is loaded."""
     known = {module(p) for p in FILES}
     found = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     typing_only = {
         id(inner)
         for node in ast.walk(tree)
@@ -125,10 +132,9 @@ def test_text_packages_load_without_torch(name: str):
         if path in seen:
             continue
         seen.add(path)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {
             n.module if isinstance(n, ast.ImportFrom) else n.names[0].name
-            for n in tree.body
+            for n in tree_of(path).body
             if isinstance(n, (ast.Import, ast.ImportFrom))
         }
         assert not {n for n in names if n and n.split(".")[0] == "torch"}, path

@@ -45,7 +45,10 @@ def outcome(act) -> str | None:
 # --- killed, at any step and any byte -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("update", [2, 1], ids=["a new update", "the same update again"])
+@pytest.mark.parametrize(
+    "update",
+    [pytest.param(2, id="new"), pytest.param(1, id="the same again", marks=pytest.mark.slow)],
+)
 def test_sigkill_at_every_step_of_a_save(tmp_path, update):
     with TrainingFolder(tmp_path / "counted", RECIPE) as run:
         save(run, 1, best=1)

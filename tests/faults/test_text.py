@@ -222,8 +222,9 @@ def test_file_that_is_not_a_model_is_an_error(tmp_path: Path, data: bytes | None
     path = tmp_path / "spm.model"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         segmenter(SentencePieceConfig(model=str(path)))
+    assert "segment.model" in str(error.value)
     with pytest.raises(UserError, match="Is a directory"):
         segmenter(SentencePieceConfig(model=str(tmp_path)))
 
