@@ -101,11 +101,6 @@ def key(default: Any, source: str, form: str | None = None, **limits: Any) -> An
     return Field(default, json_schema_extra=extra, **limits)
 
 
-def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
-    """Return a field as ``key`` does, with its meaning as an argument."""
-    return key(default, source, form, description=meaning, **limits)
-
-
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the keys of a group under the names that a recipe uses."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
@@ -118,8 +113,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
         if issubclass(parent, ConfigBase):
             texts |= _texts_below_keys(parent.__module__).get(parent.__name__, {})
     fields = model.model_fields.items()
-    meant = {f.alias or name: f.description or texts.get(name) for name, f in fields}
-    return {key: meaning for key, meaning in meant.items() if meaning}
+    return {f.alias or name: texts[name] for name, f in fields if name in texts}
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from nmt.config.errors import allowed
 from nmt.config.recipe import DecodeConfig
-from nmt.config.schema import option
+from nmt.config.schema import key
 from nmt.data.text import clean_line
 from nmt.errors import UserError
 
@@ -24,93 +24,49 @@ DEFAULT_REVERSE_WEIGHT = 0.5  # of a reverse model that is given without a weigh
 class SearchOptions(DecodeConfig):
     """The recipe's ``decode`` keys, and options that a recipe does not have."""
 
-    n_best: int = option(
-        1,
-        "translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY ||| "
-        "SCORE; --json is for texts that may contain |||",
-        "O",
-        ge=1,
-        le=1000,
-    )
-    sample: bool = option(
-        False, "draw each piece at random from the model's probabilities, without a search", "O"
-    )
-    temperature: float = option(
-        1.0, "divisor of the logits before sampling; above 1, samples vary more", "O", gt=0
-    )
-    top_k: int | None = option(
-        None, "sample from this number of most likely tokens", "Fan 2018", ge=1, le=1_000_000
-    )
-    top_p: float | None = option(
-        None,
-        "sample from the most likely tokens whose probabilities together reach this",
-        "Holtzman 2020",
-        gt=0,
-        le=1,
-    )
-    seed: int = option(1, "seed of the samples", "O", ge=0, le=2**63 - 1)
-    groups: int = option(
-        1,
-        "number of groups that the beam is split into (diverse beam search); 1 = off",
-        "Vijayakumar 2016",
-        ge=1,
-        le=1000,
-    )
-    diversity: float = option(
-        0.5,
-        "penalty on the log-probability of a token for each earlier group that has it at the same "
-        "position",
-        "Vijayakumar 2016",
-        ge=0,
-    )
-    no_repeat_ngram: int = option(
-        0, "no sequence of this many pieces occurs twice; 0 = off", "Paulus 2018", ge=0, le=1000
-    )
-    forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
-    split: Literal["auto", "line"] = option(
-        "auto",
-        "auto = translate a line with more sentences than usual in the training data sentence by "
-        "sentence; line = translate each line as a whole; default: auto",
-        "O",
-    )
-    tag: str | None = option(
-        None,
-        "tag to put before each source, such as <2es>; an entry of data.train must have this tag",
-        "Johnson 2017",
-    )
-    src: str | None = option(
-        None,
-        "language of the input, for the rules of the tokenizer, if data.train has several source "
-        "languages; none = src of the recipe",
-        "O",
-        pattern=r"^[A-Za-z0-9_-]+$",
-    )
-    token_scores: bool = option(
-        False, "write one JSON object per translation, with the log-probability of each piece", "O"
-    )
-    align: bool = option(
-        False, "add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2", "Garg 2019"
-    )
-    mbr: Literal["chrf", "bleu"] | None = option(
-        None,
-        "output the candidate with the highest average similarity to all candidates, by this "
-        "metric",
-        "Kumar 2004",
-    )
-    reverse_weight: float = option(
-        0.0,
-        "weight of the score of the source given the candidate, by a model of the reverse "
-        "direction, next to 1 for the score of the candidate; 0 = off",
-        "Yee 2019",
-        ge=0,
-        le=1000,
-    )
-    reverse_tag: str | None = option(
-        None, "tag that the reverse model needs for the source language, such as <2gl>", "O"
-    )
-    candidates: int = option(
-        16, "number of candidates that mbr or a reverse model compares", "O", ge=2, le=1000
-    )
+    n_best: int = key(1, "O", ge=1, le=1000)
+    """translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY |||
+    SCORE; --json is for texts that may contain |||"""
+    sample: bool = key(False, "O")
+    """draw each piece at random from the model's probabilities, without a search"""
+    temperature: float = key(1.0, "O", gt=0)
+    """divisor of the logits before sampling; above 1, samples vary more"""
+    top_k: int | None = key(None, "Fan 2018", ge=1, le=1_000_000)
+    """sample from this number of most likely tokens"""
+    top_p: float | None = key(None, "Holtzman 2020", gt=0, le=1)
+    """sample from the most likely tokens whose probabilities together reach this"""
+    seed: int = key(1, "O", ge=0, le=2**63 - 1)
+    """seed of the samples"""
+    groups: int = key(1, "Vijayakumar 2016", ge=1, le=1000)
+    """number of groups that the beam is split into (diverse beam search); 1 = off"""
+    diversity: float = key(0.5, "Vijayakumar 2016", ge=0)
+    """penalty on the log-probability of a token for each earlier group that has it at the same
+    position"""
+    no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
+    """no sequence of this many pieces occurs twice; 0 = off"""
+    forbid_all: tuple[str, ...] = key((), "O")
+    """phrases that no translation may contain"""
+    split: Literal["auto", "line"] = key("auto", "O")
+    """auto = translate a line with more sentences than usual in the training data sentence by
+    sentence; line = translate each line as a whole; default: auto"""
+    tag: str | None = key(None, "Johnson 2017")
+    """tag to put before each source, such as <2es>; an entry of data.train must have this tag"""
+    src: str | None = key(None, "O", pattern=r"^[A-Za-z0-9_-]+$")
+    """language of the input, for the rules of the tokenizer, if data.train has several source
+    languages; none = src of the recipe"""
+    token_scores: bool = key(False, "O")
+    """write one JSON object per translation, with the log-probability of each piece"""
+    align: bool = key(False, "Garg 2019")
+    """add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2"""
+    mbr: Literal["chrf", "bleu"] | None = key(None, "Kumar 2004")
+    """output the candidate with the highest average similarity to all candidates, by this metric"""
+    reverse_weight: float = key(0.0, "Yee 2019", ge=0, le=1000)
+    """weight of the score of the source given the candidate, by a model of the reverse direction,
+    next to 1 for the score of the candidate; 0 = off"""
+    reverse_tag: str | None = key(None, "O")
+    """tag that the reverse model needs for the source language, such as <2gl>"""
+    candidates: int = key(16, "O", ge=2, le=1000)
+    """number of candidates that mbr or a reverse model compares"""
 
     @property
     def reranks(self) -> bool:

@@ -41,7 +41,7 @@ from nmt.config.load import (
 )
 from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, option
+from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of
 from nmt.config.yaml import Document, KeyPath, Place, Problem
 from nmt.errors import UserError
 
@@ -59,37 +59,32 @@ CORPUS_KEYS = ("src", "tgt", "data", "segment")
 class Paper(ConfigBase):
     """What a paper prints for a variant."""
 
-    dev: Figure = option(None, "score on dev, of the metric score.select_by", "T tables 2, 4, 5")
-    test: Figure = option(None, "tokenized BLEU on test", "T tables 3, 6, 7")
-    ppl: Figure = option(None, "perplexity on dev", "N")
+    dev: Figure = key(None, "T tables 2, 4, 5")
+    """score on dev, of the metric score.select_by"""
+    test: Figure = key(None, "T tables 3, 6, 7")
+    """tokenized BLEU on test"""
+    ppl: Figure = key(None, "N")
+    """perplexity on dev"""
 
 
 class VariantKeys(ConfigBase):
     """Keys of a variant besides the recipe keys that it changes."""
 
-    about: str = option(..., "description of the variant in one line", "O", min_length=1)
-    paper: Paper | None = option(
-        None, "figures that a paper prints for the variant: dev, test, ppl", "O"
-    )
+    about: str = key(..., "O", min_length=1)
+    """description of the variant in one line"""
+    paper: Paper | None = key(None, "O")
+    """figures that a paper prints for the variant: dev, test, ppl"""
 
 
 class Budget(ConfigBase):
     """What each run of a sweep may use; with both keys, training ends at the first limit."""
 
-    hours: float | None = option(
-        None,
-        "hours of training; sets time_limit, which ends a run and does not change its schedule",
-        "O",
-        gt=0,
-    )
-    tokens: float | None = option(
-        None,
-        "tokens of training: updates x data.batch_tokens x optim.accumulate; sets "
-        "schedule.total_updates of a linear schedule, which the recipe may then omit, and "
-        "train.max_validations with other schedules",
-        "O",
-        gt=0,
-    )
+    hours: float | None = key(None, "O", gt=0)
+    """hours of training; sets time_limit, which ends a run and does not change its schedule"""
+    tokens: float | None = key(None, "O", gt=0)
+    """tokens of training: updates x data.batch_tokens x optim.accumulate; sets
+    schedule.total_updates of a linear schedule, which the recipe may then omit, and
+    train.max_validations with other schedules"""
 
     def _broken_rules(self) -> Iterator[str]:
         if self.hours is self.tokens is None:
@@ -105,10 +100,14 @@ class Budget(ConfigBase):
 class Range(ConfigBase):
     """The values that a search tries for a key."""
 
-    low: float = option(..., "lowest value", "O")
-    high: float = option(..., "highest value", "O")
-    log: bool = option(False, "true = uniform in the logarithm, for learning rates", "O")
-    integer: bool = option(False, "true = whole numbers only", "O", alias="int")
+    low: float = key(..., "O")
+    """lowest value"""
+    high: float = key(..., "O")
+    """highest value"""
+    log: bool = key(False, "O")
+    """true = uniform in the logarithm, for learning rates"""
+    integer: bool = key(False, "O", alias="int")
+    """true = whole numbers only"""
 
     def _broken_rules(self) -> Iterator[str]:
         if self.low >= self.high:
@@ -127,19 +126,14 @@ class Range(ConfigBase):
 class Search(ConfigBase):
     """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
 
-    trials: int = option(20, "number of trainings of each variant", "O", ge=1)
-    prune: bool = option(
-        True,
-        "true = end a trial whose best dev score is below the median of the earlier trials at the "
-        "same number of updates, once five trials are complete",
-        "O",
-    )
-    space: Annotated[dict[str, Any], Field(min_length=1)] = option(
-        ...,
-        "recipe keys to search, such as schedule.lr, each with a list of values or a range (low, "
-        "high, log, int)",
-        "O",
-    )
+    trials: int = key(20, "O", ge=1)
+    """number of trainings of each variant"""
+    prune: bool = key(True, "O")
+    """true = end a trial whose best dev score is below the median of the earlier trials at the same
+    number of updates, once five trials are complete"""
+    space: Annotated[dict[str, Any], Field(min_length=1)] = key(..., "O")
+    """recipe keys to search, such as schedule.lr, each with a list of values or a range (low, high,
+    log, int)"""
 
 
 class VariantsKeys(ConfigBase):
@@ -150,32 +144,23 @@ class VariantsKeys(ConfigBase):
         Field(min_length=1),
         BeforeValidator(as_list),
         item_or_list({"type": "string"}, "the path of a recipe, or a list of them", minItems=1),
-    ] = option(
-        ..., "recipe or recipes that the variants change; paths are relative to the file", "O"
-    )
-    common: Group = option({}, "recipe keys that every variant changes", "O")
-    corpora: dict[_Name, Group] = option(
-        {},
-        "corpora by name, each with the keys of src, tgt, data and segment that it changes; each "
-        "variant is trained on each corpus",
-        "O",
-    )
-    variants: Annotated[dict[_Name, Group], Field(min_length=1)] = option(
-        ..., "variants by name: about, paper, and the recipe keys that the variant changes", "O"
-    )
-    seeds: list[Annotated[int, Field(ge=0, le=2**32 - 1)]] = option(
-        [], "seeds that nmt-sweep trains each variant with; empty = the seed of the recipe", "O"
-    )
-    baseline: str | None = option(
-        None,
-        "variant that nmt-sweep compares the others with; none = the first",
-        "O",
-        form="the name of a variant",
-    )
-    budget: Budget | None = option(None, "limits of each run of nmt-sweep: hours, tokens", "O")
-    search: Search | None = option(
-        None, "search of nmt-sweep over recipe keys: space, trials, prune", "O"
-    )
+    ] = key(..., "O")
+    """recipe or recipes that the variants change; paths are relative to the file"""
+    common: Group = key({}, "O")
+    """recipe keys that every variant changes"""
+    corpora: dict[_Name, Group] = key({}, "O")
+    """corpora by name, each with the keys of src, tgt, data and segment that it changes; each
+    variant is trained on each corpus"""
+    variants: Annotated[dict[_Name, Group], Field(min_length=1)] = key(..., "O")
+    """variants by name: about, paper, and the recipe keys that the variant changes"""
+    seeds: list[Annotated[int, Field(ge=0, le=2**32 - 1)]] = key([], "O")
+    """seeds that nmt-sweep trains each variant with; empty = the seed of the recipe"""
+    baseline: str | None = key(None, "O", form="the name of a variant")
+    """variant that nmt-sweep compares the others with; none = the first"""
+    budget: Budget | None = key(None, "O")
+    """limits of each run of nmt-sweep: hours, tokens"""
+    search: Search | None = key(None, "O")
+    """search of nmt-sweep over recipe keys: space, trials, prune"""
 
 
 @dataclass(frozen=True)
@@ -371,10 +356,10 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
         problems.append(Problem(document.place(path).value, text))
 
     for name in file.corpora:
-        for key in document.get(("corpora", name)):
-            if key not in CORPUS_KEYS:
-                text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{key}"'
-                place = document.place(("corpora", name, str(key))).key
+        for group in document.get(("corpora", name)):
+            if group not in CORPUS_KEYS:
+                text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{group}"'
+                place = document.place(("corpora", name, str(group))).key
                 problems.append(Problem(place, f"{text}; set it in common or in a variant"))
     seeds = file.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
