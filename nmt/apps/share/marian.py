@@ -25,21 +25,22 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 import nmt
 from nmt.config.errors import format_value
-from nmt.config.recipe import Recipe
 from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
-from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.fold import PARTS, Weights, fold, layers_of
+from nmt.export.fold import fold
 from nmt.export.folder import check_output
 from nmt.export.spec import ctranslate2_length_penalty
 from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
+from nmt.run.folder import RunFolder
 from nmt.runtime.files import atomic_folder
+from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"
 MARKER = "nmt-export.json"
@@ -53,7 +54,7 @@ unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 _NAMES = {"self_attn": "self_attn", "cross_attn": "encoder_attn", "ffn": "final"}
 
 
-def check_fits(recipe: Recipe) -> None:
+def check_fits(recipe: nmt.Recipe) -> None:
     """Check that a class of transformers computes the recipe's model, and reads its text.
 
     Raises:
@@ -91,38 +92,37 @@ def check_fits(recipe: Recipe) -> None:
         )
 
 
-def export_transformers(
-    translator: Translator, recipe: Recipe, output: Path, force: bool = False
-) -> None:
+def export_transformers(run: RunFolder, output: Path, checkpoint: str, force: bool) -> None:
     """Write a model as a folder for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer``.
 
     Args:
-        translator: of a run folder, on any device.
-        recipe: of the run.
+        run: of a translation model.
         output: the folder. It gets its name when it is complete.
+        checkpoint: best, latest or a name.
         force: replace a folder that this function wrote.
 
     Raises:
         UserError: the model does not fit, or ``check_output`` rejects the output.
     """
-    check_fits(recipe)
+    check_fits(run.recipe())
     check_output(output, force, MARKER)
+    translator = nmt.Translator.load(run.path, "cpu", checkpoint)
     with atomic_folder(output.absolute(), replace=force) as folder:
         _write(translator, folder)
         check_output(output, force, MARKER)  # another process may have written it meanwhile
 
 
-def _write(translator: Translator, folder: Path) -> None:
-    model = translator.transformer
+def _write(translator: nmt.Translator, folder: Path) -> None:
+    model, codec, decode = translator.transformer, translator.codec, translator.info.decode
+    vocab = codec.vocab
     config, weights = fold(model.state_dict(), model.config, model.allowed)
-    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + translator.info.decode.max_len_offset)
+    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + decode.max_len_offset)
     converted = transformers_weights(config, weights, positions)
     tensors = {
         name: tensor.float().clone(memory_format=torch.contiguous_format)
         for name, tensor in converted.items()
     }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    vocab, decode = translator.codec.vocab, translator.info.decode
     generation = {
         "bos_token_id": BOS,
         "decoder_start_token_id": BOS,
@@ -136,8 +136,8 @@ def _write(translator: Translator, folder: Path) -> None:
     }
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": translator.codec.src,
-        "target_lang": translator.codec.tgt,
+        "source_lang": codec.src,
+        "target_lang": codec.tgt,
         "model_max_length": MAX_SOURCE_PIECES,
         "pad_token": SPECIAL_NAMES[PAD],
         "eos_token": SPECIAL_NAMES[EOS],
@@ -149,18 +149,18 @@ def _write(translator: Translator, folder: Path) -> None:
         ("generation_config.json", generation),
         ("tokenizer_config.json", tokenizer),
         ("vocab.json", _token_ids(vocab)),
-        (MARKER, {"version": nmt.__version__, "format": "transformers"}),
+        (MARKER, {"version": __version__, "format": "transformers"}),
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
-    (content,) = translator.codec.segmenter.files().values()
+    (content,) = codec.segmenter.files().values()
     for name in ("source.spm", "target.spm"):
         (folder / name).write_bytes(content)
-    form = translator.codec.segmenter.moses.form
+    form = codec.segmenter.moses.form
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     readme = template.substitute(
-        src=translator.codec.src,
-        tgt=translator.codec.tgt,
+        src=codec.src,
+        tgt=codec.tgt,
         model_class=transformers_class(config)[0],
         length_alpha=f"{decode.length_alpha:g}",
         length_penalty=generation["length_penalty"],
@@ -213,7 +213,9 @@ def transformers_config(config: ModelConfig, types: int, positions: int) -> dict
     }
 
 
-def transformers_weights(config: ModelConfig, weights: Weights, positions: int) -> Weights:
+def transformers_weights(
+    config: ModelConfig, weights: dict[str, Tensor], positions: int
+) -> dict[str, Tensor]:
     """Return the weights of a folded model under the names of transformers.
 
     Both classes have the same names and biases everywhere; biases that the model lacks are 0.
@@ -224,19 +226,19 @@ def transformers_weights(config: ModelConfig, weights: Weights, positions: int) 
     order = torch.cat([torch.arange(0, config.dim, 2), torch.arange(1, config.dim, 2)])
     table = weights["embed.weight"]
     bias = weights.get("out_bias", torch.zeros(len(table)))
-    found = {"model.shared.weight": table[:, order], "final_logits_bias": bias[None]}
+    converted = {"model.shared.weight": table[:, order], "final_logits_bias": bias[None]}
 
     def norm(to: str, name: str) -> None:
         weight = weights[f"{name}.weight"]
-        found[f"{to}.weight"] = weight[order]
-        found[f"{to}.bias"] = weights.get(f"{name}.bias", torch.zeros_like(weight))[order]
+        converted[f"{to}.weight"] = weight[order]
+        converted[f"{to}.bias"] = weights.get(f"{name}.bias", torch.zeros_like(weight))[order]
 
     def linear(to: str, name: str, part: slice = slice(None), into: bool = False) -> None:
         """Add a layer that reads vectors of the model, or writes them if ``into``."""
         weight = weights[f"{name}.weight"][part]
         bias = weights.get(f"{name}.bias", torch.zeros(len(weights[f"{name}.weight"])))[part]
-        found[f"{to}.weight"] = weight[order] if into else weight[:, order]
-        found[f"{to}.bias"] = bias[order] if into else bias
+        converted[f"{to}.weight"] = weight[order] if into else weight[:, order]
+        converted[f"{to}.bias"] = bias[order] if into else bias
 
     def attention(to: str, name: str) -> None:
         fused = ("qkv", "qkv", "qkv") if f"{name}.qkv.weight" in weights else ("q", "kv", "kv")
@@ -247,28 +249,26 @@ def transformers_weights(config: ModelConfig, weights: Weights, positions: int) 
             linear(f"{to}.{letter}_proj", f"{name}.{source}", rows)
         linear(f"{to}.out_proj", f"{name}.out", into=True)
 
-    for stack, parts in PARTS.items():
-        found[f"model.{stack}.embed_positions.weight"] = sinusoids(positions, config.dim)[:, order]
-        for number in layers_of(config, stack):
+    sines = sinusoids(positions, config.dim)[:, order]
+    for stack, layers in (("encoder", config.enc_layers), ("decoder", config.dec_layers)):
+        converted[f"model.{stack}.embed_positions.weight"] = sines
+        for number in range(layers):
             ours, theirs = f"{stack}.layers.{number}", f"model.{stack}.layers.{number}"
-            for part in parts:
-                norm(f"{theirs}.{_NAMES[part]}_layer_norm", f"{ours}.{part}_res.norm")
-                if part == "ffn":
-                    linear(f"{theirs}.fc1", f"{ours}.ffn.fc1")
-                    linear(f"{theirs}.fc2", f"{ours}.ffn.fc2", into=True)
-                else:
-                    attention(f"{theirs}.{_NAMES[part]}", f"{ours}.{part}")
+            for part, name in _NAMES.items():
+                if stack == "encoder" and part == "cross_attn":
+                    continue
+                norm(f"{theirs}.{name}_layer_norm", f"{ours}.{part}_res.norm")
+                if part != "ffn":
+                    attention(f"{theirs}.{name}", f"{ours}.{part}")
+            linear(f"{theirs}.fc1", f"{ours}.ffn.fc1")
+            linear(f"{theirs}.fc2", f"{ours}.ffn.fc2", into=True)
         if config.norm_place == "pre":
             norm(f"model.{stack}.layer_norm", f"{stack}.norm")
-    return found
+    return converted
 
 
 def _token_ids(vocab: Vocab) -> dict[str, int]:
-    """Return the ids by token, as MarianTokenizer reads them.
-
-    Raises:
-        UserError: a piece of text has the name of a special token.
-    """
+    """Return the ids by token, as MarianTokenizer reads them."""
     first = len(SPECIAL_NAMES)
     ids = {name: number for number, name in SPECIAL_NAMES.items()}
     ids |= {piece: first + i for i, piece in enumerate(vocab.pieces(range(first, len(vocab))))}
