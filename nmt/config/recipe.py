@@ -550,8 +550,8 @@ class TrainConfig(ConfigBase):
     log_every: int = key(100, "O", ge=1)
     """updates between log lines"""
     recompute: bool = key(False, "O")
-    """true = the backward pass computes the activations of each layer, and the logits, again instead
-    of keeping them: less memory, about a third more time; on a GPU without CUDA graphs"""
+    """true = the backward pass computes the activations of each layer, and the logits, again
+    instead of keeping them: less memory, about a third more time; on a GPU without CUDA graphs"""
     shard: Literal["off", "full"] = key("off", "N released code")
     """with several processes: off = each process has the complete model; full = each has a part of
     the weights, gradients and optimizer state, for a model that is too large for one GPU"""
