@@ -239,7 +239,8 @@ class Training:
         self.parameters = parameter_count(model)
         if sharded := recipe.train.shard == "full" and world.size > 1:
             require_shardable(precision)
-        require_memory(self.parameters, device, world.size if sharded else 1)
+        shards, kind = world.size if sharded else 1, recipe.optim.kind
+        require_memory(self.parameters, frozen_count(model), kind, device, shards)
         advise = hooks.find("advice")
         if advise and (advice := advise(recipe, prepared, self.parameters)):
             self._print(f"advice: {advice}")

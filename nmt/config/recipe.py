@@ -877,6 +877,8 @@ class Recipe(ConfigBase):
             )
         if self.optim.kind == "adafactor":
             yield "train.shard: full excludes optim.kind: adafactor; use adamw"
+        if self.train.recompute:
+            yield "train.shard: full excludes train.recompute"
         if self.analysis.observe:
             yield (
                 "analysis.observe needs a complete model, but train.shard: full divides it; remove "
@@ -894,6 +896,8 @@ class Recipe(ConfigBase):
             yield "lora.rank requires init.from: the weights of a parent stay as they are"
         if self.init.freeze:
             yield "init.freeze has no effect with lora.rank, which freezes all weights; remove it"
+        if self.train.average:
+            yield "train.average excludes lora.rank: the mean of two updates is not of their rank"
         if self.train.shard == "full":
             yield "train.shard: full excludes lora.rank"
 

@@ -225,7 +225,8 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
     recipe = folder.recipe()
     segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
     saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
-    rows = len(saved.model["embed.weight"])
+    weights = saved.weights
+    rows = len(weights["embed.weight"])
     if rows != len(vocab):
         raise UserError(
             f"the vocabulary has {len(vocab):,} types, but the checkpoint has {rows:,}",
@@ -235,10 +236,10 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
     config = model_config(recipe.model)
     with torch.device("meta"):  # a wrong config.yaml may describe a model larger than the memory
         empty = Transformer(config, len(vocab), initialize=False)
-    require_fit(saved.model, shapes_of(empty.state_dict()), saved.path / MODEL)
+    require_fit(weights, shapes_of(empty.state_dict()), saved.path / MODEL)
     types = torch.from_numpy(vocab.types_of("tgt"))
     model = Transformer(config, len(vocab), types, initialize=False)
-    model.load_state_dict(saved.model)
+    model.load_state_dict(weights)
     trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
     if trained and trained != here:  # empty if the checkpoint is not from a training run
         raise UserError(

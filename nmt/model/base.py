@@ -91,6 +91,12 @@ class ModelBase(nn.Module):
         """Return what turns the words of a stack into vectors."""
         return InputEmbedding(self.config, self.dropout_rng)
 
+    def recompute_activations(self) -> None:
+        """Compute the activations of each block again in the backward pass of a training."""
+        for stack in self.modules():
+            if isinstance(stack, Stack):
+                stack.recompute = self.dropout_rng
+
     def make_embedding(self) -> TiedEmbedding:
         """Return an uninitialized table of word vectors."""
         return TiedEmbedding(self.vocab_size, self.config.dim, self.config.fixnorm)

@@ -74,7 +74,13 @@ class LanguageModel(ModelBase):
         return self.decoder if self.causal else self.encoder
 
     def forward(self, ids: Tensor, layout: Layout, places: Tensor | None = None) -> Tensor:
-        """Return logits: [N] -> [M, V].
+        """Return logits: [N] -> [M, V]. The arguments are those of ``states``."""
+        return self.logits(*self.states(ids, layout, places))
+
+    def states(
+        self, ids: Tensor, layout: Layout, places: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the arguments of ``logits``: the stack's output [M, D] and a table [V, D].
 
         Args:
             ids: [N] token ids.
@@ -86,4 +92,4 @@ class LanguageModel(ModelBase):
         states = self.stack(embed(ids, table, layout.positions, layout.shape[1]), layout)
         if places is not None:
             states = states[places]
-        return self.logits(states, table if self.out_embed is None else self.out_embed.table())
+        return states, table if self.out_embed is None else self.out_embed.table()

@@ -84,11 +84,16 @@ class Transformer(ModelBase):
             src: [Ns] source ids; each sentence ends with EOS.
             tgt: [Nt] target ids; each sentence begins with BOS.
         """
+        return self.logits(*self.states(src, src_layout, tgt, tgt_layout))
+
+    def states(
+        self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout
+    ) -> tuple[Tensor, Tensor]:
+        """Return the arguments of ``logits``: the decoder's output [Nt, D] and a table [V, D]."""
         src_table, tgt_table, out_table = self.embedding_tables()
         memory = self.encode(src, src_layout, src_table)
         x = self.tgt_input(tgt, tgt_table, tgt_layout.positions, tgt_layout.shape[1])
-        states = self.decoder(x, tgt_layout, memory, src_layout)
-        return self.logits(states, out_table)
+        return self.decoder(x, tgt_layout, memory, src_layout), out_table
 
     def embedding_tables(self) -> EmbeddingTables:
         """Return source, target and output tables, [V, D] each, normalized under FixNorm."""

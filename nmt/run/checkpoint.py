@@ -28,6 +28,7 @@ from torch import Tensor
 
 from nmt.config.recipe import TrainConfig
 from nmt.errors import RunError, UserError, printable
+from nmt.model.lora import merge_lora
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
 from nmt.run.manifest import (
     FORMAT,
@@ -74,6 +75,11 @@ class Checkpoint:
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     path: Path
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights for use: those of ``model``, with updates of LoRA added to their layers."""
+        return merge_lora(self.model)
 
 
 def checkpoint_files(
@@ -473,11 +479,11 @@ def average_checkpoints(paths: Sequence[Path], progress: bool = False) -> dict[s
         UserError: a checkpoint is damaged, or their tensors differ in name or shape.
     """
     assert paths
-    first = read_checkpoint(paths[0], with_optimizer=False).model
+    first = read_checkpoint(paths[0], with_optimizer=False).weights
     sums = {name: tensor.double() for name, tensor in first.items()}
     others = paths[1:]
     for path in counted(others, "averaging", "checkpoints", len(others), progress, slow=True):
-        model = read_checkpoint(path, with_optimizer=False).model
+        model = read_checkpoint(path, with_optimizer=False).weights
         if shapes_of(model) != shapes_of(first):
             raise UserError(
                 f"its tensors differ from those of {paths[0]}",

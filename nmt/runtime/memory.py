@@ -14,20 +14,30 @@ from nmt.runtime.files import human_bytes
 if TYPE_CHECKING:
     import torch
 
-PER_PARAMETER = 16  # bytes: weight, gradient and Adam's two moments, each in fp32
+PER_WEIGHT = 4  # bytes, in fp32
+MOMENTS = {"adafactor": 0}  # values that an optimizer keeps for each weight that trains; others: 2
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
-def require_memory(parameters: int, device: torch.device, shards: int = 1) -> None:
-    """Raise MachineError if a share of weights, gradients and optimizer state does not fit."""
-    needed, free = PER_PARAMETER * parameters // shards, free_memory(device)
+def require_memory(
+    parameters: int, frozen: int, optimizer: str, device: torch.device, shards: int = 1
+) -> None:
+    """Raise MachineError if a share of weights, gradients and optimizer state does not fit.
+
+    Args:
+        frozen: parameters that do not train.
+        optimizer: its kind in a recipe.
+        shards: number of processes that divide them.
+    """
+    trained = (parameters - frozen) * (1 + MOMENTS.get(optimizer, 2))  # with gradients
+    needed, free = PER_WEIGHT * (parameters + trained) // shards, free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
             f"a model of {parameters:,} parameters needs {human_bytes(needed)} to train, batches "
             f"not included; {device} has {human_bytes(free)} free",
             at="model",
             fix="lower model.dim, model.ffn_dim, model.enc_layers, model.dec_layers or the "
-            "vocabulary size, or use a machine with more memory",
+            "vocabulary size, set optim.kind=adafactor, or use a machine with more memory",
         )
 
 

@@ -28,6 +28,8 @@ from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.vocab import SPECIALS, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
+from nmt.model.cpu.linear import Linear
+from nmt.model.lora import add_lora, merge_lora
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average
 from nmt.run.manifest import MODEL, TrainState, weights_hash
@@ -99,7 +101,7 @@ class Parent:
             checkpoint=checkpoint.path.name,
             weights_hash=weights_hash(checkpoint.path),
             scores=_scores(run, checkpoint.path.name, checkpoint.state),
-            tensors=checkpoint.model,
+            tensors=checkpoint.weights,
             notes=notes,
         )
 
@@ -169,7 +171,7 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
             model, or are not those of the parent's recipe.
     """
     require_same_function(recipe.model, parent)
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in merge_lora(model.state_dict()).items()}
     tensors = _layers(shapes, parent)
     ids, parent_ids = map(torch.from_numpy, vocab.rows_in(parent.text.vocab))
     tables, used = _tables(shapes, parent)
@@ -183,7 +185,9 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
         text=parent.text_for(recipe),
     )
     numbers = _numbers(vocab, ids)
-    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    frozen = [
+        name for name, p in model.named_parameters() if not p.requires_grad and not recipe.lora.rank
+    ]
     return replace(
         transfer,
         lines=[
@@ -193,6 +197,28 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
         ],
         record={**_record(recipe, parent, transfer, numbers), "frozen": frozen},
     )
+
+
+def choose_trained(model: nn.Module, recipe: Recipe) -> None:
+    """Exclude parameters from training, and add those of LoRA, as a recipe says.
+
+    Raises:
+        UserError: a pattern of ``init.freeze`` or ``lora.targets`` matches nothing.
+    """
+    lora = recipe.lora
+    if not lora.rank:
+        freeze(model, recipe.init.freeze)
+        return
+    alpha = 2.0 * lora.rank if lora.alpha is None else lora.alpha
+    if not add_lora(model, lora.rank, alpha, lora.targets, recipe.seed):
+        layers = dict.fromkeys(
+            name.rpartition(".")[2] for name, m in model.named_modules() if isinstance(m, Linear)
+        )
+        raise UserError(
+            f"no linear layer matches {', '.join(lora.targets)}",
+            at="lora.targets",
+            fix=f"use patterns such as *.{', *.'.join(layers)}",
+        )
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:

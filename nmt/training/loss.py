@@ -6,14 +6,17 @@ Shapes: N target tokens, V vocabulary size. A type is an entry of the vocabulary
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 MAX_EXPONENT = 700.0  # exp of more is infinite
+MAX_LOGITS = 2**25  # of one part of ``recomputed_loss``: 128 MiB in fp32
 
 
 def perplexity(mean_nll: float) -> float:
@@ -56,6 +59,38 @@ def label_smoothed_loss(
         weights: [N], the factor of each token in the sums: 0 for padding; None = 1.
     """
     smoothed, nll = _LabelSmoothedLoss.apply(logits, targets, allowed, smoothing, weights)
+    return LossSums(smoothed, nll, targets.numel())
+
+
+def recomputed_loss(
+    project: Callable[[Tensor, Tensor], Tensor],
+    states: Tensor,
+    table: Tensor,
+    targets: Tensor,
+    allowed: Tensor,
+    smoothing: float,
+    weights: Tensor | None = None,
+) -> LossSums:
+    """Return ``label_smoothed_loss`` of ``project(states, table)`` without keeping all logits.
+
+    The logits of some tokens are computed at a time, and again in the backward pass.
+
+    Args:
+        states: [N, D], of the last layer.
+        table: [V, D].
+    """
+
+    def sums(rows: Tensor, table: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+        loss = label_smoothed_loss(project(rows, table), rest[0], allowed, smoothing, *rest[1:])
+        return loss.smoothed, loss.nll
+
+    size = max(1, MAX_LOGITS // len(table))
+    inputs = [states, targets] if weights is None else [states, targets, weights]
+    parts = [
+        checkpoint(sums, rows, table, *rest, use_reentrant=False)
+        for rows, *rest in zip(*(tensor.split(size) for tensor in inputs), strict=True)
+    ]
+    smoothed, nll = (torch.stack(values).sum() for values in zip(*parts, strict=True))
     return LossSums(smoothed, nll, targets.numel())
 
 

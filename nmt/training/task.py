@@ -29,7 +29,7 @@ from nmt.run.results import format_number
 from nmt.runtime.device import autocast
 from nmt.scoring.metrics import Score
 from nmt.scoring.systems import set_file
-from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
+from nmt.training.loss import LossSums, label_smoothed_loss, perplexity, recomputed_loss
 
 ModelT = TypeVar("ModelT", bound=ModelBase)
 BatchT = TypeVar("BatchT", bound=FlatBatch)
@@ -249,15 +249,16 @@ class Task(ABC, Generic[ModelT, BatchT]):
         Args:
             targets: [M], in place of ``self.targets(batch)``.
         """
+        targets = self.targets(batch) if targets is None else targets
+        smoothing = self.recipe.optim.label_smoothing
         with self.autocast():
+            if self.recipe.train.recompute and torch.is_grad_enabled():
+                states, table = model.states(*batch.inputs)
+                return recomputed_loss(
+                    model.logits, states, table, targets, model.allowed, smoothing, batch.weights
+                )
             logits = model(*batch.inputs)
-        return label_smoothed_loss(
-            logits,
-            self.targets(batch) if targets is None else targets,
-            model.allowed,
-            self.recipe.optim.label_smoothing,
-            batch.weights,
-        )
+        return label_smoothed_loss(logits, targets, model.allowed, smoothing, batch.weights)
 
     def evaluate(
         self,

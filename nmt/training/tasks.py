@@ -9,7 +9,7 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared
 from nmt.model.base import ModelBase
-from nmt.training.init import freeze
+from nmt.training.init import choose_trained
 from nmt.training.language_models import CausalLM, Denoising, MaskedLM
 from nmt.training.task import Task
 from nmt.training.translation import Translation
@@ -36,15 +36,15 @@ def make_task(
 def model_without_memory(recipe: Recipe, vocab_size: int) -> ModelBase:
     """Return the model of a recipe on torch's meta device, where weights take no memory.
 
-    Parameters that ``init.freeze`` names do not require gradients.
+    Parameters that do not train (``init.freeze``, LoRA) do not require gradients.
 
     Args:
         vocab_size: number of types.
 
     Raises:
-        UserError: a pattern of ``init.freeze`` is wrong.
+        UserError: a pattern of ``init.freeze`` or ``lora.targets`` is wrong.
     """
     with torch.device("meta"):
         model: ModelBase = TASKS[recipe.task].empty_model(recipe, vocab_size)
-    freeze(model, recipe.init.freeze)
+        choose_trained(model, recipe)
     return model

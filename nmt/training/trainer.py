@@ -39,7 +39,7 @@ from nmt.run.results import as_score
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
-from nmt.training.init import Transfer, freeze
+from nmt.training.init import Transfer, choose_trained
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
     LossScaler,
@@ -101,7 +101,9 @@ class Trainer:
         model = task.make_model()
         if transfer is not None:
             transfer.load_into(model)
-        freeze(model, recipe.init.freeze)
+        choose_trained(model, recipe)
+        if recipe.train.recompute:
+            model.recompute_activations()
         if checkpoint is not None:
             model.load_state_dict(checkpoint.model)
         shard = recipe.train.shard == "full" and world.size > 1
@@ -130,7 +132,8 @@ class Trainer:
         self.skipped_updates = torch.tensor(state.skipped_updates, device=device)
         self.check_every = 1 if device.type == "cpu" else recipe.train.log_every
         self.cuda_graphs: CudaGraphs | None = None
-        if recipe.graphs == "auto" and device.type == "cuda" and not shard:
+        graphs = recipe.graphs == "auto" and not recipe.train.recompute
+        if graphs and device.type == "cuda" and not shard:
             self.use_cuda_graphs(CudaCapture())
         if device.type == "cpu":
             kernels.load()  # before the first validation, so that all compute the same

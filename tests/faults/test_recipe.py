@@ -243,9 +243,11 @@ def test_a_pipe_is_read_and_one_without_a_writer_is_an_error_at_once(tmp_path: P
 def test_a_model_larger_than_the_memory_is_an_error_before_it_is_built(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda device: 15_999)
     cpu = torch.device("cpu")
-    memory.require_memory(999, cpu)
+    memory.require_memory(999, 0, "adam", cpu)
     with pytest.raises(MachineError) as caught:
-        memory.require_memory(1000, cpu)
+        memory.require_memory(1000, 0, "adam", cpu)
+    memory.require_memory(1999, 0, "adafactor", cpu)  # weight and gradient
+    memory.require_memory(3000, 2900, "adam", cpu)
     message = (
         "a model of 1,000 parameters needs 15.6 KB to train, batches not included; cpu has 15.6 KB"
     )

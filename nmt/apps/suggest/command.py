@@ -175,7 +175,7 @@ def _measure(
         content={},
     )
     parameters = parameter_count(model_without_memory(recipe, len(sample.vocab)))
-    require_memory(parameters, device)
+    require_memory(parameters, 0, recipe.optim.kind, device)
     threads = torch.get_num_threads() if device.type == "cpu" else 0
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"measuring a model of {parameters:,} parameters ({name})", file=sys.stderr)

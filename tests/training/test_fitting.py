@@ -1,0 +1,143 @@
+"""Training that fits: LoRA, Adafactor, and activations that are computed again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmt
+from nmt.cli import average
+from nmt.cli.train import main
+from nmt.errors import UserError
+from nmt.run.checkpoint import load_checkpoint
+from nmt.run.folder import RunFolder
+from nmt.training import loss
+from nmt.training.trainer import Trainer
+from tests.test_resume import difference, result, stop_and_resume
+from tests.toy import toy_corpus, toy_recipe
+from tests.training.helpers import equal, moments, weights
+
+SCHEDULE = {"schedule": {"kind": "constant", "lr": 1e-2}}
+TRAINING: dict[str, Any] = {
+    "train": {"validate_every": 4, "max_validations": 3, "keep": 3, "log_every": 2}
+}
+FITTING: dict[str, Any] = {
+    "lora": {"rank": 4},
+    "optim": {"kind": "adafactor"},
+    "model": {"dropout": 0.2},
+    "train": {**TRAINING["train"], "recompute": True},
+}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a corpus, a recipe, and a run to start from."""
+    folder = tmp_path_factory.mktemp("fitting")
+    toy_corpus(folder, {"train": 60, "dev": 6, "test": 4})
+    recipe = toy_recipe(folder, {**SCHEDULE, **TRAINING})
+    assert main([str(recipe)]) == 0
+    return folder
+
+
+def words(toy: Path, out: Path, *overrides: str) -> list[str]:
+    return [str(toy / "toy.yaml"), f"out={out}", f"init.from={toy / 'run'}", *overrides]
+
+
+@pytest.fixture(scope="module")
+def child(toy: Path) -> Path:
+    """Return a run with LoRA, Adafactor, recomputation and dropout."""
+    recipe = toy / "child.yaml"
+    usual = (toy / "toy.yaml").read_text(encoding="utf-8")
+    changes = {**SCHEDULE, **FITTING, "init": {"from": str(toy / "run")}}
+    toy_recipe(toy, changes).rename(recipe)
+    (toy / "toy.yaml").write_text(usual, encoding="utf-8")
+    assert main([str(recipe), f"out={toy / 'child'}"]) == 0
+    return toy / "child"
+
+
+def test_lora_changes_the_weights_of_layers_and_nothing_else(toy: Path, child: Path):
+    before = load_checkpoint(RunFolder.open(toy / "run"), "best").weights
+    saved = load_checkpoint(RunFolder.open(child), "latest")
+    after = saved.weights
+    assert after.keys() == before.keys()
+    assert {name for name in saved.model if ".lora." in name}
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    layers = {name.removesuffix(".lora.a") + ".weight" for name in saved.model if ".lora.a" in name}
+    assert changed == layers
+    assert all(".lora." in name for name in saved.optimizer)
+
+
+def test_translations_of_the_run_are_those_of_its_validation(child: Path):
+    best = RunFolder.open(child).best()
+    hypotheses = (child / "test.hyp").read_text(encoding="utf-8").splitlines()
+    lines = (child.parent / "test.gl").read_text(encoding="utf-8").splitlines()
+    assert best is not None
+    assert nmt.Translator.load(child).translate(lines) == hypotheses
+
+
+def test_a_run_with_lora_is_averaged_and_is_a_parent(child: Path, toy: Path, tmp_path: Path):
+    child = Path(shutil.copytree(child, tmp_path / "child"))
+    assert average.main([str(child), "--last", "2"]) == 0
+    folder = RunFolder.open(child)
+    newest = [load_checkpoint(folder, path.name).weights for path in folder.checkpoints()[-2:]]
+    mean = load_checkpoint(folder, "u000012-avg2", with_optimizer=False).model
+    for name, tensor in mean.items():
+        expected = (newest[0][name].double() + newest[1][name].double()) / 2
+        torch.testing.assert_close(tensor, expected.float(), msg=name)
+    grandchild = tmp_path / "run"
+    words_of_it = [str(toy / "toy.yaml"), f"out={grandchild}", f"init.from={child}"]
+    assert main([*words_of_it, "train.max_validations=1"]) == 0
+
+
+@pytest.mark.parametrize("update", [3, 8])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    toy: Path, child: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
+):
+    again = stop_and_resume(
+        str(child.with_name("child.yaml")), tmp_path / "run", monkeypatch, Trainer, "update", update
+    )
+    assert not difference(again, result(child))
+
+
+def test_recomputing_does_not_change_a_training(start, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loss, "MAX_LOGITS", 64)  # parts of a few tokens
+    results = []
+    for recompute in ("false", "true"):
+        trainer = start(f"train.recompute={recompute}", "model.dropout=0.3", "precision=fp32")
+        updates = trainer.updates()
+        for _ in range(3):
+            trainer.update(next(updates))
+        results.append(weights(trainer))
+    for name, tensor in results[0].items():
+        # sums of logits' gradients are added in another order
+        torch.testing.assert_close(tensor, results[1][name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_adafactor_keeps_a_row_and_a_column_of_a_matrix(start):
+    trainer = start("optim.kind=adafactor")
+    before = weights(trainer)
+    trainer.update(next(trainer.updates()))
+    assert not equal(before, weights(trainer))
+    sizes = {key: tensor.numel() for key, tensor in moments(trainer).items()}
+    rows, columns = before["embed.weight"].shape
+    assert sizes["embed.weight/row_var"] == rows
+    assert sizes["embed.weight/col_var"] == columns
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["lora.rank=2", "lora.targets=nothing.*"], "lora.targets"),
+        (["lora.rank=2", "init.freeze=encoder.*"], "init.freeze"),
+        (["lora.rank=2", "train.average=2"], "train.average"),
+        (["lora.alpha=2"], "lora.rank"),
+    ],
+)
+def test_a_wrong_key_is_an_error(toy: Path, tmp_path: Path, overrides: list[str], key: str):
+    with pytest.raises(UserError, match=key):
+        nmt.train(str(toy / "toy.yaml"), words(toy, tmp_path / "run", *overrides)[1:], quiet=True)
+    assert not (tmp_path / "run").exists()
