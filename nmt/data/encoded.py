@@ -13,13 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmt.data.bitext import Bitext
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
+from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
 from nmt.data.training_text import Chunk, TrainingText
@@ -28,7 +29,6 @@ from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import read_text
 
-Side: TypeAlias = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 SHOWN_PIECES = 10  # pieces listed in a report
 
@@ -195,7 +195,7 @@ class EncodeChunk:
         """Segment a chunk."""
         encode, (src_lang, tgt_lang) = self.segmenter.encode, chunk.corpus.langs
         src = [encode(line, src_lang) for line in chunk.src_lines]
-        tgt = [encode(line, tgt_lang) for line in chunk.tgt_lines]
+        tgt = [encode(line, tgt_lang, "tgt") for line in chunk.tgt_lines]
         longest = map(max, map(len, src), map(len, tgt))
         left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
         for i in reversed(left_out):
@@ -335,10 +335,10 @@ def encode_held_out(
     lacking: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for pair in pairs:
         rows = []
-        for line, lang, tag, mask, count in zip(
-            pair, corpus.langs, tags, masks, lacking, strict=True
+        for side, line, lang, tag, mask, count in zip(
+            SIDES, pair, corpus.langs, tags, masks, lacking, strict=True
         ):
-            pieces = [] if is_blank(line) else [*tag, *segmenter.encode(line, lang)]
+            pieces = [] if is_blank(line) else [*tag, *segmenter.encode(line, lang, side)]
             ids = vocab.ids(pieces)
             count.update(piece for piece, i in zip(pieces, ids, strict=True) if not mask[i])
             rows.append(Ragged.of([ids]))

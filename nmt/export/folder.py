@@ -99,6 +99,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "normalize": segmenter.moses.form,
             "exact": segmenter.moses.exact,
             "byte_fallback": bool(segmenter.alphabet()),
+            "raw": bool(segmenter.metadata().get("raw")),
         },
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
         tags=vocab.tags,

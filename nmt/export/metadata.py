@@ -35,7 +35,8 @@ class Metadata:
         quantization: CTranslate2's type of the stored weights; None = fp32.
         segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; Unicode
             form of the input (``data.normalize``); whether words are ``exact``
-            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``.
+            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``, and
+            gets text ``raw``.
         decode: the recipe's ``decode`` keys.
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.data.segmenters.base import Segmenter
+from nmt.data.segmenters.base import Segmenter, Side
 from nmt.data.tokenizer import Moses
 from nmt.data.training_text import Chunk
 
@@ -28,7 +28,7 @@ class Whitespace(Segmenter):
         """Return the segmenter, which has no files."""
         return cls(moses)
 
-    def encode(self, line: str, lang: str) -> list[str]:
+    def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
         """Return the words of an input line."""
         return self.moses.tokenize(line, lang)
 
