@@ -71,6 +71,12 @@ class _Entry(ConfigBase):
         "--tag puts it before the lines to translate",
         "Johnson 2017, Caswell 2019",
     )
+    tgt_tag: Tag | None = option(
+        None,
+        "special piece that each target begins with, such as the target language of NLLB-200; a "
+        "search is given it, and translations are without it",
+        "Liu 2020",
+    )
     tokenized: bool | None = option(
         None,
         "true = the files are Moses-tokenized, false = they are plain text; if data.tokenized "
@@ -84,8 +90,9 @@ class _Entry(ConfigBase):
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
     def _broken_rules(self) -> Iterator[str]:
-        if self.tag in SPECIAL_NAMES:
-            yield f"tag: {self.tag} is a special of the vocabulary; choose another name"
+        for key in ("tag", "tgt_tag"):
+            if (tag := getattr(self, key)) in SPECIAL_NAMES:
+                yield f"{key}: {tag} is a special of the vocabulary; choose another name"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
@@ -1072,7 +1079,7 @@ class Recipe(ConfigBase):
             for i, entry in enumerate(entries):
                 key = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
-                unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
+                unused = sorted({"tgt", "tag", "tgt_tag", "other_refs"} & entry.model_fields_set)
                 if unused and not self.translates:
                     it = "it" if len(unused) == 1 else "them"
                     yield (
