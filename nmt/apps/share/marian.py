@@ -4,9 +4,7 @@ PostNorm fits MarianMTModel, PreNorm fits PegasusForConditionalGeneration. Both 
 positions, a scaled embedding, an output bias and torch's LayerNorm. M2M100 never fits: its
 positions begin at 2 and have other frequencies.
 
-Both classes store all sines before all cosines, where this toolkit alternates them (V section 3.5).
-So ``transformers_weights`` puts the even dimensions of the model before the odd ones, in every
-matrix, which leaves the function as it is. ::
+``nmt.apps.share.layers`` has the names of their layers. ::
 
     DIR/config.json, generation_config.json, model.safetensors    the model
     DIR/tokenizer_config.json, vocab.json, source.spm, target.spm  MarianTokenizer
@@ -27,6 +25,7 @@ import torch
 from safetensors.torch import save_file
 
 import nmt
+from nmt.apps.share.layers import sines_first, to_transformers
 from nmt.config.errors import format_value
 from nmt.config.recipe import Recipe
 from nmt.data import unicode
@@ -34,7 +33,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.fold import PARTS, Weights, fold, layers_of
+from nmt.export.fold import PARTS, Weights, fold
 from nmt.export.folder import check_output
 from nmt.export.spec import ctranslate2_length_penalty
 from nmt.model.config import ModelConfig
@@ -50,7 +49,6 @@ _FORM_NOTE = """
 The model was trained on text in the Unicode form {form}, which the tokenizer does not make.
 unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 """
-_NAMES = {"self_attn": "self_attn", "cross_attn": "encoder_attn", "ffn": "final"}
 
 
 def check_fits(recipe: Recipe) -> None:
@@ -221,46 +219,16 @@ def transformers_weights(config: ModelConfig, weights: Weights, positions: int) 
     Args:
         positions: the maximum length of a source or target sentence.
     """
-    order = torch.cat([torch.arange(0, config.dim, 2), torch.arange(1, config.dim, 2)])
+    order = sines_first(config.dim)
     table = weights["embed.weight"]
     bias = weights.get("out_bias", torch.zeros(len(table)))
-    found = {"model.shared.weight": table[:, order], "final_logits_bias": bias[None]}
-
-    def norm(to: str, name: str) -> None:
-        weight = weights[f"{name}.weight"]
-        found[f"{to}.weight"] = weight[order]
-        found[f"{to}.bias"] = weights.get(f"{name}.bias", torch.zeros_like(weight))[order]
-
-    def linear(to: str, name: str, part: slice = slice(None), into: bool = False) -> None:
-        """Add a layer that reads vectors of the model, or writes them if ``into``."""
-        weight = weights[f"{name}.weight"][part]
-        bias = weights.get(f"{name}.bias", torch.zeros(len(weights[f"{name}.weight"])))[part]
-        found[f"{to}.weight"] = weight[order] if into else weight[:, order]
-        found[f"{to}.bias"] = bias[order] if into else bias
-
-    def attention(to: str, name: str) -> None:
-        fused = ("qkv", "qkv", "qkv") if f"{name}.qkv.weight" in weights else ("q", "kv", "kv")
-        start = dict.fromkeys(fused, 0)
-        for letter, source in zip("qkv", fused, strict=True):
-            rows = slice(start[source], start[source] + config.dim)
-            start[source] += config.dim
-            linear(f"{to}.{letter}_proj", f"{name}.{source}", rows)
-        linear(f"{to}.out_proj", f"{name}.out", into=True)
-
-    for stack, parts in PARTS.items():
-        found[f"model.{stack}.embed_positions.weight"] = sinusoids(positions, config.dim)[:, order]
-        for number in layers_of(config, stack):
-            ours, theirs = f"{stack}.layers.{number}", f"model.{stack}.layers.{number}"
-            for part in parts:
-                norm(f"{theirs}.{_NAMES[part]}_layer_norm", f"{ours}.{part}_res.norm")
-                if part == "ffn":
-                    linear(f"{theirs}.fc1", f"{ours}.ffn.fc1")
-                    linear(f"{theirs}.fc2", f"{ours}.ffn.fc2", into=True)
-                else:
-                    attention(f"{theirs}.{_NAMES[part]}", f"{ours}.{part}")
-        if config.norm_place == "pre":
-            norm(f"model.{stack}.layer_norm", f"{stack}.norm")
-    return found
+    sines = sinusoids(positions, config.dim)[:, order]
+    return {
+        "model.shared.weight": table[:, order],
+        "final_logits_bias": bias[None],
+        **{f"model.{stack}.embed_positions.weight": sines for stack in PARTS},
+        **to_transformers(config, weights),
+    }
 
 
 def _token_ids(vocab: Vocab) -> dict[str, int]:
