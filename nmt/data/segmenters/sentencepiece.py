@@ -224,8 +224,8 @@ class SentencePiece(Segmenter):
         return {"raw": True} if self.raw else {}
 
     def _open(self) -> None:
-        model = _processor(self._model)
-        target = model if self._target_model is None else _processor(self._target_model)
+        model = load_model(self._model)
+        target = model if self._target_model is None else load_model(self._target_model)
         self._processors: dict[Side, Any] = {"src": model, "tgt": target}
         self._bytes: dict[str, int] = {}
         for one in (model, target):
@@ -252,8 +252,12 @@ class SentencePiece(Segmenter):
         self._open()
 
 
-def _processor(model: bytes) -> Any:
-    """Return a loaded model; ValueError if it is not one."""
+def load_model(model: bytes) -> Any:
+    """Return the processor of a model file.
+
+    Raises:
+        ValueError: it is not a model.
+    """
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)  # the constructor ignores b""
