@@ -185,15 +185,15 @@ class Weights:
         found = {
             **from_transformers(config, layers, order),
             **{ours: self._get(theirs)[OFFSET:] for theirs, ours in positions.items()},
-            "embed.weight": _at(self._tgt, tgt)[:, order],
+            "embed.weight": self._tgt[tgt][:, order],
         }
         if config.tie != "src_tgt_out":
-            src = self._rows(text.src, self._src, -1, vocab)
-            found["src_embed.weight"] = _at(self._src, src)[:, order]
+            src = self._rows(text.src, self._src, text.src.unk, vocab)
+            found["src_embed.weight"] = self._src[src][:, order]
         if config.tie == "none":
-            found["out_embed.weight"] = _at(self._out, tgt)[:, order]
+            found["out_embed.weight"] = self._out[tgt][:, order]
         if config.out_bias:
-            found["out_bias"] = _at(self._tensors[BIAS].reshape(-1), tgt)
+            found["out_bias"] = self._tensors[BIAS].reshape(-1)[tgt]
         with torch.device("meta"):
             empty = Transformer(config, len(vocab), initialize=False)
         expected = shapes_of(empty.state_dict())
@@ -206,14 +206,17 @@ class Weights:
         return {name: found[name].contiguous() for name in expected}
 
     def _rows(self, side: Side, table: Tensor, start: int, vocab: Vocab) -> Tensor:
-        """Return [V]: the row of each type in the table of a side, -1 = none.
+        """Return [V]: the row of each type in the table of a side.
+
+        A type of the other side alone has the row of UNK: their tokenizer reads it as that.
 
         Args:
             start: row of the token that the decoder starts with, which is our BOS.
         """
-        special = {PAD: -1, BOS: start, EOS: side.eos, UNK: side.unk}
+        special = {PAD: side.unk, BOS: start, EOS: side.eos, UNK: side.unk}
+        types = vocab.pieces(range(len(SPECIALS), len(vocab)))
         rows = [special[i] for i in range(len(SPECIALS))]
-        rows += [side.rows.get(p, -1) for p in vocab.pieces(range(len(SPECIALS), len(vocab)))]
+        rows += [side.rows.get(piece, side.unk) for piece in types]
         if max(rows) >= len(table):
             raise self._wrong(
                 f"the tokenizer has the id {max(rows):,}, and the embedding {len(table):,} rows"
@@ -235,13 +238,6 @@ class Weights:
     def _wrong(self, what: str) -> UserError:
         files = ", ".join(self._folder.weight_files())
         return UserError(what, at=str(self._folder.path / files), fix=AGAIN)
-
-
-def _at(table: Tensor, rows: Tensor) -> Tensor:
-    """Return rows of a table, zeros for -1: [W, D], [V] -> [V, D]."""
-    found = table[rows.clamp(min=0)]
-    found[rows < 0] = 0
-    return found
 
 
 def _some(names: list[str]) -> str:

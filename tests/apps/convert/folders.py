@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -94,7 +94,7 @@ def peaked(model: torch.nn.Module, seed: int = 1) -> None:
 def save(model: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Write the weights and config.json, and return the model in fp32 as transformers loads it."""
     model.to(dtype).save_pretrained(folder)
-    return model.float().eval()
+    return type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -149,12 +149,12 @@ def marian(
         decoder_start_token_id=pad,
         activation_function="swish",
         scale_embedding=True,
-        name_or_path="Helsinki-NLP/opus-mt-en-fr",
         **{**SIZES, **keys},
     )
     model = MarianMTModel(config)
     peaked(model)
     bias = torch.randn(model.final_logits_bias.shape, generator=torch.Generator().manual_seed(9))
+    bias[0, 0] = 10  # so that some translations end
     model.final_logits_bias.copy_(bias)
     return save(model, folder, dtype)
 
@@ -253,3 +253,23 @@ def mbart50(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> An
 FAMILIES: dict[str, Callable[..., Any]] = {
     "marian": marian, "nllb": nllb, "m2m100": m2m100, "mbart50": mbart50
 }  # fmt: skip
+
+
+def odd_lines(count: int = 1000) -> list[str]:
+    """Return lines of mixed scripts with decomposed letters, emoji, signs that are not seen."""
+    rng = Random(5)
+    odd = [
+        "e\u0301", "n\u0303a\u0301", "\u0915\u093c", "\u1100\u1161\u11a8", "\ufb01", "\uff21",
+        "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1eb\U0001f1f7",
+        "\u2764\ufe0f", "\u200b", "\u200c", "\u200d", "\u2060", "\u00ad", "\ufeff", "\u200e",
+        "\u202b", "\u2028", "\t", "  ", "\u00a0", "\u3000", "\u202f", "\u2581", "\u2581\u2581",
+        "...", "\u2026", "\u00bd", "\u0130", "\u00df", "x" * 300, "\u6211" * 150, "a\u0300" * 80,
+        "12345", "3,14", "%", "&amp;", "<b>", "[x]", "\\", "\u00e6\u00f8", "\u05d0\u05d1",
+        "\u0e01\u0e33", "\u1ea5", "@@", "##a", "\u2488",
+    ]  # fmt: skip
+    words = [word for line in lines() for word in line.split()]
+    found = ["", " ", "\t"]
+    while len(found) < count:
+        parts = [rng.choice(odd if rng.random() < 0.4 else words) for _ in range(rng.randint(1, 9))]
+        found.append("".join(part + rng.choice(["", " ", " ", " "]) for part in parts))
+    return found
