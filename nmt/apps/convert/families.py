@@ -101,7 +101,8 @@ def family_of(folder: HubFolder) -> Family:
             f"cannot be converted: {reason}", at=str(folder.path), fix=f"choose one of: {known}"
         )
     settings = folder.read_json("tokenizer_config.json")
-    name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
+    name = str(settings.get("tokenizer_class") or folder.config.get("tokenizer_class"))
+    name = name.removesuffix("Fast")
     chosen = [family for family in near if family.tokenizer == name]
     if name == "MBartTokenizer":
         raise UserError(

@@ -29,7 +29,7 @@ from nmt.apps.share.layers import sines_first, to_transformers
 from nmt.config.errors import format_value
 from nmt.config.recipe import Recipe
 from nmt.data import unicode
-from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.data.vocab import BOS, EOS, MASK, PAD, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -45,6 +45,9 @@ MARKER = "nmt-export.json"
 SPECIAL_NAMES = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 POSITIONS = 1024
 LAYER_NORM_EPS = 1e-5  # torch's default, which both classes use
+_TAG_NOTE = """
+A text may begin with one of the tokens that nmt-translate knows as tags: {tags}.
+"""
 _FORM_NOTE = """
 The model was trained on text in the Unicode form {form}, which the tokenizer does not make.
 unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
@@ -58,7 +61,7 @@ def check_fits(recipe: Recipe) -> None:
         UserError: none does; the message names every key that prevents it, with values that fit.
     """
     model, data = recipe.model, recipe.data
-    tags = sorted({entry.tag for entry in data.train if entry.tag})
+    tags = sorted({entry.tgt_tag for entry in data.train if entry.tgt_tag})
     wrong = [
         (f"model.{key}", getattr(model, key), fitting)
         for key, fits, fitting in (
@@ -80,7 +83,7 @@ def check_fits(recipe: Recipe) -> None:
     if data.tokenized:
         wrong.append(("data.tokenized", True, "false"))
     if tags:
-        wrong.append(("data.train: tag", tags, "corpora without tags"))
+        wrong.append(("data.train: tgt_tag", tags, "corpora without tags of the target"))
     if wrong:
         lines = [f"{key}: {format_value(value)}; fits: {fits}" for key, value, fits in wrong]
         raise UserError(
@@ -151,10 +154,11 @@ def _write(translator: Translator, folder: Path) -> None:
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
-    (content,) = translator.codec.segmenter.files().values()
-    for name in ("source.spm", "target.spm"):
+    models = [*translator.codec.segmenter.files().values()]  # one, or one for each side
+    for name, content in (("source.spm", models[0]), ("target.spm", models[-1])):
         (folder / name).write_bytes(content)
     form = translator.codec.segmenter.moses.form
+    tags = [TAG_MARK + tag for tag in vocab.tags]
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     readme = template.substitute(
         src=translator.codec.src,
@@ -163,6 +167,7 @@ def _write(translator: Translator, folder: Path) -> None:
         length_alpha=f"{decode.length_alpha:g}",
         length_penalty=generation["length_penalty"],
         form_note="" if form == "none" else _FORM_NOTE.format(form=form),
+        tag_note=_TAG_NOTE.format(tags=" ".join(map(_token, tags))) if tags else "",
     )
     if form != "none":
         shutil.copyfile(unicode.__file__, folder / Path(unicode.__file__).name)
@@ -231,6 +236,12 @@ def transformers_weights(config: ModelConfig, weights: Weights, positions: int) 
     }
 
 
+def _token(piece: str) -> str:
+    """Return the token of a type: MarianTokenizer reads >>fra<< before a text, our tag <fra>."""
+    is_tag = piece.startswith(TAG_MARK) and piece != MASK
+    return f">>{piece[len(TAG_MARK) :].strip('<>')}<<" if is_tag else piece
+
+
 def _token_ids(vocab: Vocab) -> dict[str, int]:
     """Return the ids by token, as MarianTokenizer reads them.
 
@@ -239,7 +250,8 @@ def _token_ids(vocab: Vocab) -> dict[str, int]:
     """
     first = len(SPECIAL_NAMES)
     ids = {name: number for number, name in SPECIAL_NAMES.items()}
-    ids |= {piece: first + i for i, piece in enumerate(vocab.pieces(range(first, len(vocab))))}
+    types = vocab.pieces(range(first, len(vocab)))
+    ids |= {_token(piece): first + i for i, piece in enumerate(types)}
     if len(ids) != len(vocab):
         raise UserError(
             f"a piece of the vocabulary is one of {', '.join(SPECIAL_NAMES.values())}, which "

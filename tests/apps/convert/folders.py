@@ -148,11 +148,16 @@ def marian(
         forced_eos_token_id=0,
         decoder_start_token_id=pad,
         activation_function="swish",
+        normalize_before=False,  # these are in its config.json; CTranslate2 reads them
+        normalize_embedding=False,
+        add_final_layer_norm=False,
         scale_embedding=True,
         **{**SIZES, **keys},
     )
     model = MarianMTModel(config)
     peaked(model)
+    with torch.no_grad():  # as in Marian: the decoder starts with zeros
+        model.model.decoder.embed_tokens.weight[pad] = 0
     bias = torch.randn(model.final_logits_bias.shape, generator=torch.Generator().manual_seed(9))
     bias[0, 0] = 10  # so that some translations end
     model.final_logits_bias.copy_(bias)
@@ -242,6 +247,10 @@ def mbart50(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> An
         vocab_size=types,
         scale_embedding=True,
         activation_function="relu",
+        normalize_before=True,  # these are in its config.json; CTranslate2 reads them
+        normalize_embedding=True,
+        add_final_layer_norm=True,
+        tokenizer_class="MBart50Tokenizer",
         decoder_start_token_id=2,
         **{**SIZES, **keys},
     )

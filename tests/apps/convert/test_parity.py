@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,11 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 import regex
 import torch
+from safetensors.torch import load_file
 
 from nmt.apps.convert.convert import convert
+from nmt.cli.export import main as export
 from nmt.data.text import is_blank
 from nmt.data.vocab import EOS, SPECIALS, UNK, Vocab, tag_piece
 from nmt.decoding.translator import Translator
+from nmt.export.folder import export as export_ctranslate2
 from tests.apps.convert import folders
 from tests.model_cases import batch_of
 
@@ -77,8 +81,7 @@ def test_odd_lines_have_the_ids_of_their_tokenizer(case: Case, side: str) -> Non
             line = line.rstrip(ENDS)
         if line and is_blank(line):  # here, a line of signs that are not seen has no translation
             continue
-        ids = case.tokenizer(**{"text" if side == "src" else "text_target": line}).input_ids
-        tokens = case.tokenizer.convert_ids_to_tokens(ids)
+        tokens = _tokens(case.tokenizer, **{"text" if side == "src" else "text_target": line})
         mark = case.tags[side == "tgt"]
         expected = [*(name.strip(" <>") for name in mark), *_display(codec.vocab, segment(line))]
         assert [token.strip("_") for token in tokens[: len(mark)]] == expected[: len(mark)]
@@ -90,6 +93,10 @@ def test_odd_lines_have_the_ids_of_their_tokenizer(case: Case, side: str) -> Non
 
 def _has_long_character(line: str) -> bool:
     return any(len(c) > 1 and len(c.encode()) >= 6 for c in regex.findall(r"\X", line))
+
+
+def _tokens(tokenizer: Any, **text: str) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(tokenizer(**text).input_ids)
 
 
 def _display(vocab: Vocab, pieces: list[str]) -> list[str]:
@@ -163,24 +170,15 @@ def _common(case: Case, vocab: Vocab) -> tuple[list[int], list[int]]:
     return list(ids), list(rows)
 
 
-# one beam for each family of searches: transformers' early_stopping as our decode.stop_rule
+# transformers' early_stopping as our decode.stop_rule
 @pytest.mark.parametrize(
-    ("beam", "early", "rule", "count"),
-    [
-        (1, None, "bound", 40),
-        pytest.param(1, None, "bound", 200, marks=pytest.mark.slow),
-        (4, False, "bound", 40),
-        pytest.param(4, False, "bound", 200, marks=pytest.mark.slow),
-        pytest.param(4, True, "count", 200, marks=pytest.mark.slow),
-    ],
+    ("beam", "early", "rule"), [(1, None, "bound"), (4, False, "bound"), (4, True, "count")]
 )
-def test_translations_are_theirs(
-    beam: int, early: bool | None, rule: str, count: int, tmp_path: Path
-) -> None:
+def test_translations_are_theirs(beam: int, early: bool | None, rule: str, tmp_path: Path) -> None:
     """Without length penalty, both rank by probability; types that we never choose are banned."""
     case = made("marian", tmp_path)
     tokenizer, offset = case.tokenizer, 8
-    lines = folders.lines(3)[:count]
+    lines = folders.lines(3)[:200]
     options = {"beam": beam, "length_alpha": 0.0, "max_len_offset": offset, "stop_rule": rule}
     ours = dict(zip(lines, case.ours.stream(lines, split="line", **options), strict=True))
     ended = 0
@@ -211,3 +209,62 @@ def _by_length(tokenizer: Any, lines: list[str]) -> Iterator[tuple[int, list[str
     for line in lines:
         groups.setdefault(len(tokenizer(line).input_ids), []).append(line)
     yield from groups.items()
+
+
+def test_an_export_for_transformers_has_the_tensors_of_the_original(tmp_path: Path) -> None:
+    case = made("marian", tmp_path, tags=("fra", "pt_BR"))
+    again = tmp_path / "again"
+    assert export([str(tmp_path / "run"), "--format", "transformers", "-o", str(again)]) == 0
+    before, after = (load_file(path / "model.safetensors") for path in (tmp_path / "hub", again))
+    sines = {name for name in after if "embed_positions" in name}
+    by_row = {"model.shared.weight", "final_logits_bias"}
+    assert after.keys() - sines == before.keys()
+    for name in before.keys() - by_row:
+        assert torch.equal(before[name], after[name]), name
+    old, new = (json.loads((path / "vocab.json").read_text()) for path in (tmp_path / "hub", again))
+    assert old.keys() | {"<s>"} == new.keys()
+    tokens = sorted(old.keys() - {"<pad>"})
+    rows = [[ids[token] for token in tokens] for ids in (old, new)]
+    tables = [file["model.shared.weight"] for file in (before, after)]
+    assert torch.equal(tables[0][rows[0]], tables[1][rows[1]])
+    assert torch.equal(tables[0][old["<pad>"]], tables[1][new["<s>"]])  # the decoder's start
+    chosen = [token for token in tokens if not token.startswith(">>")]
+    biases = [file["final_logits_bias"][0] for file in (before, after)]
+    assert biases[0][[old[t] for t in chosen]].equal(biases[1][[new[t] for t in chosen]])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(again)
+    for line in folders.odd_lines(200):
+        for side in ("text", "text_target"):
+            assert _tokens(tokenizer, **{side: line}) == _tokens(case.tokenizer, **{side: line})
+    assert tokenizer(">>fra<<a").input_ids[0] == new[">>fra<<"]
+
+
+@pytest.mark.cpu
+def test_an_export_for_ctranslate2_translates_as_its_own_conversion(case: Case) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    converter = ctranslate2.converters.TransformersConverter(str(case.path / "hub"))
+    theirs = ctranslate2.Translator(converter.convert(str(case.path / "theirs"), force=True))
+    export_ctranslate2(case.ours, case.path / "ours", force=True)
+    ours = ctranslate2.Translator(str(case.path / "ours"))
+    lines = folders.lines(3)[:100]
+    codec = case.ours.codec
+    known = [_display(codec.vocab, codec.source_pieces(line)) for line in lines]
+    tokens = [_tokens(case.tokenizer, text=line) for line in lines]
+    first = _tokens(case.tokenizer, text_target="a")[:1]
+    options = {"beam_size": 4, "max_decoding_length": 12, "disable_unk": True, "length_penalty": 0}
+    names = json.loads((case.path / "theirs" / "shared_vocabulary.json").read_text())
+    banned = [[name] for name in set(names) - set(codec.vocab.pieces(range(4, len(codec.vocab))))]
+    banned.remove(["</s>"])
+    outputs = []
+    for engine, sources, mark, suppressed in (
+        (ours, [[*case.tags[0], *pieces] for pieces in known], case.tags[1], None),
+        (theirs, tokens, first if case.tags[1] else [], banned),
+    ):
+        found = engine.translate_batch(
+            sources,
+            target_prefix=[mark] * len(lines) if mark else None,
+            suppress_sequences=suppressed,
+            **options,
+        )
+        outputs.append([one.hypotheses[0][len(mark) :] for one in found])
+    assert outputs[0] == outputs[1]
+    assert len({tuple(one) for one in outputs[0]}) > 3
