@@ -200,7 +200,8 @@ def test_translations_are_theirs(beam: int, early: bool | None, rule: str, tmp_p
             assert ours[line][0].pieces == pieces
             assert ours[line][0].text == tokenizer.decode(ids, skip_special_tokens=True)
             ended += ours[line][0].finished
-    assert ended
+    assert 10 < ended < 190
+    assert len({best[0].text for best in ours.values()}) > 30
 
 
 def _by_length(tokenizer: Any, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -267,4 +268,4 @@ def test_an_export_for_ctranslate2_translates_as_its_own_conversion(case: Case) 
         )
         outputs.append([one.hypotheses[0][len(mark) :] for one in found])
     assert outputs[0] == outputs[1]
-    assert len({tuple(one) for one in outputs[0]}) > 3
+    assert len({tuple(one) for one in outputs[0]}) > 5
